@@ -1,0 +1,56 @@
+// Every fixed bound of weft in one place (invariant bound.all). A bound that an operator may tune
+// is a flag; its default stands here. Units are in the names.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace weft {
+
+// Version of proto/shard.proto that router and shard must share.
+inline constexpr uint32_t kShardProtocolVersion = 1;
+
+// -- Model shapes ------------------------------------------------------------------------------
+inline constexpr uint32_t kWorldMax = 64;
+inline constexpr uint32_t kLayersMax = 1024;
+inline constexpr uint32_t kVocabMax = 1u << 20;
+inline constexpr uint32_t kContextTokensMax = 1u << 20;
+inline constexpr uint32_t kHiddenMax = 1u << 17;
+inline constexpr uint32_t kKvGroupsMax = 4;
+
+// -- Steps -------------------------------------------------------------------------------------
+inline constexpr uint32_t kStepsInFlightMax = 2;
+inline constexpr uint32_t kRunningMax = 1024;
+inline constexpr uint32_t kRunningDefault = 64;
+inline constexpr uint32_t kStepTokensMax = 16384;
+inline constexpr uint32_t kStepTokensDefault = 512;
+inline constexpr uint32_t kChunksPerStepMax = 64;
+inline constexpr uint32_t kKvBlockTokensCpu = 16;
+// gRPC message limit of the shard wire: a chunk of kStepTokensMax ids with penalties fits.
+inline constexpr size_t kShardMessageBytesMax = 16u << 20;
+
+// -- Requests ----------------------------------------------------------------------------------
+inline constexpr size_t kRequestIdBytesMax = 128;
+inline constexpr size_t kStopSequencesMax = 16;
+inline constexpr size_t kStopSequenceBytesMax = 1024;
+inline constexpr size_t kLogitBiasMax = 1024;
+inline constexpr uint32_t kTopLogprobsMax = 20;
+inline constexpr size_t kChatMessagesMax = 1024;
+inline constexpr size_t kPromptBytesMax = 4u << 20;
+inline constexpr size_t kBodyBytesDefault = 4u << 20;
+inline constexpr size_t kHeaderBytesMax = 16u << 10;
+inline constexpr size_t kTemplateOutputBytesMax = 8u << 20;
+inline constexpr float kTemperatureMax = 100.0f;
+inline constexpr float kRepetitionPenaltyMax = 10.0f;
+inline constexpr float kLogitBiasAbsMax = 100.0f;
+inline constexpr int32_t kPriorityAbsMax = 100;
+
+// -- Queues ------------------------------------------------------------------------------------
+inline constexpr uint32_t kQueueRequestsDefault = 4096;
+inline constexpr uint64_t kQueueTokensDefault = 4u << 20;
+inline constexpr size_t kEngineEventsMax = 65536;
+inline constexpr size_t kTextQueueMax = 65536;
+inline constexpr size_t kConnectionsDefault = 4096;
+
+}  // namespace weft

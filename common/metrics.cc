@@ -1,0 +1,101 @@
+#include "common/metrics.h"
+
+#include "prometheus/text_serializer.h"
+
+namespace weft {
+namespace {
+
+std::map<std::string, std::string>& ProcessLabels() {
+  static auto* labels = new std::map<std::string, std::string>();
+  return *labels;
+}
+
+}  // namespace
+
+void SetMetricLabels(const std::map<std::string, std::string>& labels) { ProcessLabels() = labels; }
+
+const std::shared_ptr<prometheus::Registry>& MetricRegistry() {
+  static auto* registry =
+      new std::shared_ptr<prometheus::Registry>(std::make_shared<prometheus::Registry>());
+  return *registry;
+}
+
+prometheus::Family<prometheus::Counter>& CounterFamily(const std::string& name,
+                                                       const std::string& help) {
+  return prometheus::BuildCounter()
+      .Name(name)
+      .Help(help)
+      .Labels(ProcessLabels())
+      .Register(*MetricRegistry());
+}
+
+prometheus::Family<prometheus::Gauge>& GaugeFamily(const std::string& name,
+                                                   const std::string& help) {
+  return prometheus::BuildGauge()
+      .Name(name)
+      .Help(help)
+      .Labels(ProcessLabels())
+      .Register(*MetricRegistry());
+}
+
+prometheus::Family<prometheus::Histogram>& HistogramFamily(const std::string& name,
+                                                           const std::string& help) {
+  return prometheus::BuildHistogram()
+      .Name(name)
+      .Help(help)
+      .Labels(ProcessLabels())
+      .Register(*MetricRegistry());
+}
+
+std::string RenderMetrics() {
+  return prometheus::TextSerializer().Serialize(MetricRegistry()->Collect());
+}
+
+const std::vector<double>& TimeToFirstTokenBuckets() {
+  static const auto* buckets = new std::vector<double>{
+      0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1,  0.25,  0.5,   0.75,
+      1.0,   2.5,   5.0,  7.5,  10.0, 20.0, 40.0, 80.0, 160.0, 640.0, 2560.0};
+  return *buckets;
+}
+
+const std::vector<double>& InterTokenBuckets() {
+  static const auto* buckets = new std::vector<double>{
+      0.0005, 0.001, 0.002, 0.003, 0.004, 0.005, 0.0075, 0.01, 0.025, 0.05, 0.075, 0.1,  0.15,
+      0.2,    0.3,   0.4,   0.5,   0.75,  1.0,   2.5,    5.0,  7.5,   10.0, 20.0,  40.0, 80.0};
+  return *buckets;
+}
+
+const std::vector<double>& RequestLatencyBuckets() {
+  static const auto* buckets =
+      new std::vector<double>{0.001, 0.005, 0.01,  0.025, 0.05,  0.1,   0.2,    0.3,   0.5,  0.8,
+                              1.0,   1.5,   2.0,   2.5,   5.0,   10.0,  15.0,   20.0,  30.0, 40.0,
+                              50.0,  60.0,  120.0, 240.0, 480.0, 960.0, 1920.0, 7680.0};
+  return *buckets;
+}
+
+const std::vector<double>& StepDurationBuckets() {
+  static const auto* buckets = [] {
+    auto* out = new std::vector<double>();
+    for (double bound = 0.0001; bound < 10.0; bound *= 2) out->push_back(bound);
+    return out;
+  }();
+  return *buckets;
+}
+
+std::vector<double> TokenCountBuckets(uint32_t tokens_max) {
+  std::vector<double> out;
+  for (double decade = 1; decade <= tokens_max; decade *= 10) {
+    for (double factor : {1.0, 2.0, 5.0}) {
+      if (decade * factor <= tokens_max) out.push_back(decade * factor);
+    }
+  }
+  return out;
+}
+
+const std::vector<double>& IterationTokensBuckets() {
+  static const auto* buckets =
+      new std::vector<double>{1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384};
+  return *buckets;
+}
+
+}  // namespace weft

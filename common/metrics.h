@@ -1,0 +1,45 @@
+// The one metric registry of a process (prometheus-cpp) and helpers to declare families. Each
+// process's probe.{h,cc} declares its metrics here once, at start, so that all are exported at zero
+// from the first scrape; logic code calls the probe, never this header. Thread-safe.
+
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "prometheus/counter.h"
+#include "prometheus/family.h"
+#include "prometheus/gauge.h"
+#include "prometheus/histogram.h"
+#include "prometheus/registry.h"
+
+namespace weft {
+
+// Labels every series of this process carries, for example model_name. Set once before any metric.
+void SetMetricLabels(const std::map<std::string, std::string>& labels);
+
+// The registry; created on first use and never destroyed.
+const std::shared_ptr<prometheus::Registry>& MetricRegistry();
+
+prometheus::Family<prometheus::Counter>& CounterFamily(const std::string& name,
+                                                       const std::string& help);
+prometheus::Family<prometheus::Gauge>& GaugeFamily(const std::string& name,
+                                                   const std::string& help);
+prometheus::Family<prometheus::Histogram>& HistogramFamily(const std::string& name,
+                                                           const std::string& help);
+
+// All series in Prometheus text format 0.0.4.
+std::string RenderMetrics();
+
+// Bucket lists that dashboards already know (upper bounds).
+const std::vector<double>& TimeToFirstTokenBuckets();        // seconds
+const std::vector<double>& InterTokenBuckets();              // seconds
+const std::vector<double>& RequestLatencyBuckets();          // seconds
+const std::vector<double>& StepDurationBuckets();            // seconds, 0.0001 doubling
+std::vector<double> TokenCountBuckets(uint32_t tokens_max);  // 1-2-5 up to tokens_max
+const std::vector<double>& IterationTokensBuckets();         // 1, 8, 16 .. 16384
+
+}  // namespace weft

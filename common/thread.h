@@ -1,0 +1,39 @@
+// A named thread that is joined when its owner goes away. The name shows in top and in logs; the
+// nice value lets compute threads stand behind the router's. Never detached.
+
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <thread>
+
+#include "absl/functional/any_invocable.h"
+
+namespace weft {
+
+class Thread {
+ public:
+  Thread() = default;
+  // Starts `body` at once. `name` is cut to 15 bytes. `nice` is 0 .. 19; raising it needs no
+  // rights.
+  Thread(const std::string& name, absl::AnyInvocable<void()> body, int nice = 0);
+  ~Thread() { Join(); }
+
+  Thread(Thread&&) = default;
+  Thread& operator=(Thread&& other);
+
+  // Waits for the body to return. Safe to call twice.
+  void Join();
+  bool joinable() const { return thread_.joinable(); }
+
+ private:
+  std::thread thread_;
+};
+
+// Names the calling thread (cut to 15 bytes).
+void SetThreadName(const std::string& name);
+
+// CPU time of this process so far, all threads, microseconds.
+int64_t ProcessCpuUs();
+
+}  // namespace weft

@@ -1,0 +1,39 @@
+// User errors that name a field, carried inside absl::Status, and the one table between Status,
+// HTTP and gRPC codes. Used by all doors and by the intake; thread-safe, stateless.
+
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+
+namespace weft::router {
+
+// INVALID_ARGUMENT "`field`: message". `field` is the canonical name (that of generation.proto
+// without its path: prompt, max_tokens, temperature ...); a door that calls it otherwise renames
+// it.
+absl::Status FieldError(absl::string_view field, absl::string_view message);
+
+// The field of an error made by FieldError.
+std::optional<std::string> ErrorField(const absl::Status& status);
+// The same error under another field name.
+absl::Status RenameField(const absl::Status& status, absl::string_view field);
+
+// RESOURCE_EXHAUSTED or UNAVAILABLE with the time after which a retry makes sense. `reason` is a
+// stable word in capitals, for example QUEUE_FULL.
+absl::Status OverloadedError(absl::string_view reason, absl::string_view message,
+                             absl::Duration retry_after);
+absl::Status UnavailableError(absl::string_view reason, absl::string_view message,
+                              absl::Duration retry_after);
+std::optional<absl::Duration> RetryAfter(const absl::Status& status);
+// The stable word of the two errors above; empty otherwise.
+std::string ErrorReason(const absl::Status& status);
+
+// HTTP status code of an error.
+int HttpCode(const absl::Status& status);
+
+}  // namespace weft::router

@@ -1,0 +1,73 @@
+// The shape of a decoder-only transformer as plain data: everything the one forward in
+// shard/model/decoder.cc needs to know about a family. Made by shard/model/families from
+// config.json or GGUF metadata; read-only afterwards. Knows nothing of ranks, devices or weights'
+// bytes.
+
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace weft::shard {
+
+enum class NormKind : uint8_t { kRmsNorm };
+enum class PositionKind : uint8_t { kRotary };
+enum class MlpKind : uint8_t { kGatedSilu };
+
+// How rotary frequencies are changed for long contexts.
+enum class RopeScalingKind : uint8_t { kNone, kLinear, kLlama3, kFrequencyFactors };
+
+struct RopeSpec {
+  float theta = 10000.0f;
+  // Elements of a head that are rotated, even, <= head_dim; pairs are (i, i + dims / 2).
+  uint32_t dims = 0;
+  RopeScalingKind scaling = RopeScalingKind::kNone;
+  // kLinear: positions are divided by it. kLlama3: factor of the low frequencies.
+  float factor = 1.0f;
+  // kLlama3 only.
+  float low_freq_factor = 1.0f;
+  float high_freq_factor = 4.0f;
+  uint32_t original_context_tokens = 0;
+  // kFrequencyFactors (GGUF `rope_freqs`): dims / 2 divisors of the frequencies.
+  std::vector<float> frequency_factors;
+};
+
+struct DecoderSpec {
+  // Family as in config.json's model_type, for example "llama".
+  std::string family;
+  uint32_t layers = 0;
+  uint32_t hidden = 0;
+  uint32_t heads = 0;
+  uint32_t kv_heads = 0;
+  // Elements of a head; need not be hidden / heads.
+  uint32_t head_dim = 0;
+  uint32_t mlp_hidden = 0;
+  uint32_t vocab = 0;
+  uint32_t context_tokens = 0;
+  NormKind norm = NormKind::kRmsNorm;
+  float norm_epsilon = 1e-5f;
+  PositionKind position = PositionKind::kRotary;
+  RopeSpec rope;
+  MlpKind mlp = MlpKind::kGatedSilu;
+  bool qkv_bias = false;
+  bool output_bias = false;
+  bool mlp_bias = false;
+  // The head is the embedding matrix.
+  bool tied_head = false;
+  // Attention scores are multiplied by it; normally head_dim^-0.5.
+  float attention_scale = 0.0f;
+  // End-of-sequence ids as the model files state them (the router decides what stops).
+  std::vector<uint32_t> eos_ids;
+
+  // Parameters of the whole model.
+  uint64_t parameters() const;
+  // 64-bit hash of all fields above, for the check that all ranks run one model.
+  uint64_t Hash() const;
+};
+
+// The inverse frequencies of rotary embedding, rope.dims / 2 of them, after scaling; float32 as in
+// transformers' modeling_rope_utils.
+std::vector<float> RopeInverseFrequencies(const RopeSpec& rope);
+
+}  // namespace weft::shard
