@@ -1,0 +1,94 @@
+// Text to token ids and the bytes behind each id, for a Hugging Face tokenizer.json or the
+// tokenizer inside a GGUF file. Made once at start-up and shared by all text workers; every method
+// is const and thread-safe. Never holds per-request state (that is Detokenizer) and never guesses:
+// a pre-tokenizer or decoder it does not know is refused by name at load.
+
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "common/ids.h"
+
+struct WeftTokenizer;  // router/text/ffi/weft_text.h
+
+namespace weft::router {
+
+class Tokenizer {
+ public:
+  // What stands between the ids' bytes and text. Both kinds replace invalid UTF-8 by U+FFFD, one
+  // for each maximal invalid part.
+  enum class DecoderKind : uint8_t {
+    // GPT-2's byte alphabet: text = the concatenated bytes of the tokens.
+    kByteLevel,
+    // SentencePiece models: U+2581 is a blank, <0xNN> a byte, and one leading blank of the whole
+    // text is dropped when strip_leading_blank().
+    kSentencePiece,
+  };
+
+  struct Encoding {
+    std::vector<TokenId> ids;
+    // Byte range of each token in the text, as the model's own tokenizer reports it. A token that
+    // holds a part of a character has the range of the whole character; a token that a
+    // post-processor added (BOS) has (0, 0).
+    std::vector<std::pair<uint32_t, uint32_t>> offsets;
+  };
+
+  // `path` is a directory with tokenizer.json or a .gguf file. Errors name the file, what was
+  // found and what would work: NOT_FOUND, INVALID_ARGUMENT (broken or unknown contents).
+  static absl::StatusOr<std::unique_ptr<Tokenizer>> FromModel(const std::string& path);
+  ~Tokenizer();
+
+  Tokenizer(const Tokenizer&) = delete;
+  Tokenizer& operator=(const Tokenizer&) = delete;
+
+  // Ids of `text`. Control tokens written out in the text (<|im_start|>) become their ids.
+  // `add_special_tokens` adds what the model's post-processor adds (BOS for some, nothing for
+  // others). INVALID_ARGUMENT with the field "prompt" for invalid UTF-8 and for more than
+  // kTemplateOutputBytesMax bytes.
+  absl::StatusOr<Encoding> Encode(absl::string_view text, bool add_special_tokens) const;
+
+  // Text of `ids`, special tokens left out when `skip_special`: what a Detokenizer gives for the
+  // same ids in one go. INVALID_ARGUMENT with the field "ids" for an id >= vocab_size().
+  absl::StatusOr<std::string> Decode(absl::Span<const TokenId> ids, bool skip_special) const;
+
+  // Raw bytes of the token alone; may be a part of a character; a SentencePiece blank is ' '.
+  // Empty for an id outside the vocabulary or in a gap of it. Lives as long as the Tokenizer.
+  absl::string_view TokenBytes(TokenId id) const {
+    if (id >= vocab_size()) return {};
+    return absl::string_view(bytes_).substr(starts_[id], starts_[id + 1] - starts_[id]);
+  }
+  // A control token: skipped in answers, never part of a stop string.
+  bool IsSpecial(TokenId id) const { return id < special_.size() && special_[id] != 0; }
+  // The id of a token by its exact written form ("<|im_end|>"); kNoToken when there is none.
+  TokenId FindToken(absl::string_view token) const;
+
+  // Largest id + 1, added tokens included.
+  uint32_t vocab_size() const { return static_cast<uint32_t>(special_.size()); }
+  DecoderKind decoder_kind() const { return decoder_kind_; }
+  bool strip_leading_blank() const { return strip_leading_blank_; }
+
+ private:
+  struct Deleter {
+    void operator()(WeftTokenizer* tokenizer) const;
+  };
+  using Handle = std::unique_ptr<WeftTokenizer, Deleter>;
+
+  explicit Tokenizer(Handle handle);
+
+  Handle handle_;
+  // Bytes of all tokens one after another; token i is [starts_[i], starts_[i + 1]).
+  std::string bytes_;
+  std::vector<uint32_t> starts_;
+  std::vector<uint8_t> special_;
+  DecoderKind decoder_kind_ = DecoderKind::kByteLevel;
+  bool strip_leading_blank_ = false;
+};
+
+}  // namespace weft::router
