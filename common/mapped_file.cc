@@ -1,0 +1,74 @@
+#include "common/mapped_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+
+namespace weft {
+namespace {
+
+size_t PageBytes() {
+  static const size_t bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  return bytes;
+}
+
+}  // namespace
+
+absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return absl::ErrnoToStatus(errno, path);
+  const absl::Cleanup close_fd = [fd] { close(fd); };
+  struct stat info {};
+  if (fstat(fd, &info) != 0) return absl::ErrnoToStatus(errno, path);
+  if (!S_ISREG(info.st_mode)) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": is not a regular file"));
+  }
+  if (info.st_size == 0) return absl::InvalidArgumentError(absl::StrCat(path, ": is empty"));
+  const size_t size = static_cast<size_t>(info.st_size);
+  void* const data = mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0);
+  if (data == MAP_FAILED) return absl::ErrnoToStatus(errno, absl::StrCat(path, ": mmap"));
+  return MappedFile(path, static_cast<const uint8_t*>(data), size);
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) munmap(const_cast<uint8_t*>(data_), size_);
+}
+
+void MappedFile::WillNeed(absl::Span<const uint8_t> range) const {
+  if (range.empty()) return;
+  const size_t begin = static_cast<size_t>(range.data() - data_) / PageBytes() * PageBytes();
+  const size_t end = static_cast<size_t>(range.data() - data_) + range.size();
+  // Advice only: a kernel that does not take it is merely slower.
+  (void)madvise(const_cast<uint8_t*>(data_) + begin, end - begin, MADV_WILLNEED);
+}
+
+void MappedFile::Drop(absl::Span<const uint8_t> range) const {
+  const size_t first = static_cast<size_t>(range.data() - data_);
+  const size_t begin = (first + PageBytes() - 1) / PageBytes() * PageBytes();
+  // The last page of the file belongs to whoever drops its last byte.
+  const bool to_end = first + range.size() == size_;
+  const size_t end = to_end ? size_ : (first + range.size()) / PageBytes() * PageBytes();
+  if (end <= begin) return;
+  (void)madvise(const_cast<uint8_t*>(data_) + begin, end - begin, MADV_DONTNEED);
+}
+
+}  // namespace weft
