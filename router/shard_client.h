@@ -1,0 +1,81 @@
+// The way to one shard: unary calls of weft.shard.v1.ShardService as bytes, answered by events. An
+// interface, so that another transport or a fake can take its place; MakeGrpcShardClient is the one
+// that serves. Owned by the shard group and called by the engine loop's thread only; replies come
+// on transport threads and are handed to a sink that must not block. It never retries (invariant
+// wire.order) and never looks inside a message.
+
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/ids.h"
+
+namespace weft::router {
+
+enum class ShardMethod : uint8_t {
+  kInfo,
+  kRendezvous,
+  kJoinGroup,
+  kLeaveGroup,
+  kWarmup,
+  kPrefill,
+  kDecode,
+  kFilterBatch,
+};
+
+// True for the calls that carry (epoch, step).
+inline bool IsStep(ShardMethod method) { return method >= ShardMethod::kPrefill; }
+// As in the proto: "Info", "Prefill" ...
+const char* MethodName(ShardMethod method);
+
+// A serialised message. Shared, so that one serialisation serves all ranks.
+using SharedBytes = std::shared_ptr<const std::string>;
+
+// What the caller wants back with the reply; means nothing to the transport.
+struct ShardCallTag {
+  // Epoch the call belongs to; 0 outside one.
+  Epoch epoch = 0;
+  // Number of the step, or of the call.
+  uint64_t number = 0;
+};
+
+struct ShardReply {
+  Rank rank = 0;
+  ShardMethod method = ShardMethod::kInfo;
+  ShardCallTag tag;
+  // Of the call: the shard's own error, UNAVAILABLE for a broken channel, DEADLINE_EXCEEDED.
+  absl::Status status;
+  // The serialised answer when status is OK.
+  std::string body;
+};
+
+// Called once per call, from any thread; must not block.
+using ShardReplySink = std::function<void(ShardReply reply)>;
+
+class ShardClient {
+ public:
+  // Cancels what is in flight and waits until every reply was handed over.
+  virtual ~ShardClient() = default;
+
+  // Starts one call; its reply comes through the sink. `timeout_us` > 0. With `wait_for_ready` the
+  // call waits for a connection instead of failing with UNAVAILABLE.
+  virtual void Call(ShardMethod method, const SharedBytes& request, ShardCallTag tag,
+                    int64_t timeout_us, bool wait_for_ready) = 0;
+  // False once an established connection broke; never blocks.
+  virtual bool Connected() = 0;
+  // The shard runs on this machine, so its process can be looked at.
+  virtual bool is_local() const = 0;
+};
+
+// A client over its own gRPC channel. `address` is "unix:/path" or "host:port".
+// INVALID_ARGUMENT names a malformed address.
+absl::StatusOr<std::unique_ptr<ShardClient>> MakeGrpcShardClient(Rank rank,
+                                                                 const std::string& address,
+                                                                 ShardReplySink sink);
+
+}  // namespace weft::router
