@@ -1,0 +1,133 @@
+// All metrics of the router process, one method per event, so that logic code says
+// probe.StepDone(...) and never names a metric. Made once by main and lent to doors and engine.
+// Every series exists at zero from the construction on. Thread-safe; per-token work is batched: one
+// call per step, not per token.
+
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "common/ids.h"
+#include "router/intake.h"
+#include "router/request.h"
+#include "router/scheduler/scheduler.h"
+
+namespace weft::router {
+
+// Why admission or a door turned a good request away.
+enum class RejectReason : uint8_t { kQueueRequests, kQueueTokens, kDraining, kTooLong, kNotReady };
+// How a request failed that was not cancelled by its client.
+enum class FailureReason : uint8_t {
+  kValidation,
+  kOverloaded,
+  kUnavailable,
+  kDeadline,
+  kShardLost,
+  kInternal
+};
+// Where a cancelled request was.
+enum class CancelPhase : uint8_t { kText, kQueue, kPrefill, kDecode };
+enum class RestartReason : uint8_t { kExit, kOutOfMemory, kComm, kTimeout };
+enum class GroupState : uint8_t {
+  kConnecting,
+  kLoading,
+  kJoining,
+  kWarming,
+  kServing,
+  kRecovering
+};
+enum class ShardCall : uint8_t {
+  kInfo,
+  kRendezvous,
+  kJoinGroup,
+  kLeaveGroup,
+  kWarmup,
+  kPrefill,
+  kDecode,
+  kFilterBatch
+};
+enum class Door : uint8_t { kTgi, kOpenAi, kGrpc };
+
+// A request that ended with FinishedEvent. Times in microseconds.
+struct FinishedSample {
+  FinishReason reason = FinishReason::kLength;
+  uint32_t prompt_tokens = 0;
+  uint32_t output_tokens = 0;
+  int64_t prefill_us = 0;  // from the first step that held it to its first token
+  int64_t decode_us = 0;   // from the first token to the last
+  int64_t total_us = 0;    // from its arrival to the end
+};
+
+// A step that ran, as the router saw it. Times in microseconds.
+struct StepSample {
+  StepKind kind = StepKind::kDecode;
+  uint32_t tokens = 0;   // prompt tokens and decode rows together
+  uint32_t rows = 0;     // sequences in the step
+  int64_t host_us = 0;   // Plan() and building the calls, and the shard's preparation
+  int64_t queue_us = 0;  // waiting on the shard for the step before
+  int64_t device_us = 0;
+  int64_t wire_us = 0;  // the call's time less the shard's
+};
+
+class RouterProbe {
+ public:
+  // `context_tokens_max` bounds the buckets of token counts.
+  explicit RouterProbe(uint32_t context_tokens_max = 131072);
+  ~RouterProbe();
+
+  RouterProbe(const RouterProbe&) = delete;
+  RouterProbe& operator=(const RouterProbe&) = delete;
+
+  // -- Requests ----------------------------------------------------------------------------------
+  // Admission took it. `max_tokens` with every default applied.
+  void RequestAccepted(uint32_t prompt_tokens, uint32_t cached_tokens, uint32_t max_tokens,
+                       int64_t validation_us);
+  void Rejected(RejectReason reason);
+  // A request left the queue for its first step.
+  void LeftQueue(int64_t queue_us);
+  void FirstToken(int64_t since_arrival_us);
+  // Times between tokens of one step's streams; one call per step.
+  void InterTokens(absl::Span<const uint32_t> gaps_us);
+  void GeneratedTokens(uint32_t count);
+  void Finished(const FinishedSample& sample);
+  void Failed(FailureReason reason);
+  void Cancelled(CancelReason by, CancelPhase phase);
+  void IgnoredFields(Door door, uint32_t count);
+
+  // -- Scheduler and steps -----------------------------------------------------------------------
+  // Gauges as they are, counters by what changed since the call before. One caller thread.
+  void Scheduler(const SchedulerStats& stats);
+  void CacheConfig(uint32_t block_tokens, uint32_t blocks, bool prefix_cache);
+  void StepDone(const StepSample& sample);
+
+  // -- Shards ------------------------------------------------------------------------------------
+  void SetWorld(uint32_t world);
+  void SetGroupState(GroupState state, Epoch epoch);
+  void Recovered(int64_t recovery_us);
+  void ShardUp(Rank rank, bool up);
+  void ShardLoad(Rank rank, uint64_t bytes_done, uint64_t bytes_total, double seconds);
+  void ShardRestarted(RestartReason reason);
+  void ShardStep(Rank rank, int64_t device_us);
+  void ShardRpc(ShardCall call, int64_t call_us);
+  void SetServerState(ServerState state);
+
+  // -- Doors -------------------------------------------------------------------------------------
+  void HttpConnections(int64_t delta);
+  // `route` is one of the routes served, or "other".
+  void HttpHandled(absl::string_view route, int code);
+  // `code` in capitals, as OK or INVALID_ARGUMENT.
+  void GrpcHandled(absl::string_view method, absl::string_view code, int64_t handling_us);
+
+  // Everything in Prometheus text format, process_* read now.
+  std::string Render();
+
+ private:
+  struct Metrics;
+  std::unique_ptr<Metrics> metrics_;
+};
+
+}  // namespace weft::router
