@@ -111,7 +111,7 @@ void Follow(Counter& counter, uint64_t total, uint64_t* seen) {
 
 }  // namespace
 
-struct RouterProbe::Metrics {
+struct Probe::Metrics {
   explicit Metrics(uint32_t context_tokens_max)
       : count_buckets(TokenCountBuckets(context_tokens_max)) {
     GaugeFamily("weft_build_info", "Version and source revision; always 1")
@@ -289,33 +289,33 @@ struct RouterProbe::Metrics {
   }
 };
 
-RouterProbe::RouterProbe(uint32_t context_tokens_max)
+Probe::Probe(uint32_t context_tokens_max)
     : metrics_(std::make_unique<Metrics>(context_tokens_max)) {}
-RouterProbe::~RouterProbe() = default;
+Probe::~Probe() = default;
 
 // -- Requests ------------------------------------------------------------------------------------
 
-void RouterProbe::RequestAccepted(uint32_t prompt_tokens, uint32_t cached_tokens,
-                                  uint32_t max_tokens, int64_t validation_us) {
+void Probe::RequestAccepted(uint32_t prompt_tokens, uint32_t cached_tokens, uint32_t max_tokens,
+                            int64_t validation_us) {
   metrics_->prompt_tokens.Increment(prompt_tokens);
   metrics_->prompt_tokens_cached.Increment(cached_tokens);
   metrics_->request_max_tokens.Observe(max_tokens);
   metrics_->validation_time.Observe(static_cast<double>(validation_us) * kUs);
 }
 
-void RouterProbe::Rejected(RejectReason reason) {
+void Probe::Rejected(RejectReason reason) {
   metrics_->rejects[static_cast<size_t>(reason)]->Increment();
 }
 
-void RouterProbe::LeftQueue(int64_t queue_us) {
+void Probe::LeftQueue(int64_t queue_us) {
   metrics_->queue_time.Observe(static_cast<double>(queue_us) * kUs);
 }
 
-void RouterProbe::FirstToken(int64_t since_arrival_us) {
+void Probe::FirstToken(int64_t since_arrival_us) {
   metrics_->first_token.Observe(static_cast<double>(since_arrival_us) * kUs);
 }
 
-void RouterProbe::InterTokens(absl::Span<const uint32_t> gaps_us) {
+void Probe::InterTokens(absl::Span<const uint32_t> gaps_us) {
   if (gaps_us.empty()) return;
   const std::vector<double>& bounds = InterTokenBuckets();
   std::vector<double> increments(bounds.size() + 1, 0.0);
@@ -328,9 +328,9 @@ void RouterProbe::InterTokens(absl::Span<const uint32_t> gaps_us) {
   metrics_->inter_token.ObserveMultiple(increments, sum_s);
 }
 
-void RouterProbe::GeneratedTokens(uint32_t count) { metrics_->generation_tokens.Increment(count); }
+void Probe::GeneratedTokens(uint32_t count) { metrics_->generation_tokens.Increment(count); }
 
-void RouterProbe::Finished(const FinishedSample& sample) {
+void Probe::Finished(const FinishedSample& sample) {
   const bool length = sample.reason == FinishReason::kLength;
   (length ? metrics_->success_length : metrics_->success_stop).Increment();
   metrics_->request_prompt_tokens.Observe(sample.prompt_tokens);
@@ -345,22 +345,22 @@ void RouterProbe::Finished(const FinishedSample& sample) {
   }
 }
 
-void RouterProbe::Failed(FailureReason reason) {
+void Probe::Failed(FailureReason reason) {
   metrics_->failures[static_cast<size_t>(reason)]->Increment();
 }
 
-void RouterProbe::Cancelled(CancelReason by, CancelPhase phase) {
+void Probe::Cancelled(CancelReason by, CancelPhase phase) {
   metrics_->success_abort.Increment();
   metrics_->cancelled[static_cast<size_t>(by)][static_cast<size_t>(phase)]->Increment();
 }
 
-void RouterProbe::IgnoredFields(Door door, uint32_t count) {
+void Probe::IgnoredFields(Door door, uint32_t count) {
   if (count > 0) metrics_->ignored[static_cast<size_t>(door)]->Increment(count);
 }
 
 // -- Scheduler and steps -------------------------------------------------------------------------
 
-void RouterProbe::Scheduler(const SchedulerStats& stats) {
+void Probe::Scheduler(const SchedulerStats& stats) {
   Metrics& m = *metrics_;
   m.running.Set(stats.running);
   m.waiting.Set(stats.waiting);
@@ -376,7 +376,7 @@ void RouterProbe::Scheduler(const SchedulerStats& stats) {
   Follow(m.evicted, stats.evicted_blocks, &m.seen.evicted_blocks);
 }
 
-void RouterProbe::CacheConfig(uint32_t block_tokens, uint32_t blocks, bool prefix_cache) {
+void Probe::CacheConfig(uint32_t block_tokens, uint32_t blocks, bool prefix_cache) {
   Metrics& m = *metrics_;
   if (m.cache_config_now != nullptr) m.cache_config_now->Set(0);
   m.cache_config_now =
@@ -386,7 +386,7 @@ void RouterProbe::CacheConfig(uint32_t block_tokens, uint32_t blocks, bool prefi
   m.cache_config_now->Set(1);
 }
 
-void RouterProbe::StepDone(const StepSample& sample) {
+void Probe::StepDone(const StepSample& sample) {
   Metrics& m = *metrics_;
   const auto kind = static_cast<size_t>(sample.kind);
   m.steps[kind]->Increment();
@@ -401,7 +401,7 @@ void RouterProbe::StepDone(const StepSample& sample) {
 
 // -- Shards --------------------------------------------------------------------------------------
 
-void RouterProbe::SetWorld(uint32_t world) {
+void Probe::SetWorld(uint32_t world) {
   Metrics& m = *metrics_;
   absl::MutexLock lock(&m.shards_mutex);
   m.shards.reserve(kWorldMax);  // pointers into it stay good
@@ -413,22 +413,22 @@ void RouterProbe::SetWorld(uint32_t world) {
   }
 }
 
-void RouterProbe::SetGroupState(GroupState state, Epoch epoch) {
+void Probe::SetGroupState(GroupState state, Epoch epoch) {
   for (size_t i = 0; i < metrics_->group_states.size(); ++i) {
     metrics_->group_states[i]->Set(i == static_cast<size_t>(state) ? 1 : 0);
   }
   metrics_->epoch.Set(static_cast<double>(epoch));
 }
 
-void RouterProbe::Recovered(int64_t recovery_us) {
+void Probe::Recovered(int64_t recovery_us) {
   metrics_->recovery.Observe(static_cast<double>(recovery_us) * kUs);
 }
 
-void RouterProbe::ShardUp(Rank rank, bool up) {
+void Probe::ShardUp(Rank rank, bool up) {
   if (Metrics::Shard* shard = metrics_->FindShard(rank)) shard->up->Set(up ? 1 : 0);
 }
 
-void RouterProbe::ShardLoad(Rank rank, uint64_t bytes_done, uint64_t bytes_total, double seconds) {
+void Probe::ShardLoad(Rank rank, uint64_t bytes_done, uint64_t bytes_total, double seconds) {
   Metrics::Shard* shard = metrics_->FindShard(rank);
   if (shard == nullptr) return;
   shard->load_bytes->Set(static_cast<double>(bytes_done));
@@ -437,22 +437,22 @@ void RouterProbe::ShardLoad(Rank rank, uint64_t bytes_done, uint64_t bytes_total
       bytes_total == 0 ? 0.0 : static_cast<double>(bytes_done) / static_cast<double>(bytes_total));
 }
 
-void RouterProbe::ShardRestarted(RestartReason reason) {
+void Probe::ShardRestarted(RestartReason reason) {
   metrics_->restarts[static_cast<size_t>(reason)]->Increment();
 }
 
-void RouterProbe::ShardStep(Rank rank, int64_t device_us) {
+void Probe::ShardStep(Rank rank, int64_t device_us) {
   Metrics::Shard* shard = metrics_->FindShard(rank);
   if (shard == nullptr) return;
   shard->step->Observe(static_cast<double>(device_us) * kUs);
   shard->last_step->Set(UnixSeconds());
 }
 
-void RouterProbe::ShardRpc(ShardCall call, int64_t call_us) {
+void Probe::ShardRpc(ShardCall call, int64_t call_us) {
   metrics_->rpc[static_cast<size_t>(call)]->Observe(static_cast<double>(call_us) * kUs);
 }
 
-void RouterProbe::SetServerState(ServerState state) {
+void Probe::SetServerState(ServerState state) {
   for (size_t i = 0; i < metrics_->server_states.size(); ++i) {
     metrics_->server_states[i]->Set(i == static_cast<size_t>(state) ? 1 : 0);
   }
@@ -460,23 +460,22 @@ void RouterProbe::SetServerState(ServerState state) {
 
 // -- Doors ---------------------------------------------------------------------------------------
 
-void RouterProbe::HttpConnections(int64_t delta) {
+void Probe::HttpConnections(int64_t delta) {
   metrics_->connections.Increment(static_cast<double>(delta));
 }
 
-void RouterProbe::HttpHandled(absl::string_view route, int code) {
+void Probe::HttpHandled(absl::string_view route, int code) {
   metrics_->http_requests.Add({{"route", std::string(route)}, {"code", absl::StrCat(code)}})
       .Increment();
 }
 
-void RouterProbe::GrpcHandled(absl::string_view method, absl::string_view code,
-                              int64_t handling_us) {
+void Probe::GrpcHandled(absl::string_view method, absl::string_view code, int64_t handling_us) {
   metrics_->grpc_handled.Add(Metrics::GrpcLabels(method, code)).Increment();
   metrics_->grpc_handling.Add(Metrics::GrpcLabels(method), StepDurationBuckets())
       .Observe(static_cast<double>(handling_us) * kUs);
 }
 
-std::string RouterProbe::Render() {
+std::string Probe::Render() {
   Metrics& m = *metrics_;
   {
     absl::MutexLock lock(&m.render_mutex);

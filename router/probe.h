@@ -73,14 +73,14 @@ struct StepSample {
   int64_t wire_us = 0;  // the call's time less the shard's
 };
 
-class RouterProbe {
+class Probe {
  public:
   // `context_tokens_max` bounds the buckets of token counts.
-  explicit RouterProbe(uint32_t context_tokens_max = 131072);
-  ~RouterProbe();
+  explicit Probe(uint32_t context_tokens_max = 131072);
+  ~Probe();
 
-  RouterProbe(const RouterProbe&) = delete;
-  RouterProbe& operator=(const RouterProbe&) = delete;
+  Probe(const Probe&) = delete;
+  Probe& operator=(const Probe&) = delete;
 
   // -- Requests ----------------------------------------------------------------------------------
   // Admission took it. `max_tokens` with every default applied.
