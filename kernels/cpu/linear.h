@@ -1,0 +1,48 @@
+// Matrix products y = x W^T for one or many rows of x (types and sizes; the functions are in
+// kernels.h). Weights are never rounded: quantised ones are multiplied as exact integers and scaled
+// once per block of 32 inputs. For one instruction set the value of an output does not depend on
+// how many rows are computed, nor on the tile range (invariant num.row):
+//
+//   block = sum over the block's 32 inputs, in order, of w_q * x       (fp32 accumulator)
+//   acc   = d * block + acc; with kQ4_1 also acc = m * sum(x of the block) + acc
+//
+// Unquantised types have d = 1. Callers split work over tiles and rows, never over inputs.
+
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cpu/packing.h"
+
+namespace weft::kernels::cpu {
+
+// What activations are rounded to before they meet weights.
+enum class ActivationType : uint8_t { kF32, kBf16 };
+
+// The activation type to use with `type` when `wanted` is asked for: kF32 and kF16 weights have no
+// bf16 path and always take float32.
+ActivationType ActivationFor(WeightType type, ActivationType wanted);
+
+// Rows prepared for Linear. Views of caller's memory.
+struct Activations {
+  ActivationType type = ActivationType::kF32;
+  int64_t rows = 0;
+  int64_t inputs = 0;
+  // ActivationRowBytes each, 64-byte aligned. Contents are private to one instruction set.
+  uint8_t* values = nullptr;
+  // PaddedInputs / 32 floats a row: sums of the rounded values of each block.
+  float* block_sums = nullptr;
+};
+
+// Bytes of one row of `values`: a multiple of 64, the same for all types and instruction sets.
+int64_t ActivationRowBytes(int64_t inputs);
+// Floats of one row of `block_sums`.
+int64_t BlockSumCount(int64_t inputs);
+// The rows [begin, end) of `all`.
+Activations SliceRows(const Activations& all, int64_t begin, int64_t end);
+
+// Bytes of scratch memory (64-byte aligned) that one call of Kernels::linear may use, for any
+// number of rows and any type; one per thread, contents need not be kept.
+int64_t LinearScratchBytes(int64_t inputs);
+
+}  // namespace weft::kernels::cpu
