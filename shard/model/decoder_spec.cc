@@ -1,0 +1,112 @@
+#include "shard/model/decoder_spec.h"
+
+#include <bit>
+#include <cmath>
+#include <numbers>
+
+#include "common/check.h"
+
+namespace weft::shard {
+namespace {
+
+// FNV-1a over the fields, each as eight bytes, so that the value is the same on every machine.
+class FieldHash {
+ public:
+  void Add(uint64_t value) {
+    for (int i = 0; i < 8; ++i) {
+      hash_ = (hash_ ^ (value >> (8 * i) & 0xff)) * 0x100000001b3;
+    }
+  }
+  void Add(float value) { Add(uint64_t{std::bit_cast<uint32_t>(value)}); }
+  void Add(bool value) { Add(uint64_t{value}); }
+  void Add(uint32_t value) { Add(uint64_t{value}); }
+  void Add(const std::string& value) {
+    Add(uint64_t{value.size()});
+    for (const char c : value) Add(uint64_t{static_cast<unsigned char>(c)});
+  }
+  uint64_t hash() const { return hash_; }
+
+ private:
+  uint64_t hash_ = 0xcbf29ce484222325;
+};
+
+// Llama 3.1's scaling of one inverse frequency: short waves stay, long ones are stretched by
+// `factor`, those between are blended (transformers, modeling_rope_utils.py,
+// _compute_llama3_parameters).
+float Llama3Frequency(const RopeSpec& rope, float frequency) {
+  const float context = static_cast<float>(rope.original_context_tokens);
+  const float wave = 2.0f * std::numbers::pi_v<float> / frequency;
+  if (wave > context / rope.low_freq_factor) return frequency / rope.factor;
+  if (wave < context / rope.high_freq_factor) return frequency;
+  const float smooth =
+      (context / wave - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor);
+  return (1.0f - smooth) * frequency / rope.factor + smooth * frequency;
+}
+
+}  // namespace
+
+uint64_t DecoderSpec::parameters() const {
+  const uint64_t q = uint64_t{heads} * head_dim;
+  const uint64_t kv = uint64_t{kv_heads} * head_dim;
+  uint64_t layer = 2 * uint64_t{hidden};       // norms
+  layer += (2 * q + 2 * kv) * hidden;          // query, key, value, output
+  layer += 3 * uint64_t{mlp_hidden} * hidden;  // gate, up, down
+  if (qkv_bias) layer += q + 2 * kv;
+  if (output_bias) layer += hidden;
+  if (mlp_bias) layer += 2 * uint64_t{mlp_hidden} + hidden;
+  const uint64_t embedding = uint64_t{vocab} * hidden;
+  return layers * layer + embedding * (tied_head ? 1 : 2) + hidden;
+}
+
+uint64_t DecoderSpec::Hash() const {
+  FieldHash hash;
+  hash.Add(family);
+  for (const uint32_t value :
+       {layers, hidden, heads, kv_heads, head_dim, mlp_hidden, vocab, context_tokens}) {
+    hash.Add(value);
+  }
+  hash.Add(static_cast<uint32_t>(norm));
+  hash.Add(norm_epsilon);
+  hash.Add(static_cast<uint32_t>(position));
+  hash.Add(rope.theta);
+  hash.Add(rope.dims);
+  hash.Add(static_cast<uint32_t>(rope.scaling));
+  hash.Add(rope.factor);
+  hash.Add(rope.low_freq_factor);
+  hash.Add(rope.high_freq_factor);
+  hash.Add(rope.original_context_tokens);
+  hash.Add(uint64_t{rope.frequency_factors.size()});
+  for (const float factor : rope.frequency_factors) hash.Add(factor);
+  hash.Add(static_cast<uint32_t>(mlp));
+  for (const bool value : {qkv_bias, output_bias, mlp_bias, tied_head}) hash.Add(value);
+  hash.Add(attention_scale);
+  hash.Add(uint64_t{eos_ids.size()});
+  for (const uint32_t id : eos_ids) hash.Add(id);
+  return hash.hash();
+}
+
+std::vector<float> RopeInverseFrequencies(const RopeSpec& rope) {
+  std::vector<float> out(rope.dims / 2);
+  for (uint32_t i = 0; i < rope.dims / 2; ++i) {
+    const float exponent = static_cast<float>(2 * i) / static_cast<float>(rope.dims);
+    const float frequency = 1.0f / std::pow(rope.theta, exponent);
+    switch (rope.scaling) {
+      case RopeScalingKind::kNone:
+        out[i] = frequency;
+        break;
+      case RopeScalingKind::kLinear:
+        out[i] = frequency / rope.factor;
+        break;
+      case RopeScalingKind::kLlama3:
+        out[i] = Llama3Frequency(rope, frequency);
+        break;
+      case RopeScalingKind::kFrequencyFactors:
+        WEFT_CHECK_EQ(rope.frequency_factors.size(), out.size());
+        out[i] = frequency / rope.frequency_factors[i];
+        break;
+    }
+  }
+  return out;
+}
+
+}  // namespace weft::shard

@@ -1,0 +1,20 @@
+// The Llama family: RMSNorm, rotary positions on halves of a head, grouped-query attention, a MLP
+// gated by SiLU, no biases, tied or untied head. Turns config.json or GGUF metadata into a
+// ModelDescription. Names of keys and tensors: transformers' LlamaConfig and LlamaForCausalLM;
+// llama.cpp's gguf-py/gguf/constants.py for architecture "llama".
+
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "common/gguf.h"
+#include "shard/model/hf_config.h"
+#include "shard/model/param_table.h"
+
+namespace weft::shard {
+
+// UNIMPLEMENTED naming the key for what this code does not have: biases, activations other than
+// SiLU, rotary scaling other than linear and llama3, experts, quantised checkpoints.
+absl::StatusOr<ModelDescription> LlamaFromHf(const HfConfig& config);
+absl::StatusOr<ModelDescription> LlamaFromGguf(const GgufFile& file);
+
+}  // namespace weft::shard
