@@ -14,24 +14,14 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/ids.h"
+#include "router/probe.h"
 
 namespace weft::router {
 
-enum class ShardMethod : uint8_t {
-  kInfo,
-  kRendezvous,
-  kJoinGroup,
-  kLeaveGroup,
-  kWarmup,
-  kPrefill,
-  kDecode,
-  kFilterBatch,
-};
-
 // True for the calls that carry (epoch, step).
-inline bool IsStep(ShardMethod method) { return method >= ShardMethod::kPrefill; }
-// As in the proto: "Info", "Prefill" ...
-const char* MethodName(ShardMethod method);
+inline bool IsStep(ShardCall call) { return call >= ShardCall::kPrefill; }
+// The method as the proto spells it: "Info", "Prefill" ...
+const char* CallName(ShardCall call);
 
 // A serialised message. Shared, so that one serialisation serves all ranks.
 using SharedBytes = std::shared_ptr<const std::string>;
@@ -46,12 +36,14 @@ struct ShardCallTag {
 
 struct ShardReply {
   Rank rank = 0;
-  ShardMethod method = ShardMethod::kInfo;
+  ShardCall call = ShardCall::kInfo;
   ShardCallTag tag;
   // Of the call: the shard's own error, UNAVAILABLE for a broken channel, DEADLINE_EXCEEDED.
   absl::Status status;
   // The serialised answer when status is OK.
   std::string body;
+  // From the call to its answer, microseconds.
+  int64_t call_us = 0;
 };
 
 // Called once per call, from any thread; must not block.
@@ -64,7 +56,7 @@ class ShardClient {
 
   // Starts one call; its reply comes through the sink. `timeout_us` > 0. With `wait_for_ready` the
   // call waits for a connection instead of failing with UNAVAILABLE.
-  virtual void Call(ShardMethod method, const SharedBytes& request, ShardCallTag tag,
+  virtual void Call(ShardCall call, const SharedBytes& request, ShardCallTag tag,
                     int64_t timeout_us, bool wait_for_ready) = 0;
   // False once an established connection broke; never blocks.
   virtual bool Connected() = 0;

@@ -9,6 +9,8 @@
 //       One per restart, in order, sent once the order is accepted; not when the shard is up.
 //   supervisor -> router   died <rank> <pid>\n
 //       Pushed to every connection at any time between lines, when a child was seen to exit.
+//   supervisor -> router   started <rank> <pid>\n
+//       Likewise when its successor runs; the router finds that out by itself.
 //
 // rank and pid are decimal; a line has at most 1024 bytes. Either side may close and the router
 // connects again. Without a supervisor the shard's own liveness probe has it restarted.

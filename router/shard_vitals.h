@@ -1,0 +1,47 @@
+// Tells a hung shard from a slow one: a shard is hung when for a whole hang time-out it showed no
+// heartbeat and its process used no CPU time. A busy machine makes steps late, which is a metric
+// and no fault; a stopped or deadlocked process does nothing at all. One per rank, owned by the
+// shard group; pure: time and facts are inputs.
+
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+
+#include "proto/shard.pb.h"
+
+namespace weft::router {
+
+// CPU time of a process of this machine in microseconds; empty when it cannot be read.
+using ProcessCpuReader = std::function<std::optional<int64_t>(uint64_t pid)>;
+// Reads /proc/<pid>/stat.
+std::optional<int64_t> ReadProcessCpuUs(uint64_t pid);
+
+class ShardVitals {
+ public:
+  // Starts watching at `now_us`; called when the shard is new or the group forms.
+  void Restart(int64_t now_us);
+  // An Info answer: the process lives, the device thread perhaps.
+  void OnInfo(const weft::shard::v1::InfoResponse& info, int64_t now_us);
+  // A step was answered: everything lives.
+  void OnStep(int64_t now_us);
+
+  // True when the process shows no life since `timeout_us`: no Info answer and, when `read_cpu` is
+  // given, no CPU time either.
+  bool ProcessHung(int64_t now_us, int64_t timeout_us, uint64_t pid,
+                   const ProcessCpuReader* read_cpu);
+  // True when Info is answered but the device thread, which owes a step since `owes_since_us`
+  // (0 = owes none), shows no life and the process does no work.
+  bool DeviceHung(int64_t now_us, int64_t timeout_us, int64_t owes_since_us) const;
+
+ private:
+  // Last time the process, and the work in it, showed life.
+  int64_t process_alive_us_ = 0;
+  int64_t device_alive_us_ = 0;
+  // CPU time when work was last seen, and when that was.
+  int64_t cpu_us_ = 0;
+  int64_t cpu_seen_us_ = 0;
+};
+
+}  // namespace weft::router
