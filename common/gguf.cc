@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/gguf_format.h"
-#include "common/mapped_file.h"
 #include "common/status.h"
 
 namespace weft {
@@ -317,6 +316,7 @@ GgufFile::GgufFile(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 GgufFile::~GgufFile() = default;
 
 const std::string& GgufFile::path() const { return impl_->file.path(); }
+const MappedFile& GgufFile::file() const { return impl_->file; }
 bool GgufFile::Has(absl::string_view key) const { return impl_->values.contains(key); }
 
 absl::StatusOr<uint64_t> GgufFile::GetUint(absl::string_view key) const {

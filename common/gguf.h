@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "common/mapped_file.h"
 
 namespace weft {
 
@@ -48,6 +49,8 @@ class GgufFile {
   GgufFile& operator=(const GgufFile&) = delete;
 
   const std::string& path() const;
+  // The map that all views point into.
+  const MappedFile& file() const;
 
   // Metadata. NOT_FOUND when the key is absent, INVALID_ARGUMENT when it has another type; both
   // name file and key. Integers of any width and sign convert when the value fits.

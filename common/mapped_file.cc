@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
@@ -53,12 +54,26 @@ MappedFile::~MappedFile() {
   if (data_ != nullptr) munmap(const_cast<uint8_t*>(data_), size_);
 }
 
-void MappedFile::WillNeed(absl::Span<const uint8_t> range) const {
-  if (range.empty()) return;
+int MappedFile::Advise(absl::Span<const uint8_t> range, int advice) const {
+  if (range.empty()) return 0;
   const size_t begin = static_cast<size_t>(range.data() - data_) / PageBytes() * PageBytes();
   const size_t end = static_cast<size_t>(range.data() - data_) + range.size();
+  return madvise(const_cast<uint8_t*>(data_) + begin, end - begin, advice) == 0 ? 0 : errno;
+}
+
+void MappedFile::WillNeed(absl::Span<const uint8_t> range) const {
   // Advice only: a kernel that does not take it is merely slower.
-  (void)madvise(const_cast<uint8_t*>(data_) + begin, end - begin, MADV_WILLNEED);
+  (void)Advise(range, MADV_WILLNEED);
+}
+
+absl::Status MappedFile::Populate(absl::Span<const uint8_t> range) const {
+  const int error = Advise(range, MADV_POPULATE_READ);
+  // EINVAL: a kernel before 5.14; the pages then come in when they are touched.
+  if (error == 0 || error == EINVAL) return absl::OkStatus();
+  return absl::DataLossError(
+      absl::StrCat(path_, ": cannot read bytes ", range.data() - data_, " to ",
+                   static_cast<size_t>(range.data() - data_) + range.size(), ": ",
+                   std::strerror(error), "; the file has shrunk or its disk has failed"));
 }
 
 void MappedFile::Drop(absl::Span<const uint8_t> range) const {

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "common/ids.h"
 #include "shard/model/decoder_spec.h"
+#include "shard/model/param_table.h"
 
 namespace weft::shard {
 
@@ -39,5 +40,16 @@ struct SlicePlan {
 // blocks.
 absl::StatusOr<SlicePlan> MakeSlicePlan(const DecoderSpec& spec, Rank rank, uint32_t world,
                                         uint32_t mlp_multiple);
+
+// The part of one tensor that a rank holds: rows and columns, half-open. A vector has one column.
+struct TensorSlice {
+  uint64_t row_begin = 0;
+  uint64_t row_end = 0;
+  uint64_t column_begin = 0;
+  uint64_t column_end = 0;
+  uint64_t rows() const { return row_end - row_begin; }
+  uint64_t columns() const { return column_end - column_begin; }
+};
+TensorSlice SliceOf(const ParamTensor& param, const DecoderSpec& spec, const SlicePlan& plan);
 
 }  // namespace weft::shard

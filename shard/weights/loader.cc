@@ -1,0 +1,250 @@
+#include "shard/weights/loader.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "common/status.h"
+#include "common/thread.h"
+#include "shard/model/families/registry.h"
+#include "shard/model/hf_config.h"
+#include "shard/weights/model_tensors.h"
+#include "shard/weights/tensor_reader.h"
+#include "shard/weights/tensor_source.h"
+
+namespace weft::shard {
+namespace {
+
+constexpr int kLoaderThreadsMax = 64;
+// Pages are mapped this many bytes at a time: the unit after which a cancelled load stops on a slow
+// disk.
+constexpr size_t kPopulateBytes = 8u << 20;
+
+// FNV-1a; stable over machines, unlike absl::Hash.
+uint64_t HashBytes(uint64_t hash, absl::string_view bytes) {
+  for (const char c : bytes) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  return hash;
+}
+
+// One call of Load: what its threads share.
+class LoadRun {
+ public:
+  LoadRun(const DecoderSpec& spec, const SlicePlan& plan, std::vector<const BoundParam*> params,
+          WeightSink& sink, LoadProgress& progress, const std::atomic<bool>& cancel)
+      : spec_(spec),
+        plan_(plan),
+        params_(std::move(params)),
+        sink_(sink),
+        progress_(progress),
+        cancel_(cancel) {}
+
+  absl::Status Run(int threads) {
+    std::vector<Thread> helpers;
+    for (int i = 1; i < threads; ++i) {
+      helpers.emplace_back("weft-load", [this, threads] { Work(threads); });
+    }
+    Work(threads);
+    helpers.clear();  // joins
+    absl::MutexLock lock(&mutex_);
+    return status_;
+  }
+
+ private:
+  // Takes parameters until none is left, one fails or the load is cancelled.
+  void Work(int threads) {
+    while (!stop_.load(std::memory_order_relaxed)) {
+      const size_t index = next_.fetch_add(1, std::memory_order_relaxed);
+      if (index >= params_.size()) return;
+      // What the next round takes is read from disk while this one is packed.
+      const size_t ahead = index + static_cast<size_t>(threads);
+      if (ahead < params_.size()) {
+        const TensorView& tensor = *params_[ahead]->tensor;
+        tensor.file->WillNeed(Reader(*params_[ahead]).span());
+      }
+      absl::Status status = LoadOne(*params_[index]);
+      if (status.ok()) continue;
+      absl::MutexLock lock(&mutex_);
+      if (status_.ok()) status_ = std::move(status);
+      stop_.store(true, std::memory_order_relaxed);
+    }
+  }
+
+  TensorReader Reader(const BoundParam& bound) const {
+    return TensorReader(bound.param, spec_, *bound.tensor, SliceOf(bound.param, spec_, plan_));
+  }
+
+  absl::Status LoadOne(const BoundParam& bound) {
+    const TensorView& tensor = *bound.tensor;
+    const TensorSlice slice = SliceOf(bound.param, spec_, plan_);
+    const TensorReader reader = Reader(bound);
+    const absl::Span<const uint8_t> span = reader.span();
+    for (size_t begin = 0; begin < span.size(); begin += kPopulateBytes) {
+      if (cancel_.load(std::memory_order_relaxed)) {
+        return absl::CancelledError("loading was cancelled");
+      }
+      WEFT_RETURN_IF_ERROR(tensor.file->Populate(
+          span.subspan(begin, std::min(kPopulateBytes, span.size() - begin))));
+    }
+    absl::Status status;
+    if (tensor.shape.size() == 1) {
+      status = sink_.AddVector(bound.param.key, reader.Values());
+    } else {
+      const auto row = [&reader](int64_t i) { return reader.Row(i); };
+      status = sink_.AddMatrix(bound.param.key, {tensor.type, static_cast<int64_t>(slice.rows()),
+                                                 static_cast<int64_t>(slice.columns()), row});
+    }
+    tensor.file->Drop(span);
+    WEFT_RETURN_IF_ERROR(
+        Annotate(status, absl::StrCat(tensor.file->path(), ": tensor ", tensor.name)));
+    progress_.bytes_done.fetch_add(slice.rows() * reader.row_bytes(), std::memory_order_relaxed);
+    progress_.tensors_done.fetch_add(1, std::memory_order_relaxed);
+    return absl::OkStatus();
+  }
+
+  const DecoderSpec& spec_;
+  const SlicePlan& plan_;
+  // In the order of their bytes, so that a disk is read forward.
+  const std::vector<const BoundParam*> params_;
+  WeightSink& sink_;
+  LoadProgress& progress_;
+  const std::atomic<bool>& cancel_;
+  std::atomic<size_t> next_{0};
+  std::atomic<bool> stop_{false};
+  absl::Mutex mutex_;
+  absl::Status status_ ABSL_GUARDED_BY(mutex_);
+};
+
+class BoundModelFiles : public ModelFiles {
+ public:
+  BoundModelFiles(DecoderSpec spec, std::unique_ptr<TensorSource> source,
+                  std::vector<BoundParam> params)
+      : spec_(std::move(spec)), source_(std::move(source)), params_(std::move(params)) {}
+
+  const DecoderSpec& spec() const override { return spec_; }
+  uint64_t Hash() const override;
+  uint32_t mlp_multiple() const override;
+  TensorType main_type() const override;
+
+  uint64_t total_bytes() const override {
+    uint64_t bytes = 0;
+    for (const TensorView& tensor : source_->tensors()) bytes += tensor.data.size();
+    return bytes;
+  }
+
+  uint64_t SliceBytes(const SlicePlan& plan) const override {
+    uint64_t bytes = 0;
+    for (const BoundParam& bound : params_) {
+      const TensorSlice slice = SliceOf(bound.param, spec_, plan);
+      bytes += slice.rows() * BytesOf(bound.tensor->type, slice.columns());
+    }
+    return bytes;
+  }
+
+  absl::Status Load(const SlicePlan& plan, int threads, WeightSink& sink, LoadProgress& progress,
+                    const std::atomic<bool>& cancel) override;
+
+ private:
+  const DecoderSpec spec_;
+  const std::unique_ptr<TensorSource> source_;
+  const std::vector<BoundParam> params_;
+};
+
+uint64_t BoundModelFiles::Hash() const {
+  std::vector<const TensorView*> tensors;
+  for (const TensorView& tensor : source_->tensors()) tensors.push_back(&tensor);
+  std::sort(tensors.begin(), tensors.end(),
+            [](const TensorView* a, const TensorView* b) { return a->name < b->name; });
+  uint64_t hash = spec_.Hash();
+  for (const TensorView* tensor : tensors) {
+    hash = HashBytes(hash, absl::StrCat(tensor->name, ":", LayoutOf(tensor->type).name));
+    for (const uint64_t dim : tensor->shape) hash = HashBytes(hash, absl::StrCat(":", dim));
+    hash = HashBytes(hash, ";");
+  }
+  return hash;
+}
+
+uint32_t BoundModelFiles::mlp_multiple() const {
+  uint64_t multiple = 1;
+  for (const BoundParam& bound : params_) {
+    if (bound.param.key.kind != ParamKind::kDown) continue;
+    multiple = std::max(multiple, LayoutOf(bound.tensor->type).elements);
+  }
+  return static_cast<uint32_t>(multiple);
+}
+
+TensorType BoundModelFiles::main_type() const {
+  std::array<uint64_t, 6> bytes{};
+  for (const BoundParam& bound : params_) {
+    if (bound.tensor->shape.size() != 2) continue;
+    bytes[static_cast<size_t>(bound.tensor->type)] += bound.tensor->data.size();
+  }
+  return static_cast<TensorType>(std::max_element(bytes.begin(), bytes.end()) - bytes.begin());
+}
+
+absl::Status BoundModelFiles::Load(const SlicePlan& plan, int threads, WeightSink& sink,
+                                   LoadProgress& progress, const std::atomic<bool>& cancel) {
+  std::vector<const BoundParam*> params;
+  for (const BoundParam& bound : params_) {
+    WEFT_RETURN_IF_ERROR(SliceAligned(*bound.tensor, SliceOf(bound.param, spec_, plan)));
+    params.push_back(&bound);
+  }
+  std::sort(params.begin(), params.end(), [](const BoundParam* a, const BoundParam* b) {
+    return std::make_pair(a->tensor->file->path(), a->tensor->data.data()) <
+           std::make_pair(b->tensor->file->path(), b->tensor->data.data());
+  });
+  progress.bytes_done = 0;
+  progress.tensors_done = 0;
+  progress.bytes_total = SliceBytes(plan);
+  progress.tensors_total = static_cast<uint32_t>(params.size());
+  LoadRun run(spec_, plan, std::move(params), sink, progress, cancel);
+  const absl::Status status = run.Run(std::clamp(threads, 1, kLoaderThreadsMax));
+  // Pages at the borders between tensors are still mapped.
+  const MappedFile* dropped = nullptr;
+  for (const TensorView& tensor : source_->tensors()) {
+    if (tensor.file != dropped) tensor.file->Drop(tensor.file->bytes());
+    dropped = tensor.file;
+  }
+  return status;
+}
+
+bool IsDirectory(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::is_directory(path, error);
+}
+
+absl::StatusOr<std::unique_ptr<ModelFiles>> Bind(const ModelDescription& model,
+                                                 std::unique_ptr<TensorSource> source) {
+  WEFT_ASSIGN_OR_RETURN(std::vector<BoundParam> params, BindTensors(model, *source));
+  return std::make_unique<BoundModelFiles>(model.spec, std::move(source), std::move(params));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ModelFiles>> ModelFiles::Open(const std::string& path) {
+  if (IsDirectory(path)) {
+    WEFT_ASSIGN_OR_RETURN(const HfConfig config, HfConfig::Load(path));
+    WEFT_ASSIGN_OR_RETURN(const ModelDescription model, DescribeHfModel(config));
+    WEFT_ASSIGN_OR_RETURN(std::unique_ptr<TensorSource> source, TensorSource::OpenDirectory(path));
+    return Bind(model, std::move(source));
+  }
+  absl::StatusOr<std::unique_ptr<GgufFile>> file = GgufFile::Open(path);
+  if (!file.ok()) {
+    if (absl::EndsWith(path, ".safetensors")) {
+      return Annotate(file.status(),
+                      "--model wants the directory that holds config.json, or a "
+                      ".gguf file");
+    }
+    return file.status();
+  }
+  WEFT_ASSIGN_OR_RETURN(const ModelDescription model, DescribeGgufModel(**file));
+  return Bind(model, TensorSource::FromGguf(*std::move(file)));
+}
+
+}  // namespace weft::shard

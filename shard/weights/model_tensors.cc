@@ -1,0 +1,74 @@
+#include "shard/weights/model_tensors.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "common/status.h"
+
+namespace weft::shard {
+namespace {
+
+std::string Shown(const std::vector<uint64_t>& shape) {
+  return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
+}
+
+absl::Status CheckTensor(const ParamTensor& param, const TensorView& tensor) {
+  const std::string where = absl::StrCat(tensor.file->path(), ": tensor ", param.name);
+  if (tensor.shape != param.shape) {
+    return absl::InvalidArgumentError(absl::StrCat(where, ": expected shape ", Shown(param.shape),
+                                                   " (outputs first), found ",
+                                                   Shown(tensor.shape)));
+  }
+  if (param.shape.size() == 1 && LayoutOf(tensor.type).elements != 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        where, ": expected a vector of F32, F16 or BF16, found ", LayoutOf(tensor.type).name));
+  }
+  return absl::OkStatus();
+}
+
+bool MayBeUnused(const ModelDescription& model, const std::string& name) {
+  return absl::c_any_of(model.unused, [&name](absl::string_view pattern) {
+    return absl::ConsumePrefix(&pattern, "*") ? absl::EndsWith(name, pattern) : name == pattern;
+  });
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<BoundParam>> BindTensors(const ModelDescription& model,
+                                                    const TensorSource& source) {
+  std::vector<BoundParam> out;
+  absl::flat_hash_set<const TensorView*> used;
+  for (const ParamTensor& param : model.params) {
+    const TensorView* const tensor = source.Find(param.name);
+    if (tensor == nullptr) {
+      return absl::NotFoundError(absl::StrCat(
+          source.path(), ": tensor ", param.name, ": expected ", Shown(param.shape),
+          ", found no such tensor",
+          param.key.kind == ParamKind::kHead
+              ? "; a model whose head is its embedding says tie_word_embeddings in config.json"
+              : ""));
+    }
+    WEFT_RETURN_IF_ERROR(CheckTensor(param, *tensor));
+    used.insert(tensor);
+    out.push_back({param, tensor});
+  }
+  // A tensor that nothing reads (a bias, an adapter) would change the model's answers if it were
+  // left out in silence.
+  for (const TensorView& tensor : source.tensors()) {
+    if (used.contains(&tensor) || MayBeUnused(model, tensor.name)) continue;
+    return absl::UnimplementedError(
+        absl::StrCat(tensor.file->path(), ": tensor ", absl::CHexEscape(tensor.name), " ",
+                     Shown(tensor.shape), " is not part of a ", model.spec.family, " model of ",
+                     model.spec.layers, " layers as weft knows it"));
+  }
+  return out;
+}
+
+}  // namespace weft::shard

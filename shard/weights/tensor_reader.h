@@ -1,0 +1,53 @@
+// One rank's slice of one tensor, as rows of bytes or as float32 values: undoes the row order of
+// GGUF files and picks columns, without copying a matrix. Used by loader threads, one reader per
+// parameter; never keeps what it read.
+
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "shard/model/param_table.h"
+#include "shard/weights/slice_plan.h"
+#include "shard/weights/tensor_view.h"
+
+namespace weft::shard {
+
+class TensorReader {
+ public:
+  // REQUIRES: `tensor` has the shape of `param`, and SliceAligned for its type; all three outlive
+  // the reader.
+  TensorReader(const ParamTensor& param, const DecoderSpec& spec, const TensorView& tensor,
+               const TensorSlice& slice);
+
+  // First byte of row `row` of the slice, 0 <= row < rows.
+  const uint8_t* Row(int64_t row) const;
+  // Bytes of one row of the slice.
+  uint64_t row_bytes() const;
+  // The bytes of the file that the slice's rows lie in, columns that are not ours included.
+  absl::Span<const uint8_t> span() const;
+  // A vector's slice, converted. REQUIRES: F32, F16 or BF16, one dimension.
+  std::vector<float> Values() const;
+
+ private:
+  // Row of the tensor that holds row `row` of the parameter (both counted over the whole tensor).
+  uint64_t FileRow(uint64_t row) const;
+
+  const TensorView& tensor_;
+  const TensorSlice slice_;
+  // Bytes of a whole row of the tensor.
+  const uint64_t stride_;
+  // Rows of a head and how many of them are rotary pairs of neighbours; 0 when rows are in order.
+  const uint64_t head_rows_;
+  const uint64_t paired_rows_;
+};
+
+// Whether the slice's columns are whole blocks of `type`; else INVALID_ARGUMENT that says what
+// would work.
+absl::Status SliceAligned(const TensorView& tensor, const TensorSlice& slice);
+
+// IEEE half precision to float32, exact.
+float HalfToFloat(uint16_t half);
+
+}  // namespace weft::shard

@@ -1,0 +1,133 @@
+#include "shard/weights/tensor_source.h"
+
+#include <filesystem>
+#include <map>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "boost/json.hpp"
+#include "common/check.h"
+#include "common/status.h"
+#include "shard/model/hf_config.h"
+
+namespace weft::shard {
+namespace {
+
+constexpr size_t kIndexBytesMax = 64u << 20;
+constexpr size_t kPartsMax = 1024;
+constexpr const char* kSingleName = "model.safetensors";
+constexpr const char* kIndexName = "model.safetensors.index.json";
+
+TensorType FromGgufType(GgufType type) {
+  switch (type) {
+    case GgufType::kF32:
+      return TensorType::kF32;
+    case GgufType::kF16:
+      return TensorType::kF16;
+    case GgufType::kBf16:
+      return TensorType::kBf16;
+    case GgufType::kQ8_0:
+      return TensorType::kQ8_0;
+    case GgufType::kQ4_0:
+      return TensorType::kQ4_0;
+    case GgufType::kQ4_1:
+      return TensorType::kQ4_1;
+  }
+  WEFT_CHECK_MSG(false, "GgufFile let an unknown type pass");
+}
+
+bool Exists(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::exists(path, error);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<TensorSource>> TensorSource::OpenDirectory(
+    const std::string& directory) {
+  std::unique_ptr<TensorSource> source(new TensorSource());
+  source->path_ = directory;
+  const std::string single = absl::StrCat(directory, "/", kSingleName);
+  const std::string index = absl::StrCat(directory, "/", kIndexName);
+  if (Exists(single)) {
+    WEFT_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsFile> part, SafetensorsFile::Open(single));
+    source->tensors_ = part->tensors();
+    source->parts_.push_back(std::move(part));
+  } else if (Exists(index)) {
+    WEFT_RETURN_IF_ERROR(source->AddIndex(index));
+  } else {
+    return absl::NotFoundError(absl::StrCat(
+        directory, ": has neither ", kSingleName, " nor ", kIndexName,
+        Exists(directory + "/pytorch_model.bin") ? "; save the checkpoint again as safetensors"
+                                                 : ""));
+  }
+  source->BuildIndex();
+  return source;
+}
+
+absl::Status TensorSource::AddIndex(const std::string& index_path) {
+  WEFT_ASSIGN_OR_RETURN(const boost::json::object index,
+                        ReadJsonObject(index_path, kIndexBytesMax));
+  const boost::json::value* const map = index.if_contains("weight_map");
+  if (map == nullptr || !map->is_object()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(index_path, ": weight_map: is missing or no object"));
+  }
+  // Part -> its tensors by name.
+  std::map<std::string, absl::flat_hash_map<std::string, const TensorView*>> parts;
+  for (const auto& [key, value] : map->get_object()) {
+    const std::string name(key.data(), key.size());
+    const auto bad = [&](const auto&... what) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(index_path, ": weight_map: ", absl::CHexEscape(name), ": ", what...));
+    };
+    if (!value.is_string()) return bad("expected a file name");
+    const std::string file(value.get_string().data(), value.get_string().size());
+    // Parts lie beside the index; a path that leads elsewhere is no model of ours.
+    if (absl::StrContains(file, "/") || !absl::EndsWith(file, ".safetensors")) {
+      return bad("\"", absl::CHexEscape(file), "\" is no plain name of a .safetensors file");
+    }
+    auto part = parts.find(file);
+    if (part == parts.end()) {
+      if (parts.size() == kPartsMax) return bad("more than ", kPartsMax, " parts");
+      WEFT_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsFile> opened,
+                            SafetensorsFile::Open(absl::StrCat(path_, "/", file)));
+      part = parts.try_emplace(file).first;
+      for (const TensorView& tensor : opened->tensors()) part->second[tensor.name] = &tensor;
+      parts_.push_back(std::move(opened));
+    }
+    const auto tensor = part->second.find(name);
+    if (tensor == part->second.end()) return bad("is not in ", path_, "/", file);
+    tensors_.push_back(*tensor->second);
+  }
+  return absl::OkStatus();
+}
+
+std::unique_ptr<TensorSource> TensorSource::FromGguf(std::unique_ptr<GgufFile> file) {
+  std::unique_ptr<TensorSource> source(new TensorSource());
+  source->path_ = file->path();
+  for (const GgufTensor& tensor : file->tensors()) {
+    source->tensors_.push_back({tensor.name,
+                                FromGgufType(tensor.type),
+                                {tensor.dims.rbegin(), tensor.dims.rend()},
+                                tensor.data,
+                                &file->file()});
+  }
+  source->gguf_ = std::move(file);
+  source->BuildIndex();
+  return source;
+}
+
+void TensorSource::BuildIndex() {
+  for (size_t i = 0; i < tensors_.size(); ++i) by_name_[tensors_[i].name] = i;
+}
+
+const TensorView* TensorSource::Find(absl::string_view name) const {
+  const auto found = by_name_.find(name);
+  return found == by_name_.end() ? nullptr : &tensors_[found->second];
+}
+
+}  // namespace weft::shard
