@@ -1,9 +1,10 @@
 // Turns a conversation into prompt text with the model's own Jinja template, as transformers'
 // apply_chat_template does (trim_blocks, lstrip_blocks, Python string methods, raise_exception,
 // strftime_now, tojson). Compiled once at start-up, shared by all text workers; Render is
-// thread-safe. The source comes from the model only, never from a request; work and output are
-// bounded, so that a template that runs away costs one request a few milliseconds (invariant
-// bound.all).
+// thread-safe. The source comes from the model only, never from a request. Instructions (in
+// proportion to the number of messages) and output are bounded, so that a template that runs away
+// ends one request (invariants bound.all, scope.one); memory inside the template is not, beyond
+// 100 MB for one repeated string.
 
 #pragma once
 

@@ -4,8 +4,9 @@
 // nothing but the returned string.
 //
 // For any ids the pieces of Push and Flush, joined, are exactly Tokenizer::Decode of those ids
-// with the same skip_special; bytes that are no UTF-8 become U+FFFD at the same places, one for
-// each maximal invalid part (as Unicode recommends and Rust's and Python's decoders do).
+// with the same skip_special. Bytes that are no UTF-8 become U+FFFD where the model's own tokenizer
+// puts it; only valid characters of a SentencePiece byte run stay although a later byte of the run
+// is invalid (they have been given out by then).
 
 #pragma once
 
@@ -21,17 +22,22 @@ namespace weft::router {
 // Bytes to whole characters; the part of Detokenizer that knows no tokens.
 class Utf8Assembler {
  public:
+  // An invalid part becomes one U+FFFD, or one for each of its bytes.
+  explicit Utf8Assembler(bool replace_each_byte) : replace_each_byte_(replace_each_byte) {}
+
   // Appends to `out` the characters that became certain with `bytes`.
   void Push(absl::string_view bytes, std::string* out);
   // Appends U+FFFD if an incomplete character is held, and forgets it.
   void Flush(std::string* out);
 
  private:
-  // Takes one byte that does not continue a plain ASCII run.
-  void PushByte(uint8_t byte, std::string* out);
+  // Begins a character with `byte`.
+  void Begin(uint8_t byte, std::string* out);
+  void AppendReplacement(std::string* out) const;
 
+  bool replace_each_byte_;
   // The begun character: bytes seen, bytes still missing, and the range of the next byte.
-  char held_[4];
+  char held_[4] = {};
   uint8_t held_bytes_ = 0;
   uint8_t missing_bytes_ = 0;
   uint8_t next_min_ = 0x80;

@@ -15,9 +15,10 @@ namespace weft::router {
 
 struct ModelText {
   // Ids that end an answer, ascending, each once. From a directory: eos_token_id of
-  // generation_config.json, else of config.json, else tokenizer_config.json's eos_token. From a
-  // GGUF file: its eos, eot and eom ids, plus the control tokens that end a turn or a text in their
-  // family (<|im_end|>, <|endoftext|>, <|eot_id|> ...), found by name.
+  // generation_config.json, else of config.json, and in any case the eos_token of
+  // tokenizer_config.json when its added_tokens_decoder has the id. From a GGUF file: its eos, eot
+  // and eom ids and the control tokens that end a turn or a text in the published families
+  // (<|im_end|>, <|endoftext|>, <|eot_id|> ...), found by name.
   std::vector<TokenId> eos_ids;
   std::optional<TokenId> bos;
   // Jinja source; empty when the model has none. From chat_template.jinja, else

@@ -7,10 +7,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
@@ -22,13 +24,14 @@ namespace weft::router {
 
 class Tokenizer {
  public:
-  // What stands between the ids' bytes and text. Both kinds replace invalid UTF-8 by U+FFFD, one
-  // for each maximal invalid part.
+  // What stands between the ids' bytes and text.
   enum class DecoderKind : uint8_t {
-    // GPT-2's byte alphabet: text = the concatenated bytes of the tokens.
+    // GPT-2's byte alphabet: text = the concatenated bytes of the tokens, each maximal invalid part
+    // of UTF-8 replaced by one U+FFFD.
     kByteLevel,
     // SentencePiece models: U+2581 is a blank, <0xNN> a byte, and one leading blank of the whole
-    // text is dropped when strip_leading_blank().
+    // text is dropped when strip_leading_blank(). Each byte of an invalid part gives a U+FFFD of
+    // its own, as byte fallback is defined.
     kSentencePiece,
   };
 
@@ -82,7 +85,15 @@ class Tokenizer {
 
   explicit Tokenizer(Handle handle);
 
+  static absl::StatusOr<std::unique_ptr<Tokenizer>> FromJson(const std::string& path);
+  static absl::StatusOr<std::unique_ptr<Tokenizer>> FromGguf(const std::string& path);
+  // Fills the table of bytes from the handle.
+  absl::Status ReadVocab();
+
   Handle handle_;
+  // What add_special_tokens puts around a text, for GGUF files; a tokenizer.json does it by itself.
+  std::optional<TokenId> bos_;
+  std::optional<TokenId> eos_;
   // Bytes of all tokens one after another; token i is [starts_[i], starts_[i + 1]).
   std::string bytes_;
   std::vector<uint32_t> starts_;

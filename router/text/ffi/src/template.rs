@@ -1,0 +1,250 @@
+//! Chat templates: minijinja set up as transformers sets up jinja2, with bounds on work and output.
+
+use std::io;
+
+use minijinja::syntax::SyntaxConfig;
+use minijinja::{context, Environment, Error, ErrorKind, Value};
+
+use crate::abi::{borrow, guard, Failure, Outcome, Slice, Status, Text};
+use crate::python_json;
+
+/// `WeftTemplate` of weft_text.h.
+pub struct Handle {
+    environment: Environment<'static>,
+    bos_token: String,
+    eos_token: String,
+}
+
+const NAME: &str = "chat_template";
+
+/// jinja2 extension tags that mark the assistant's part for training; they print nothing. Written
+/// as an `if`, so that whitespace control inside the tag keeps its meaning.
+fn without_generation_tags(source: &str) -> String {
+    let mut out = String::with_capacity(source.len());
+    let mut rest = source;
+    while let Some(open) = rest.find("{%") {
+        let Some(close) = rest[open..].find("%}").map(|at| open + at) else {
+            break;
+        };
+        let inside = &rest[open + 2..close];
+        let word = inside.trim_matches(|c: char| c.is_whitespace() || c == '-' || c == '+');
+        let replacement = match word {
+            "generation" => Some("if true"),
+            "endgeneration" => Some("endif"),
+            _ => None,
+        };
+        out.push_str(&rest[..open + 2]);
+        match replacement {
+            Some(replacement) => out.push_str(&inside.replace(word, replacement)),
+            None => out.push_str(inside),
+        }
+        out.push_str("%}");
+        rest = &rest[close + 2..];
+    }
+    out.push_str(rest);
+    out
+}
+
+/// The deepest message of an error with its line; the debug information stays out.
+fn describe(error: &Error) -> String {
+    let what = error
+        .detail()
+        .map(str::to_string)
+        .unwrap_or_else(|| error.kind().to_string());
+    match error.line() {
+        Some(line) => format!("{what} (line {line} of the chat template)"),
+        None => what,
+    }
+}
+
+fn raise_exception(message: String) -> Result<Value, Error> {
+    Err(Error::new(ErrorKind::InvalidOperation, message))
+}
+
+/// Local time by C's strftime, which is what Python's uses.
+fn strftime_now(format: String) -> Result<String, Error> {
+    let format = std::ffi::CString::new(format).map_err(|_| {
+        Error::new(
+            ErrorKind::InvalidOperation,
+            "strftime_now: NUL in the format",
+        )
+    })?;
+    let mut buffer = [0u8; 256];
+    // SAFETY: `now` and `parts` are locals; strftime writes at most buffer.len() bytes.
+    let written = unsafe {
+        let now = libc::time(std::ptr::null_mut());
+        let mut parts: libc::tm = std::mem::zeroed();
+        libc::localtime_r(&now, &mut parts);
+        libc::strftime(
+            buffer.as_mut_ptr().cast(),
+            buffer.len(),
+            format.as_ptr(),
+            &parts,
+        )
+    };
+    Ok(String::from_utf8_lossy(&buffer[..written]).into_owned())
+}
+
+fn compile(source: &str, bos_token: &str, eos_token: &str) -> Outcome<Handle> {
+    let mut environment = Environment::new();
+    let syntax = SyntaxConfig::builder()
+        .trim_blocks(true)
+        .lstrip_blocks(true)
+        .build();
+    environment.set_syntax(syntax.map_err(|error| Failure::invalid(error.to_string()))?);
+    environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+    environment.add_function("raise_exception", raise_exception);
+    environment.add_function("strftime_now", strftime_now);
+    environment.add_filter("tojson", python_json::tojson);
+    environment
+        .add_template_owned(NAME, without_generation_tags(source))
+        .map_err(|error| Failure::invalid(describe(&error)))?;
+    Ok(Handle {
+        environment,
+        bos_token: bos_token.to_string(),
+        eos_token: eos_token.to_string(),
+    })
+}
+
+/// # Safety
+/// See weft_text.h: slices valid, `out` and `error` writable.
+#[no_mangle]
+pub unsafe extern "C" fn weft_template_compile(
+    source: Slice,
+    bos_token: Slice,
+    eos_token: Slice,
+    out: *mut *mut Handle,
+    error: *mut Text,
+) -> Status {
+    let body = || {
+        let handle = unsafe {
+            compile(
+                source.text("the chat template")?,
+                bos_token.text("bos_token")?,
+                eos_token.text("eos_token")?,
+            )?
+        };
+        Ok(Box::into_raw(Box::new(handle)))
+    };
+    // SAFETY: the caller's promise.
+    unsafe { guard(out, error, body) }
+}
+
+/// # Safety
+/// `handle` is null or from this library, and not used again.
+#[no_mangle]
+pub unsafe extern "C" fn weft_template_free(handle: *mut Handle) {
+    if !handle.is_null() {
+        // SAFETY: made by Box::into_raw above.
+        drop(unsafe { Box::from_raw(handle) });
+    }
+}
+
+/// `WeftMessage` of weft_text.h.
+#[repr(C)]
+pub struct Message {
+    role: Slice,
+    content: Slice,
+}
+
+/// Takes the rendered text up to a limit.
+struct Bounded {
+    text: Vec<u8>,
+    bytes_max: usize,
+    full: bool,
+}
+
+impl io::Write for &mut Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if bytes.len() > self.bytes_max - self.text.len() {
+            self.full = true;
+            return Err(io::Error::other("output limit"));
+        }
+        self.text.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn render(
+    handle: &Handle,
+    messages: Vec<Value>,
+    add_generation_prompt: bool,
+    fuel: u64,
+    bytes_max: usize,
+) -> Outcome<Text> {
+    // A clone shares the compiled template; fuel is a property of the environment.
+    let mut environment = handle.environment.clone();
+    environment.set_fuel(Some(fuel));
+    let template = environment
+        .get_template(NAME)
+        .map_err(|error| Failure::invalid(describe(&error)))?;
+    // `tools` and `documents` are defined and none, as in transformers: templates ask `is not none`.
+    let values = context! {
+        messages => messages,
+        add_generation_prompt => add_generation_prompt,
+        bos_token => handle.bos_token.as_str(),
+        eos_token => handle.eos_token.as_str(),
+        tools => Value::from(()),
+        documents => Value::from(()),
+    };
+    let mut out = Bounded {
+        text: Vec::new(),
+        bytes_max,
+        full: false,
+    };
+    let result = template.render_captured_to(values, &mut out).map(|_| ());
+    match result {
+        Ok(()) => {
+            let text = String::from_utf8(out.text)
+                .map_err(|_| Failure::invalid("the chat template gave invalid UTF-8"))?;
+            Ok(Text::new(text))
+        }
+        Err(_) if out.full => Err(Failure::limit(format!(
+            "the chat template gives more than {bytes_max} bytes"
+        ))),
+        Err(error) if error.kind() == ErrorKind::OutOfFuel => Err(Failure::limit(format!(
+            "the chat template takes more than {fuel} instructions"
+        ))),
+        Err(error) => Err(Failure::invalid(describe(&error))),
+    }
+}
+
+/// # Safety
+/// See weft_text.h: `handle` from this library, `messages` valid, `out` and `error` writable.
+#[no_mangle]
+pub unsafe extern "C" fn weft_template_render(
+    handle: *const Handle,
+    messages: *const Message,
+    message_count: usize,
+    add_generation_prompt: bool,
+    fuel: u64,
+    output_bytes_max: usize,
+    out: *mut Text,
+    error: *mut Text,
+) -> Status {
+    let body = || {
+        let mut values = Vec::with_capacity(message_count);
+        for message in unsafe { borrow(messages, message_count) } {
+            let (role, content) = unsafe {
+                (
+                    message.role.text("a role")?,
+                    message.content.text("a content")?,
+                )
+            };
+            values.push(context! { role => role, content => content });
+        }
+        render(
+            unsafe { &*handle },
+            values,
+            add_generation_prompt,
+            fuel,
+            output_bytes_max,
+        )
+    };
+    // SAFETY: the caller's promise.
+    unsafe { guard(out, error, body) }
+}

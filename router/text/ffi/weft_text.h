@@ -1,0 +1,123 @@
+// C ABI of the Rust static library in this folder: the `tokenizers` and `minijinja` crates as
+// weft uses them. Only router/text/*.cc include it. Every call is thread-safe on a const handle;
+// none keeps a pointer it was given. A Rust panic never crosses: it becomes WEFT_TEXT_PANIC.
+//
+// What a call hands out belongs to the caller, who gives it back to the *_free of its type (null
+// handles and empty values are fine). On any status but WEFT_TEXT_OK the outputs are untouched and
+// `error` holds a message for people; free it.
+
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct WeftTokenizer WeftTokenizer;
+typedef struct WeftTemplate WeftTemplate;
+
+typedef enum {
+  WEFT_TEXT_OK = 0,
+  // Input that the callee refuses: broken file contents, invalid UTF-8, a template's exception.
+  WEFT_TEXT_INVALID = 1,
+  // A bound given by the caller was reached.
+  WEFT_TEXT_LIMIT = 2,
+  // A bug in this library or below it.
+  WEFT_TEXT_PANIC = 3,
+} WeftTextStatus;
+
+// Borrowed bytes; `data` may be null when `size` is 0. UTF-8 unless said otherwise.
+typedef struct {
+  const char* data;
+  size_t size;
+} WeftSlice;
+
+// Owned bytes; free with weft_text_free.
+typedef struct {
+  char* data;
+  size_t size;
+} WeftText;
+
+void weft_text_free(WeftText text);
+
+// -- Tokenizer ---------------------------------------------------------------------------------
+
+// What a token is, by GGUF's tokenizer.ggml.token_type.
+typedef enum {
+  WEFT_TOKEN_NORMAL = 0,
+  // Matched in the text before everything else and skipped in answers (GGUF 2 and 3).
+  WEFT_TOKEN_CONTROL = 1,
+  // Matched in the text before everything else, a part of answers (GGUF 4).
+  WEFT_TOKEN_USER_DEFINED = 2,
+} WeftTokenKind;
+
+// A byte-level BPE vocabulary, index = id. `token_kinds` has `token_count` WeftTokenKind bytes. A
+// merge is its two tokens with a blank between. `pre` is GGUF's tokenizer.ggml.pre.
+typedef struct {
+  const WeftSlice* tokens;
+  const uint8_t* token_kinds;
+  size_t token_count;
+  const WeftSlice* merges;
+  size_t merge_count;
+  WeftSlice pre;
+} WeftBpe;
+
+// From the contents of a tokenizer.json.
+WeftTextStatus weft_tokenizer_from_json(WeftSlice json, WeftTokenizer** out, WeftText* error);
+WeftTextStatus weft_tokenizer_from_bpe(const WeftBpe* bpe, WeftTokenizer** out, WeftText* error);
+void weft_tokenizer_free(WeftTokenizer* tokenizer);
+
+typedef struct {
+  uint32_t* ids;
+  // 2 * count: begin and end of each token in bytes of the text.
+  uint32_t* offsets;
+  size_t count;
+} WeftEncoding;
+
+WeftTextStatus weft_tokenizer_encode(const WeftTokenizer* tokenizer, WeftSlice text,
+                                     bool add_special_tokens, WeftEncoding* out, WeftText* error);
+void weft_encoding_free(WeftEncoding encoding);
+
+typedef enum { WEFT_DECODER_BYTE_LEVEL = 0, WEFT_DECODER_SENTENCE_PIECE = 1 } WeftDecoderKind;
+
+// The raw bytes behind all ids; token i is bytes [starts[i], starts[i + 1]).
+typedef struct {
+  uint8_t* bytes;
+  uint32_t* starts;   // size + 1
+  uint8_t* specials;  // size; 1 = special
+  uint32_t size;      // largest id + 1
+  uint8_t decoder;    // WeftDecoderKind
+  bool strip_leading_blank;
+} WeftVocab;
+
+// WEFT_TEXT_INVALID when the tokenizer's decoder is none of WeftDecoderKind, or when there are more
+// than `size_max` ids.
+WeftTextStatus weft_tokenizer_vocab(const WeftTokenizer* tokenizer, uint32_t size_max,
+                                    WeftVocab* out, WeftText* error);
+void weft_vocab_free(WeftVocab vocab);
+
+// True and the id when `token` is the written form of a token.
+bool weft_tokenizer_find(const WeftTokenizer* tokenizer, WeftSlice token, uint32_t* id);
+
+// -- Chat template -----------------------------------------------------------------------------
+
+WeftTextStatus weft_template_compile(WeftSlice source, WeftSlice bos_token, WeftSlice eos_token,
+                                     WeftTemplate** out, WeftText* error);
+void weft_template_free(WeftTemplate* chat_template);
+
+typedef struct {
+  WeftSlice role;
+  WeftSlice content;
+} WeftMessage;
+
+// `fuel` bounds the engine's instructions, `output_bytes_max` the text; WEFT_TEXT_LIMIT above them.
+WeftTextStatus weft_template_render(const WeftTemplate* chat_template, const WeftMessage* messages,
+                                    size_t message_count, bool add_generation_prompt, uint64_t fuel,
+                                    size_t output_bytes_max, WeftText* out, WeftText* error);
+
+#ifdef __cplusplus
+}
+#endif

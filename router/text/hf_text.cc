@@ -1,0 +1,163 @@
+#include "router/text/hf_text.h"
+
+#include <boost/json.hpp>
+#include <filesystem>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "common/limits.h"
+#include "common/mapped_file.h"
+#include "common/status.h"
+
+namespace weft::router {
+namespace {
+
+namespace json = boost::json;
+
+// tokenizer_config.json is the largest of the files read here; the published ones stay below 2 MB.
+constexpr size_t kConfigBytesMax = 32u << 20;
+
+// Contents of a file, "" when there is none.
+absl::StatusOr<std::string> ReadOptional(const std::string& path) {
+  const absl::StatusOr<MappedFile> file = MappedFile::Open(path);
+  if (absl::IsNotFound(file.status())) return std::string();
+  WEFT_RETURN_IF_ERROR(file.status());
+  const absl::Span<const uint8_t> bytes = file->bytes();
+  if (bytes.size() > kConfigBytesMax) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": has ", bytes.size(), " bytes; at most ",
+                                                   kConfigBytesMax, " are read"));
+  }
+  return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+}
+
+// One JSON file and where it came from, for messages.
+struct Config {
+  std::string path;
+  json::object values;
+
+  absl::Status Wrong(absl::string_view key, absl::string_view expected) const {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": ", key, " is of the wrong type; expected ", expected));
+  }
+  // Null when the key is absent or null.
+  const json::value* Find(const char* key) const {
+    const json::value* value = values.if_contains(key);
+    return value == nullptr || value->is_null() ? nullptr : value;
+  }
+};
+
+absl::StatusOr<Config> ReadConfig(const std::string& path) {
+  Config config;
+  config.path = path;
+  WEFT_ASSIGN_OR_RETURN(const std::string text, ReadOptional(path));
+  if (text.empty()) return config;
+  json::error_code error;
+  json::value value = json::parse(json::string_view(text.data(), text.size()), error);
+  if (error) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": is not valid JSON: ", error.message()));
+  }
+  if (!value.is_object()) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": expected a JSON object"));
+  }
+  config.values = std::move(value.as_object());
+  return config;
+}
+
+bool ToId(const json::value& value, TokenId* id) {
+  json::error_code error;
+  *id = value.to_number<TokenId>(error);
+  return !error && value.is_number() && *id < kVocabMax;
+}
+
+// An id or a list of ids under `key`.
+absl::Status AppendIds(const Config& config, const char* key, std::vector<TokenId>* ids) {
+  const json::value* value = config.Find(key);
+  if (value == nullptr) return absl::OkStatus();
+  json::array one = {*value};
+  for (const json::value& entry : value->is_array() ? value->get_array() : one) {
+    TokenId id = 0;
+    if (!ToId(entry, &id)) return config.Wrong(key, "a token id or a list of token ids");
+    ids->push_back(id);
+  }
+  return absl::OkStatus();
+}
+
+// A token's written form under `key`: a string or an object with "content".
+absl::StatusOr<std::string> TokenText(const Config& config, const char* key) {
+  const json::value* value = config.Find(key);
+  if (value == nullptr) return std::string();
+  if (value->is_object()) value = value->get_object().if_contains("content");
+  if (value == nullptr || !value->is_string()) {
+    return config.Wrong(key, "a string or an object with \"content\"");
+  }
+  return std::string(value->get_string().c_str(), value->get_string().size());
+}
+
+// The id of `token` in added_tokens_decoder of tokenizer_config.json.
+std::optional<TokenId> AddedTokenId(const Config& config, absl::string_view token) {
+  const json::value* value = config.Find("added_tokens_decoder");
+  if (value == nullptr || !value->is_object() || token.empty()) return std::nullopt;
+  for (const json::key_value_pair& entry : value->get_object()) {
+    const json::object* added = entry.value().if_object();
+    const json::value* content = added == nullptr ? nullptr : added->if_contains("content");
+    if (content == nullptr || !content->is_string()) continue;
+    const json::string& text = content->get_string();
+    if (absl::string_view(text.data(), text.size()) != token) continue;
+    TokenId id = 0;
+    const absl::string_view key(entry.key().data(), entry.key().size());
+    if (absl::SimpleAtoi(key, &id) && id < kVocabMax) return id;
+  }
+  return std::nullopt;
+}
+
+// tokenizer_config.json's template: a string, or a list of {name, template} with one "default".
+absl::StatusOr<std::string> TemplateOf(const Config& config) {
+  constexpr char kExpected[] = "a string or a list of {\"name\", \"template\"} with a \"default\"";
+  const json::value* value = config.Find("chat_template");
+  if (value == nullptr) return std::string();
+  if (value->is_array()) {
+    const json::value* found = nullptr;
+    for (const json::value& entry : value->get_array()) {
+      const json::object* named = entry.if_object();
+      const json::value* name = named == nullptr ? nullptr : named->if_contains("name");
+      if (name != nullptr && *name == json::value("default"))
+        found = named->if_contains("template");
+    }
+    value = found;
+  }
+  if (value == nullptr || !value->is_string()) return config.Wrong("chat_template", kExpected);
+  return std::string(value->get_string().c_str(), value->get_string().size());
+}
+
+}  // namespace
+
+absl::StatusOr<ModelText> LoadHfText(const std::string& directory) {
+  const auto in = [&directory](const char* name) {
+    return (std::filesystem::path(directory) / name).string();
+  };
+  WEFT_ASSIGN_OR_RETURN(const Config generation, ReadConfig(in("generation_config.json")));
+  WEFT_ASSIGN_OR_RETURN(const Config model, ReadConfig(in("config.json")));
+  WEFT_ASSIGN_OR_RETURN(const Config tokenizer, ReadConfig(in("tokenizer_config.json")));
+
+  ModelText text;
+  WEFT_RETURN_IF_ERROR(AppendIds(generation, "eos_token_id", &text.eos_ids));
+  if (text.eos_ids.empty()) WEFT_RETURN_IF_ERROR(AppendIds(model, "eos_token_id", &text.eos_ids));
+  WEFT_ASSIGN_OR_RETURN(text.bos_token, TokenText(tokenizer, "bos_token"));
+  WEFT_ASSIGN_OR_RETURN(text.eos_token, TokenText(tokenizer, "eos_token"));
+  // Chat models are sometimes published with the end of a turn only here.
+  if (const auto id = AddedTokenId(tokenizer, text.eos_token)) text.eos_ids.push_back(*id);
+
+  std::vector<TokenId> bos;
+  WEFT_RETURN_IF_ERROR(AppendIds(generation, "bos_token_id", &bos));
+  if (bos.empty()) WEFT_RETURN_IF_ERROR(AppendIds(model, "bos_token_id", &bos));
+  if (!bos.empty()) text.bos = bos.front();
+
+  WEFT_ASSIGN_OR_RETURN(text.chat_template, ReadOptional(in("chat_template.jinja")));
+  if (text.chat_template.empty()) {
+    WEFT_ASSIGN_OR_RETURN(text.chat_template, TemplateOf(tokenizer));
+  }
+  return text;
+}
+
+}  // namespace weft::router
