@@ -61,18 +61,6 @@ void PackNibbles(const uint8_t* const rows[kOutputs], int64_t blocks, int scale_
   }
 }
 
-// Eight two's complement bytes -> sign and magnitude; -128 -> 0x80.
-uint64_t SignMagnitude(uint64_t q) {
-  constexpr uint64_t kSigns = 0x8080808080808080ull;
-  const uint64_t sign = q & kSigns;
-  // 0xFF in negative bytes; (q ^ mask) + 1 there, without carry between bytes.
-  const uint64_t one = sign >> 7;
-  const uint64_t mask = one * 0xFF;
-  const uint64_t flipped = (q ^ mask) & ~kSigns;
-  // 127 + 1 for q = -128 sets bit 7 itself, leaving magnitude 0: the wanted 0x80.
-  return (flipped + one) | sign;
-}
-
 void PackBytes(const uint8_t* const rows[kOutputs], int64_t blocks, uint8_t* packed) {
   for (int64_t n = 0; n < kOutputs; ++n) {
     if (rows[n] == nullptr) continue;
@@ -82,7 +70,7 @@ void PackBytes(const uint8_t* const rows[kOutputs], int64_t blocks, uint8_t* pac
       std::memcpy(out + 512 + 2 * n, source, 2);
       uint8_t* lane = out + 16 * (n / 4) + 2 * (n % 4);
       for (int j = 0; j < 8; j += 2) {
-        const uint64_t q = SignMagnitude(Load64(source + 2 + 4 * j));
+        const uint64_t q = Load64(source + 2 + 4 * j);
         for (int h = 0; h < 4; ++h) {
           const uint16_t pair = static_cast<uint16_t>(q >> (16 * h));
           std::memcpy(lane + 64 * (j + h / 2) + 8 * (h % 2), &pair, 2);
@@ -124,10 +112,8 @@ int NibbleAt(const uint8_t* block, int64_t n, int64_t k) {
 }
 
 int ByteAt(const uint8_t* block, int64_t n, int64_t k) {
-  const uint8_t code = block[64 * (k / 4) + 16 * (n / 4) + 8 * (k % 4 / 2) + 2 * (n % 4) + k % 2];
-  if (code == 0x80) return -128;
-  const int magnitude = code & 0x7F;
-  return (code & 0x80) != 0 ? -magnitude : magnitude;
+  const int64_t at = 64 * (k / 4) + 16 * (n / 4) + 8 * (k % 4 / 2) + 2 * (n % 4) + k % 2;
+  return static_cast<int8_t>(block[at]);
 }
 
 }  // namespace

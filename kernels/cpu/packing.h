@@ -16,9 +16,9 @@
 //   kQ4_0, kQ4_1 per block of 32 inputs: four 64-byte groups j of words (n, p); the four nibbles of
 //                a word, lowest first, are k = 8j + p, 8j + 2 + p, 8j + 4 + p, 8j + 6 + p; then 16
 //                f16 d and, kQ4_1, 16 f16 m
-//   kQ8_0        per block: eight 64-byte groups of four inputs each; a byte of group j stands for
-//                input k = 4j + 2h + p of output n at byte 16 * (n / 4) + 8h + 2 * (n % 4) + p and
-//                holds sign and magnitude (bit 7, bits 0..6; -128 is 0x80); then 16 f16 d
+//   kQ8_0        per block: eight 64-byte groups j of four inputs each: int8 q of input
+//                k = 4j + 2h + p of output n is at byte 16 * (n / 4) + 8h + 2 * (n % 4) + p; then
+//                16 f16 d
 
 #pragma once
 

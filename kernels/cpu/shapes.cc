@@ -93,4 +93,10 @@ int64_t KvHeadBlockBytes(KvType type, int64_t head_dim) {
   return kKvBlockTokens * head_dim * (type == KvType::kF32 ? 4 : 2);
 }
 
+int64_t AttentionScratchBytes(int64_t head_dim) {
+  // For each query of a group: its sums and the scores of a tile.
+  constexpr int64_t kQueriesMax = 8;
+  return kQueriesMax * (RoundUp(head_dim, 16) + kAttentionTile) * 4;
+}
+
 }  // namespace weft::kernels::cpu

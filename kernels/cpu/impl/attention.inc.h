@@ -1,0 +1,241 @@
+// Causal attention over paged keys and values (contract: attention.h, kernels.h). Queries (a row
+// and a head each) are taken in groups that share what is read of K and V; per tile of 64
+// positions: scores of the group, online softmax of each query, then the weighted sum of values.
+// Nothing of a query's arithmetic depends on its group (invariant num.row): a position that a query
+// may not see gets probability 0 exactly, and adds 0 * (a finite value).
+
+#pragma once
+
+#include <cstdint>
+
+namespace weft::kernels::cpu {
+namespace {
+
+constexpr int kTileVectors = static_cast<int>(kAttentionTile / kLanes);
+
+// One query of the group.
+struct QueryState {
+  const float* query;
+  float* out;
+  // Positions it may see: 0 .. limit - 1.
+  int64_t limit;
+  float max;
+  Floats sum;
+  // Of this tile: what the sums so far are multiplied by.
+  float rescale;
+  // In scratch: head_dim sums; scores, then probabilities of the tile.
+  float* acc;
+  float* scores;
+};
+
+// Where the blocks of one tile are; blocks beyond the last one repeat it.
+struct TileBlocks {
+  const uint8_t* k[kTileVectors];
+  const uint8_t* v[kTileVectors];
+};
+
+// Elements 2i and 2i + 1 of 16 keys; or values of positions 2i and 2i + 1, element by element.
+struct FloatPair {
+  Floats even;
+  Floats odd;
+};
+
+inline FloatPair SplitPairs(const Ints& pairs) {
+  return FloatPair{AsFloats(ShiftLeft<16>(pairs)), AsFloats(And(pairs, SetInts(0xFFFF0000u)))};
+}
+
+template <bool kBf16>
+inline FloatPair LoadKeyPair(const uint8_t* block, int64_t i) {
+  if constexpr (kBf16) return SplitPairs(LoadInts(block + i * 64));
+  const float* keys = reinterpret_cast<const float*>(block) + 2 * i * kLanes;
+  return FloatPair{Load(keys), Load(keys + kLanes)};
+}
+
+// scores[q][16 b + t] for blocks [b, b + kBlocks) of the tile.
+template <bool kBf16, int kQueries, int kBlocks>
+inline void ScoreBlocks(const TileBlocks& tile, int b, int64_t head_dim, float scale,
+                        QueryState* queries) {
+  Floats acc[kQueries][kBlocks];
+  for (int q = 0; q < kQueries; ++q) {
+    for (int j = 0; j < kBlocks; ++j) acc[q][j] = Zero();
+  }
+  for (int64_t i = 0; i < head_dim / 2; ++i) {
+    FloatPair keys[kBlocks];
+    for (int j = 0; j < kBlocks; ++j) keys[j] = LoadKeyPair<kBf16>(tile.k[b + j], i);
+    for (int q = 0; q < kQueries; ++q) {
+      const Floats even = Set(queries[q].query[2 * i]);
+      const Floats odd = Set(queries[q].query[2 * i + 1]);
+      for (int j = 0; j < kBlocks; ++j) {
+        acc[q][j] = MulAdd(even, keys[j].even, acc[q][j]);
+        acc[q][j] = MulAdd(odd, keys[j].odd, acc[q][j]);
+      }
+    }
+  }
+  const Floats factor = Set(scale);
+  for (int q = 0; q < kQueries; ++q) {
+    for (int j = 0; j < kBlocks; ++j) {
+      Store(queries[q].scores + (b + j) * kLanes, Mul(acc[q][j], factor));
+    }
+  }
+}
+
+// Scores -> probabilities relative to the running maximum; updates maximum and sum.
+inline void SoftmaxTile(int64_t tile_begin, QueryState* query) {
+  const int64_t left = query->limit - tile_begin;
+  const int64_t valid = left < kAttentionTile ? left : kAttentionTile;
+  const Floats hidden = Set(-kInfinity);
+  Floats top = hidden;
+  Floats scores[kTileVectors];
+  for (int j = 0; j < kTileVectors; ++j) {
+    const int64_t n = valid - j * kLanes;
+    scores[j] = hidden;
+    if (n > 0) scores[j] = Select(FirstLanes(n), Load(query->scores + j * kLanes), hidden);
+    top = Max(top, scores[j]);
+  }
+  const float tile_max = MaxLanes(top);
+  const float max = query->max > tile_max ? query->max : tile_max;
+  query->rescale = ScalarExp(query->max - max);
+  query->max = max;
+  query->sum = Mul(query->sum, Set(query->rescale));
+  for (int j = 0; j < kTileVectors; ++j) {
+    const Floats p = Exp(Sub(scores[j], Set(max)));
+    Store(query->scores + j * kLanes, p);
+    query->sum = Add(query->sum, p);
+  }
+}
+
+template <bool kBf16>
+inline FloatPair LoadValuePair(const uint8_t* block, int64_t head_dim, int64_t pair, int64_t d,
+                               int64_t n, bool both) {
+  if constexpr (kBf16) {
+    const uint8_t* at = block + (pair * head_dim + d) * 4;
+    return SplitPairs(n >= kLanes ? LoadInts(at) : LoadIntsN(at, n));
+  }
+  const float* values = reinterpret_cast<const float*>(block) + 2 * pair * head_dim + d;
+  return FloatPair{LoadN(values, n), both ? LoadN(values + head_dim, n) : Zero()};
+}
+
+// acc[q][d ..] = acc * rescale + sum over `positions` of p * v, for kVectors * 16 elements from d.
+template <bool kBf16, int kQueries, int kVectors>
+inline void WeighValues(const TileBlocks& tile, int64_t positions, int64_t head_dim, int64_t d,
+                        QueryState* queries) {
+  Floats acc[kQueries][kVectors];
+  for (int q = 0; q < kQueries; ++q) {
+    const Floats rescale = Set(queries[q].rescale);
+    for (int j = 0; j < kVectors; ++j) {
+      acc[q][j] = Mul(Load(queries[q].acc + d + j * kLanes), rescale);
+    }
+  }
+  for (int64_t t = 0; t < positions; t += 2) {
+    const bool both = t + 1 < positions;
+    const uint8_t* block = tile.v[t / kKvBlockTokens];
+    FloatPair values[kVectors];
+    for (int j = 0; j < kVectors; ++j) {
+      const int64_t at = d + j * kLanes;
+      values[j] =
+          LoadValuePair<kBf16>(block, head_dim, t % kKvBlockTokens / 2, at, head_dim - at, both);
+    }
+    for (int q = 0; q < kQueries; ++q) {
+      const Floats p = Set(queries[q].scores[t]);
+      for (int j = 0; j < kVectors; ++j) acc[q][j] = MulAdd(p, values[j].even, acc[q][j]);
+    }
+    // The other half of the pair may never have been written.
+    if (!both) break;
+    for (int q = 0; q < kQueries; ++q) {
+      const Floats p = Set(queries[q].scores[t + 1]);
+      for (int j = 0; j < kVectors; ++j) acc[q][j] = MulAdd(p, values[j].odd, acc[q][j]);
+    }
+  }
+  for (int q = 0; q < kQueries; ++q) {
+    for (int j = 0; j < kVectors; ++j) Store(queries[q].acc + d + j * kLanes, acc[q][j]);
+  }
+}
+
+// One tile for kQueries queries, the last of which sees most.
+template <bool kBf16, int kQueries>
+void AttendTile(const TileBlocks& tile, int64_t tile_begin, int64_t head_dim, float scale,
+                QueryState* queries) {
+  const int64_t left = queries[kQueries - 1].limit - tile_begin;
+  const int64_t positions = left < kAttentionTile ? left : kAttentionTile;
+  const int blocks = static_cast<int>((positions + kKvBlockTokens - 1) / kKvBlockTokens);
+  for (int b = 0; b < blocks; b += kScoreBlocks) {
+    ScoreBlocks<kBf16, kQueries, kScoreBlocks>(tile, b, head_dim, scale, queries);
+  }
+  for (int q = 0; q < kQueries; ++q) SoftmaxTile(tile_begin, &queries[q]);
+  int64_t d = 0;
+  for (; d + kScoreBlocks * kLanes <= head_dim; d += kScoreBlocks * kLanes) {
+    WeighValues<kBf16, kQueries, kScoreBlocks>(tile, positions, head_dim, d, queries);
+  }
+  for (; d < head_dim; d += kLanes) {
+    WeighValues<kBf16, kQueries, 1>(tile, positions, head_dim, d, queries);
+  }
+}
+
+template <bool kBf16, int kQueries = kQueriesMax>
+void AttendTileOf(int count, const TileBlocks& tile, int64_t tile_begin, int64_t head_dim,
+                  float scale, QueryState* queries) {
+  if (count == kQueries) {
+    AttendTile<kBf16, kQueries>(tile, tile_begin, head_dim, scale, queries);
+  } else if constexpr (kQueries > 1) {
+    AttendTileOf<kBf16, kQueries - 1>(count, tile, tile_begin, head_dim, scale, queries);
+  }
+}
+
+// Queries in ascending order of limit.
+template <bool kBf16>
+void AttendGroup(const KvBlocks& kv, int64_t kv_head, float scale, QueryState* queries, int count) {
+  const int64_t head_bytes = kKvBlockTokens * kv.head_dim * (kBf16 ? 2 : 4);
+  const int64_t limit = queries[count - 1].limit;
+  const int64_t last_block = (limit - 1) / kKvBlockTokens;
+  for (int64_t begin = 0; begin < limit; begin += kAttentionTile) {
+    TileBlocks tile;
+    for (int j = 0; j < kTileVectors; ++j) {
+      const int64_t wanted = begin / kKvBlockTokens + j;
+      const int64_t block = wanted < last_block ? wanted : last_block;
+      const int64_t offset =
+          static_cast<int64_t>(kv.block_ids[block]) * kv.block_stride_bytes + kv_head * head_bytes;
+      tile.k[j] = kv.k_pool + offset;
+      tile.v[j] = kv.v_pool + offset;
+    }
+    int first = 0;
+    while (queries[first].limit <= begin) ++first;
+    AttendTileOf<kBf16>(count - first, tile, begin, kv.head_dim, scale, queries + first);
+  }
+  for (int q = 0; q < count; ++q) {
+    const Floats total = Set(SumLanes(queries[q].sum));
+    for (int64_t d = 0; d < kv.head_dim; d += kLanes) {
+      StoreN(queries[q].out + d, Div(Load(queries[q].acc + d), total), kv.head_dim - d);
+    }
+  }
+}
+
+void Attention(const AttentionWork& work, void* scratch) {
+  const int64_t head_dim = work.kv.head_dim;
+  const int64_t acc_floats = (head_dim + kLanes - 1) / kLanes * kLanes;
+  QueryState queries[kQueriesMax];
+  const int64_t total = work.rows * work.head_count;
+  for (int64_t begin = 0; begin < total; begin += kQueriesMax) {
+    const int64_t count = total - begin < kQueriesMax ? total - begin : kQueriesMax;
+    for (int64_t q = 0; q < count; ++q) {
+      const int64_t row = (begin + q) / work.head_count;
+      const int64_t at = work.heads[(begin + q) % work.head_count] * head_dim;
+      QueryState& state = queries[q];
+      state.query = work.query + row * work.query_stride + at;
+      state.out = work.out + row * work.out_stride + at;
+      state.limit = work.start + row + 1;
+      state.max = -kInfinity;
+      state.sum = Zero();
+      state.acc = static_cast<float*>(scratch) + q * (acc_floats + kAttentionTile);
+      state.scores = state.acc + acc_floats;
+      for (int64_t d = 0; d < acc_floats; d += kLanes) Store(state.acc + d, Zero());
+    }
+    if (work.kv.type == KvType::kBf16) {
+      AttendGroup<true>(work.kv, work.kv_head, work.scale, queries, static_cast<int>(count));
+    } else {
+      AttendGroup<false>(work.kv, work.kv_head, work.scale, queries, static_cast<int>(count));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace weft::kernels::cpu
