@@ -1,0 +1,392 @@
+"""Tiny random Llama models with what transformers computes for them in float32.
+
+Writes tests/goldens/<name>/ for each model below: the model as Hugging Face directory or GGUF file,
+and golden.json (see tests/goldens/README.md). Everything follows from the fixed seeds. Needs torch,
+transformers, safetensors, tokenizers and gguf in a virtual environment:
+
+    python tests/goldens/make.py [NAME...]
+"""
+
+import json
+import pathlib
+import sys
+
+import gguf
+import numpy as np
+import tokenizers
+import torch
+import transformers
+from safetensors.torch import save_file
+from transformers import LlamaConfig, LlamaForCausalLM
+
+HERE = pathlib.Path(__file__).parent
+GREEDY_TOKENS = 32
+PROMPT_LENGTHS = (1, 7, 33, 150)
+# Float32 results of two right implementations differ by about 1e-5: no greedy step may be closer.
+MARGIN_MIN = 0.01
+SEEDS_MAX = 4000
+
+LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 10000.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}
+# Head size != hidden / heads, three query heads a KV head, 5 MLP blocks of 32, a prime vocabulary.
+ODD = dict(
+    vocab_size=211,
+    hidden_size=48,
+    num_attention_heads=6,
+    num_key_value_heads=2,
+    head_dim=20,
+    intermediate_size=160,
+    tie_word_embeddings=True,
+    rope_parameters=LLAMA3,
+)
+# The same with rows of whole blocks, for the quantised types; a head is one block.
+BLOCKS = dict(ODD, hidden_size=96, head_dim=32)
+MODELS = {
+    "llama_tied_llama3": dict(config=ODD, form="F32"),
+    "llama_tied_llama3_gguf": dict(config=ODD, form="gguf F32", same_as="llama_tied_llama3"),
+    "llama_untied_linear_parts": dict(
+        config=dict(
+            vocab_size=257,
+            hidden_size=64,
+            num_attention_heads=4,
+            num_key_value_heads=4,
+            intermediate_size=150,
+            tie_word_embeddings=False,
+            rope_parameters={"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0},
+        ),
+        form="BF16 parts",
+    ),
+    "llama_nine_heads_f16": dict(
+        config=dict(
+            vocab_size=199,
+            hidden_size=72,
+            num_attention_heads=9,
+            num_key_value_heads=3,
+            head_dim=16,
+            intermediate_size=160,
+            tie_word_embeddings=False,
+            rope_parameters={"rope_type": "default", "rope_theta": 5000.0},
+        ),
+        form="F16",
+    ),
+    "llama_q8_0": dict(config=BLOCKS, form="gguf Q8_0"),
+    "llama_q4_0": dict(config=BLOCKS, form="gguf Q4_0"),
+    "llama_q4_1": dict(config=BLOCKS, form="gguf Q4_1"),
+    "llama_mixed": dict(config=dict(BLOCKS, tie_word_embeddings=False), form="gguf mixed"),
+}
+
+GGUF_NAMES = {
+    "input_layernorm": "attn_norm",
+    "post_attention_layernorm": "ffn_norm",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+}
+MIXED_TYPES = {
+    "attn_q": "F16",
+    "attn_k": "BF16",
+    "attn_v": "Q8_0",
+    "attn_output": "Q4_0",
+    "ffn_gate": "Q4_1",
+    "ffn_up": "Q8_0",
+    "ffn_down": "Q4_1",
+    "token_embd": "BF16",
+    "output": "Q8_0",
+}
+
+
+def make_config(values):
+    return LlamaConfig(
+        num_hidden_layers=2,
+        max_position_embeddings=512,
+        rms_norm_eps=1e-5,
+        bos_token_id=1,
+        eos_token_id=2,
+        pad_token_id=None,
+        attn_implementation="eager",
+        **values,
+    )
+
+
+def random_weights(config, seed):
+    """Weights whose logits spread: random_normal / sqrt(inputs) with gains, norms about 1."""
+    generator = torch.Generator().manual_seed(seed)
+    model = LlamaForCausalLM(config).float().eval()
+    out = {}
+    for name, tensor in model.state_dict().items():
+        noise = torch.randn(tensor.shape, generator=generator)
+        if tensor.dim() == 1:
+            out[name] = 1.0 + 0.2 * noise
+        elif "embed_tokens" in name or "lm_head" in name:
+            out[name] = 0.4 * noise
+        else:
+            # Queries and keys large enough for attention that looks at few positions.
+            gain = 2.0 if "q_proj" in name or "k_proj" in name else 1.5
+            out[name] = gain / tensor.shape[1] ** 0.5 * noise
+    if config.tie_word_embeddings:
+        out["lm_head.weight"] = out["model.embed_tokens.weight"]
+    return out
+
+
+def gguf_name(name):
+    """transformers' tensor name -> GGUF's."""
+    top = {
+        "model.embed_tokens.weight": "token_embd.weight",
+        "model.norm.weight": "output_norm.weight",
+        "lm_head.weight": "output.weight",
+    }
+    if name in top:
+        return top[name]
+    _, _, layer, rest = name.split(".", 3)
+    return f"blk.{layer}.{GGUF_NAMES[rest.removesuffix('.weight')]}.weight"
+
+
+def gguf_type(name, form):
+    """Type of a GGUF tensor; like published files, vectors stay F32 and 4-bit ones get a Q8_0
+    embedding."""
+    part = name.removesuffix(".weight").split(".")[-1]
+    if part.endswith("norm"):
+        return gguf.GGMLQuantizationType.F32
+    if form == "mixed":
+        return gguf.GGMLQuantizationType[MIXED_TYPES[part]]
+    if part == "token_embd" and form.startswith("Q4"):
+        return gguf.GGMLQuantizationType.Q8_0
+    return gguf.GGMLQuantizationType[form]
+
+
+def permute(rows, heads):
+    """Row i + j * half of a head becomes row 2i + j, as llama.cpp's converter stores Q and K."""
+    shape = rows.shape
+    return (
+        rows.reshape(heads, 2, shape[0] // heads // 2, shape[1]).swapaxes(1, 2).reshape(shape)
+    )
+
+
+def head_count(config, name):
+    if "q_proj" in name:
+        return config.num_attention_heads
+    return config.num_key_value_heads if "k_proj" in name else 0
+
+
+def rounded(weights, form, config):
+    """The weights as the file will hold them, in float32."""
+    out = {}
+    for name, tensor in weights.items():
+        if form.startswith("gguf"):
+            kind = gguf_type(gguf_name(name), form.split()[1])
+            packed = gguf.quantize(tensor.numpy(), kind)
+            values = gguf.dequantize(packed, kind).reshape(tensor.shape)
+            out[name] = torch.from_numpy(values.astype(np.float32))
+        else:
+            dtype = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+            out[name] = tensor.to(dtype[form.split()[0]]).float()
+    if config.tie_word_embeddings:
+        out["lm_head.weight"] = out["model.embed_tokens.weight"]
+    return out
+
+
+@torch.no_grad()
+def run_case(model, prompt_ids):
+    """Log-probabilities over the prompt and the greedy continuation (no id ends it)."""
+    logits = model(input_ids=torch.tensor([prompt_ids])).logits[0]
+    logprobs = torch.log_softmax(logits, dim=-1)
+    following = [round(float(logprobs[i, t]), 6) for i, t in enumerate(prompt_ids[1:])]
+    positions = sorted({0, len(prompt_ids) // 2, len(prompt_ids) - 1})
+    full = {str(p): [round(v, 5) for v in logprobs[p].tolist()] for p in positions}
+    ids, margins, step, past = [], [], torch.tensor([prompt_ids]), None
+    while len(ids) < GREEDY_TOKENS:
+        result = model(input_ids=step, past_key_values=past, use_cache=True)
+        past = result.past_key_values
+        top = torch.topk(result.logits[0, -1], 2)
+        ids.append(int(top.indices[0]))
+        margins.append(round(float(top.values[0] - top.values[1]), 5))
+        if margins[-1] < MARGIN_MIN:
+            return None
+        step = torch.tensor([[ids[-1]]])
+    if len(set(ids)) < GREEDY_TOKENS // 3:
+        return None  # a model that repeats itself proves little
+    return {
+        "prompt_ids": prompt_ids,
+        "next_logprobs": following,
+        "logprobs": full,
+        "greedy_ids": ids,
+        "margins": margins,
+    }
+
+
+def find_model(config, form):
+    """The first seed whose greedy continuations have margins and do not repeat themselves."""
+    for seed in range(SEEDS_MAX):
+        weights = random_weights(config, seed)
+        model = LlamaForCausalLM(config).float().eval()
+        model.load_state_dict(rounded(weights, form, config))
+        generator = np.random.default_rng(7)
+        cases = []
+        for length in PROMPT_LENGTHS:
+            ids = generator.integers(3, config.vocab_size, length).tolist()
+            case = run_case(model, ids)
+            if case is None:
+                break
+            cases.append(case)
+        if len(cases) == len(PROMPT_LENGTHS):
+            return seed, weights, cases
+    raise RuntimeError("no seed gives healthy margins")
+
+
+def words(config):
+    """A vocabulary for tests that need text: three special tokens, then the bytes from blank on in
+    GPT-2's spelling, then words that nothing merges into."""
+    alphabet = gguf_alphabet()
+    tokens = ["<unk>", "<s>", "</s>"] + alphabet
+    tokens += [f"word{i}" for i in range(len(tokens), config.vocab_size)]
+    return tokens[: config.vocab_size]
+
+
+def gguf_alphabet():
+    return ["\u0120", "\u010a"] + [chr(c) for c in range(33, 127)]
+
+
+def write_hf(folder, config, weights, form):
+    dtype = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}[form.split()[0]]
+    config.architectures = ["LlamaForCausalLM"]
+    config.save_pretrained(folder)
+    generation = transformers.GenerationConfig(bos_token_id=1, eos_token_id=2)
+    generation.save_pretrained(folder)
+    tensors = {k: v.to(dtype).contiguous() for k, v in weights.items()}
+    if config.tie_word_embeddings:
+        del tensors["lm_head.weight"]
+    if "parts" in form:
+        names = sorted(tensors)
+        halves = {
+            "model-00001-of-00002.safetensors": names[: len(names) // 2],
+            "model-00002-of-00002.safetensors": names[len(names) // 2 :],
+        }
+        for file, part in halves.items():
+            save_file({k: tensors[k] for k in part}, folder / file, metadata={"format": "pt"})
+        size = sum(t.numel() * t.element_size() for t in tensors.values())
+        index = {
+            "metadata": {"total_size": size},
+            "weight_map": {k: file for file, part in halves.items() for k in part},
+        }
+        text = json.dumps(index, indent=1)
+        (folder / "model.safetensors.index.json").write_text(text + "\n")
+    else:
+        save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    vocab = {token: i for i, token in enumerate(words(config))}
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=vocab, merges=[]))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
+    tokenizer.add_special_tokens(["<unk>", "<s>", "</s>"])
+    tokenizer.save(str(folder / "tokenizer.json"))
+
+
+def rope_factors(config):
+    """llama3 scaling as divisors of the frequencies, as llama.cpp's converter writes them."""
+    rope = config.rope_parameters
+    size = config.head_dim
+    out = []
+    for i in range(0, size, 2):
+        wave = 2 * np.pi * rope["rope_theta"] ** (i / size)
+        context = rope["original_max_position_embeddings"]
+        low, high = rope["low_freq_factor"], rope["high_freq_factor"]
+        if wave < context / high:
+            out.append(1.0)
+        elif wave > context / low:
+            out.append(rope["factor"])
+        else:
+            smooth = (context / wave - low) / (high - low)
+            out.append(1 / ((1 - smooth) / rope["factor"] + smooth))
+    return np.array(out, dtype=np.float32)
+
+
+def write_gguf(folder, config, weights, form):
+    writer = gguf.GGUFWriter(folder / "model.gguf", "llama")
+    writer.add_name(folder.name)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_key_length(config.head_dim)
+    writer.add_value_length(config.head_dim)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+    writer.add_rope_dimension_count(config.head_dim)
+    writer.add_vocab_size(config.vocab_size)
+    writer.add_quantization_version(2)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("smollm")
+    tokens = words(config)
+    writer.add_token_list(tokens)
+    writer.add_token_types([3] * 3 + [1] * (len(tokens) - 3))
+    # GGUFWriter cannot write an empty list; this pair is of no use but harmless.
+    writer.add_token_merges(["w o"])
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    writer.add_add_bos_token(False)
+    writer.add_tensor("rope_freqs.weight", rope_factors(config))
+    for name, tensor in weights.items():
+        if name == "lm_head.weight" and config.tie_word_embeddings:
+            continue
+        kind = gguf_type(gguf_name(name), form)
+        values = tensor.numpy()
+        if heads := head_count(config, name):
+            values = permute(values, heads)
+        writer.add_tensor(gguf_name(name), gguf.quantize(values, kind), raw_dtype=kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def sample_rows(weights, form, config):
+    """Some rows in transformers' order and in float32, to check reading and un-permutation."""
+    out = []
+    for name, tensor in rounded(weights, form, config).items():
+        if tensor.dim() == 1:
+            out.append({"tensor": name, "row": 0, "values": tensor.tolist()})
+        elif ".1." in name or "layers" not in name:
+            row = tensor.shape[0] * 2 // 3 + 1
+            out.append({"tensor": name, "row": row, "values": tensor[row].tolist()})
+    return out
+
+
+def make(name, model):
+    folder = HERE / name
+    folder.mkdir(exist_ok=True)
+    config = make_config(model["config"])
+    form = model["form"]
+    # A GGUF twin of another model has that model's weights.
+    base = MODELS[model["same_as"]] if "same_as" in model else model
+    seed, weights, cases = find_model(config, base["form"])
+    if form.startswith("gguf"):
+        write_gguf(folder, config, weights, form.split()[1])
+    else:
+        write_hf(folder, config, weights, form)
+    golden = {
+        "made_by": f"transformers {transformers.__version__}, torch {torch.__version__}, float32",
+        "model": "model.gguf" if form.startswith("gguf") else ".",
+        "seed": seed,
+        "rows": sample_rows(weights, form, config),
+        "cases": cases,
+    }
+    (folder / "golden.json").write_text(json.dumps(golden) + "\n")
+    margins = [m for case in cases for m in case["margins"]]
+    print(f"{name}: seed {seed}, smallest margin {min(margins)}", flush=True)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    for name in sys.argv[1:] or MODELS:
+        make(name, MODELS[name])
