@@ -1,0 +1,158 @@
+// weft chat: a conversation in the terminal over gRPC. Keeps the history, prints tokens as they
+// come.
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <iostream>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/flags.h"
+#include "deploy/launcher/commands.h"
+#include "grpcpp/create_channel.h"
+#include "grpcpp/security/credentials.h"
+#include "proto/generation.grpc.pb.h"
+
+namespace weft::launcher {
+namespace {
+
+struct ChatOptions {
+  std::string connect = "127.0.0.1:8081";
+  std::string system;
+  std::string prompt;
+  uint32_t max_tokens = 512;
+  float temperature = 0.0f;
+  uint32_t timeout_s = 300;
+  uint32_t connect_timeout_s = 10;
+  bool stats = false;
+};
+
+class Chat {
+ public:
+  explicit Chat(const ChatOptions& options)
+      : options_(options),
+        channel_(grpc::CreateChannel(options.connect, grpc::InsecureChannelCredentials())),
+        stub_(v1::TextGeneration::NewStub(channel_)) {
+    if (!options_.system.empty()) Add("system", options_.system);
+  }
+
+  absl::Status Connect() {
+    const auto deadline =
+        absl::ToChronoTime(absl::Now() + absl::Seconds(options_.connect_timeout_s));
+    if (channel_->WaitForConnected(deadline)) return absl::OkStatus();
+    return absl::UnavailableError(
+        absl::StrCat("no server answers at ", options_.connect, "; start one with: weft serve"));
+  }
+
+  // Sends `text` and prints the answer; it becomes part of the history only when it is complete.
+  absl::Status Turn(const std::string& text) {
+    Add("user", text);
+    grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(options_.timeout_s)));
+    const absl::Time start = absl::Now();
+    absl::Time first = absl::InfiniteFuture();
+    auto reader = stub_->Generate(&context, request_);
+    v1::GenerateResponse response;
+    std::string answer;
+    uint32_t tokens = 0;
+    while (reader->Read(&response)) {
+      if (first == absl::InfiniteFuture() && response.has_output()) first = absl::Now();
+      std::fputs(response.output().text().c_str(), stdout);
+      std::fflush(stdout);
+      answer += response.output().text();
+      if (response.has_finish_info()) tokens = response.finish_info().output_tokens();
+    }
+    std::fputs("\n", stdout);
+    const grpc::Status status = reader->Finish();
+    if (!status.ok()) {
+      request_.mutable_chat()->mutable_messages()->RemoveLast();
+      return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
+                          status.error_message());
+    }
+    Add("assistant", answer);
+    if (options_.stats) PrintStats(start, first, tokens);
+    return absl::OkStatus();
+  }
+
+ private:
+  void Add(const std::string& role, const std::string& content) {
+    v1::ChatMessage* message = request_.mutable_chat()->add_messages();
+    message->set_role(role);
+    message->set_content(content);
+    request_.mutable_sampling()->set_temperature(options_.temperature);
+    request_.mutable_stopping()->set_max_tokens(options_.max_tokens);
+    request_.mutable_response()->set_omit_token_ids(true);
+  }
+
+  static void PrintStats(absl::Time start, absl::Time first, uint32_t tokens) {
+    const double rest_s = absl::ToDoubleSeconds(absl::Now() - first);
+    std::fputs(absl::StrFormat("[%d tokens, first after %.0f ms, then %.1f tokens/s]\n", tokens,
+                               absl::ToDoubleMilliseconds(first - start),
+                               tokens > 1 && rest_s > 0 ? (tokens - 1) / rest_s : 0.0)
+                   .c_str(),
+               stderr);
+  }
+
+  const ChatOptions options_;
+  std::shared_ptr<grpc::Channel> channel_;
+  std::unique_ptr<v1::TextGeneration::Stub> stub_;
+  v1::GenerateRequest request_;
+};
+
+void Declare(Flags& flags, ChatOptions* options) {
+  flags.Add("connect", &options->connect, "gRPC address of the server, host:port");
+  flags.Add("system", &options->system, "System message; empty = the chat template's own");
+  flags.Add("prompt", &options->prompt, "Ask this one thing and exit");
+  flags.Add("max-tokens", &options->max_tokens, "Tokens of an answer at most");
+  flags.Add("temperature", &options->temperature, "0 = always the likeliest token; 0 .. 100");
+  flags.Add("timeout-s", &options->timeout_s, "Seconds an answer may take");
+  flags.Add("connect-timeout-s", &options->connect_timeout_s, "Seconds to wait for the server");
+  flags.AddSwitch("stats", &options->stats, "Print tokens and times after each answer");
+}
+
+absl::Status Converse(const ChatOptions& options) {
+  Chat chat(options);
+  if (absl::Status status = chat.Connect(); !status.ok()) return status;
+  if (!options.prompt.empty()) return chat.Turn(options.prompt);
+  const bool terminal = isatty(STDIN_FILENO) != 0;
+  if (terminal) std::fputs("Type a message; an empty line or Ctrl-D ends.\n", stdout);
+  std::string line;
+  while (true) {
+    if (terminal) {
+      std::fputs("> ", stdout);
+      std::fflush(stdout);
+    }
+    if (!std::getline(std::cin, line) || absl::StripAsciiWhitespace(line).empty()) {
+      return absl::OkStatus();
+    }
+    if (absl::Status status = chat.Turn(line); !status.ok()) return status;
+  }
+}
+
+}  // namespace
+
+int RunChat(int argc, char** argv) {
+  ChatOptions options;
+  Flags flags("weft chat", "Talks to a server in the terminal.");
+  Declare(flags, &options);
+  std::string help;
+  absl::Status status = flags.Parse(argc, argv, &help);
+  if (status.ok() && !help.empty()) {
+    std::fputs(help.c_str(), stdout);
+    return 0;
+  }
+  signal(SIGPIPE, SIG_IGN);
+  if (status.ok()) status = Converse(options);
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "weft chat: %s\n", std::string(status.message()).c_str());
+  return 1;
+}
+
+}  // namespace weft::launcher

@@ -1,0 +1,17 @@
+// The sub-commands of `weft`. Each parses its own flags, runs to its end and returns the process's
+// exit code; none returns before it has stopped what it started.
+
+#pragma once
+
+namespace weft::launcher {
+
+// Starts one router and N shards on this host, watches and restarts them, ends with them.
+int RunServe(int argc, char** argv);
+// Talks to a server in the terminal.
+int RunChat(int argc, char** argv);
+// Load generator and step bench.
+int RunBench(int argc, char** argv);
+// Says what is in a model directory or file and what memory it needs.
+int RunInspect(int argc, char** argv);
+
+}  // namespace weft::launcher

@@ -1,0 +1,77 @@
+// Keeps the children of `weft serve` alive: starts shards and router, restarts one that dies (with
+// a back-off when it dies young), and serves the supervisor socket through which the router asks
+// for a restart and hears of deaths. Lives on the launcher's main thread, driven by its io_context.
+//
+// The socket's protocol is stated in router/supervisor_client.h, whose client is the only one: the
+// router asks "restart <rank> <pid> <reason>", the supervisor answers "ok" or "error <text>" and
+// pushes "died <rank> <pid>" when a shard's process is gone.
+
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "boost/asio/io_context.hpp"
+
+namespace weft::launcher {
+
+// What to run; argv[0] is the binary's path.
+struct ChildSpec {
+  // "router" or "shard-<rank>"; prefix of its lines.
+  std::string name;
+  std::vector<std::string> argv;
+};
+
+struct SupervisorOptions {
+  std::string socket_path;
+  // A child that dies before it has run this long is started again only after a back-off.
+  absl::Duration young = absl::Seconds(10);
+  absl::Duration backoff_first = absl::Milliseconds(100);
+  absl::Duration backoff_max = absl::Seconds(5);
+  // SIGTERM to a shard is followed by SIGKILL after this.
+  absl::Duration shard_stop_timeout = absl::Seconds(5);
+  // And to the router: its own drain time-out and a margin.
+  absl::Duration router_stop_timeout = absl::Seconds(100);
+};
+
+class Supervisor {
+ public:
+  struct Callbacks {
+    // A line of a child's output.
+    absl::AnyInvocable<void(const std::string& child, const std::string& line, bool is_stdout)>
+        on_line;
+    // A child came to an end that a restart cannot mend: it left with an exit code before it was
+    // marked healthy. Called at most once; Stop follows from the owner.
+    absl::AnyInvocable<void(const std::string& child, const std::string& how)> on_hopeless;
+    // Everything has stopped.
+    absl::AnyInvocable<void()> on_stopped;
+  };
+
+  Supervisor(boost::asio::io_context& io, SupervisorOptions options, Callbacks callbacks);
+  ~Supervisor();
+
+  // Listens on the socket, then starts `shards` (rank order) and `router`.
+  absl::Status Start(std::vector<ChildSpec> shards, ChildSpec router);
+
+  // From now on an exit of any child leads to a restart: start-up has succeeded.
+  void MarkHealthy();
+  // Replaces the router's argv for its next start (its ports are known by then).
+  void SetRouterArgv(std::vector<std::string> argv);
+
+  // SIGTERM to the router, which drains; when it has gone, SIGTERM to the shards; then on_stopped.
+  // A second call stops everything at once.
+  void Stop();
+
+  // 0 when the child is not running.
+  pid_t ShardPid(size_t rank) const;
+
+ private:
+  class Impl;
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace weft::launcher

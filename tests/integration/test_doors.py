@@ -1,0 +1,104 @@
+"""One question through every door: gRPC, TGI and OpenAI routes, streamed and not, give one answer."""
+
+import unittest
+
+import openai
+
+from weft_server import WeftServer, grpc_modules
+
+MESSAGES = [{"role": "user", "content": "What is the capital of France?"}]
+TOKENS = 32
+
+
+class DoorsTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = WeftServer(shards=2).start()
+        cls.grpc, cls.pb, cls.pb_grpc = grpc_modules()
+        cls.channel = cls.grpc.insecure_channel(cls.server.grpc)
+        cls.stub = cls.pb_grpc.TextGenerationStub(cls.channel)
+        cls.openai = openai.OpenAI(base_url=f"http://{cls.server.http}/v1", api_key="none",
+                                   max_retries=0)
+        cls.model = cls.openai.models.list().data[0].id
+        # The rendered prompt: doors without a chat template get it as text.
+        cls.prompt = cls.server.post("/chat_tokenize", {"messages": MESSAGES})["templated_text"]
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.channel.close()
+        cls.server.stop()
+
+    def by_grpc(self, chat, **sampling):
+        request = self.pb.GenerateRequest()
+        if chat:
+            for message in MESSAGES:
+                request.chat.messages.add(**message)
+        else:
+            request.text = self.prompt
+        for name, value in sampling.items():
+            setattr(request.sampling, name, value)
+        request.stopping.max_tokens = TOKENS
+        text, ids, finish = "", [], None
+        for response in self.stub.Generate(request, timeout=60):
+            text += response.output.text
+            ids += response.output.token_ids
+            if response.HasField("finish_info"):
+                finish = response.finish_info
+        self.assertIsNotNone(finish)
+        self.assertEqual(finish.output_tokens, len(ids))
+        return text
+
+    def by_tgi(self, stream, **parameters):
+        body = {"inputs": self.prompt,
+                "parameters": {"max_new_tokens": TOKENS, "details": True, **parameters}}
+        if not stream:
+            return self.server.post("/generate", body)["generated_text"]
+        events = list(self.server.events("/generate_stream", body))
+        self.assertTrue(all("token" in event for event in events))
+        self.assertIsNone(events[0]["generated_text"])
+        return events[-1]["generated_text"]
+
+    def by_openai_chat(self, stream, **arguments):
+        answer = self.openai.chat.completions.create(
+            model=self.model, messages=MESSAGES, max_tokens=TOKENS, stream=stream, **arguments)
+        if not stream:
+            return answer.choices[0].message.content
+        return "".join(chunk.choices[0].delta.content or "" for chunk in answer if chunk.choices)
+
+    def by_openai_completion(self, stream, **arguments):
+        answer = self.openai.completions.create(
+            model=self.model, prompt=self.prompt, max_tokens=TOKENS, stream=stream, **arguments)
+        if not stream:
+            return answer.choices[0].text
+        return "".join(chunk.choices[0].text for chunk in answer if chunk.choices)
+
+    def all_doors(self, tgi, **sampling):
+        return {
+            "gRPC chat": self.by_grpc(True, **sampling),
+            "gRPC text": self.by_grpc(False, **sampling),
+            "/generate": self.by_tgi(False, **tgi),
+            "/generate_stream": self.by_tgi(True, **tgi),
+            "chat": self.by_openai_chat(False, **sampling),
+            "chat stream": self.by_openai_chat(True, **sampling),
+            "completion": self.by_openai_completion(False, **sampling),
+            "completion stream": self.by_openai_completion(True, **sampling),
+        }
+
+    def test_greedy_answers_are_sensible_and_equal(self):
+        answers = self.all_doors({"do_sample": False}, temperature=0)
+        self.assertIn("Paris", answers["chat"])
+        self.assertEqual(len(set(answers.values())), 1, answers)
+
+    def test_seeded_answers_are_equal(self):
+        for seed in (1, 2, 12345678901234567890 % 2**63):
+            answers = self.all_doors({"temperature": 0.8, "top_p": 0.9, "seed": seed},
+                                     temperature=0.8, top_p=0.9, seed=seed)
+            self.assertEqual(len(set(answers.values())), 1, (seed, answers))
+
+    def test_other_seeds_give_other_answers(self):
+        answers = {self.by_openai_chat(False, temperature=1.2, seed=seed) for seed in range(8)}
+        self.assertGreater(len(answers), 4)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# The one test command: installs what is missing, checks format, builds, runs every test, sanitizers
+# included. Needs no GPU. Options:
+#   --fast       leave the sanitizer builds out
+#   --label L    only tests with this ctest label (unit, sim, integration, slow)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+fast=0
+ctest_arguments=()
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --fast) fast=1 ;;
+    --label) ctest_arguments+=(-L "$2"); shift ;;
+    *) echo "tests/run.sh: unknown option $1 (known: --fast, --label L)" >&2; exit 2 ;;
+  esac
+  shift
+done
+
+deploy/setup.sh --tests
+# shellcheck source=deploy/env.sh
+source deploy/env.sh
+export CCACHE_MAXSIZE="${CCACHE_MAXSIZE:-5G}"
+
+step() { printf '\n== %s (%s)\n' "$1" "$(date +%H:%M:%S)"; }
+
+step "format"
+git ls-files '*.h' '*.cc' | xargs clang-format-14 --dry-run -Werror
+
+step "build"
+cmake --preset ci >/dev/null
+cmake --build --preset ci
+cmake --build --preset ci --target weft_header_check
+
+# One list of sanitizer test executables: router, common and the CPU shard without the demo model.
+sanitized=(weft_common_test weft_scheduler_test weft_front_test weft_engine_test weft_text_test
+           weft_weights_test weft_shard_control_test weft_compute_test)
+run_sanitizer() {
+  local preset=$1
+  step "$preset"
+  cmake --preset "$preset" >/dev/null
+  cmake --build --preset "$preset" --target "${sanitized[@]}"
+  ctest --preset "$preset" -L sanitize --timeout 900
+}
+if [ "$fast" = 0 ]; then
+  run_sanitizer asan
+  run_sanitizer tsan
+fi
+
+step "tests"
+ctest --preset ci --timeout 1200 "${ctest_arguments[@]}"

@@ -1,0 +1,201 @@
+#!/usr/bin/env python3
+"""Checks the rules of docs/STYLE.md that a machine can check, over all tracked files.
+
+Prints one line per finding, `file:line: what`, and exits 1 when there is any. Run from anywhere:
+tests/tidy/tidy.py [--self-test].
+"""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+TOP_LEVEL = {
+    "proto", "router", "shard", "kernels", "common", "tests", "deploy", "docs", ".ci",
+    "CMakeLists.txt", "CMakePresets.json", "README.md", "LICENSE", ".clang-format", ".clang-tidy",
+    ".gitignore", ".dockerignore",
+}
+
+# Folder -> folders it may include besides itself. deploy is the outermost: `weft inspect` reads
+# models with the shard's own code.
+MAY_INCLUDE = {
+    "common": set(),
+    "kernels": set(),
+    "proto": {"proto"},
+    "router": {"common", "proto"},
+    "shard": {"common", "proto", "kernels"},
+    "deploy": {"common", "proto", "shard"},
+    "tests": {"common", "proto", "shard", "kernels", "router", "deploy", "tests"},
+}
+
+# The scheduler is pure: Abseil containers and our plain headers, nothing that knows time or threads.
+SCHEDULER_FORBIDDEN = re.compile(
+    r"#include [<\"](thread|mutex|chrono|future|condition_variable|absl/synchronization|absl/time/clock"
+    r"|grpc|boost|spdlog|prometheus|common/(clock|thread|log|metrics|bounded_queue))")
+
+# gRPC is slow to compile and belongs to the edges of a process.
+GRPC_ALLOWED = re.compile(
+    r"^(router/(grpc_|shard_client|main|engine_)|shard/(step_service|main)|deploy/launcher/|tests/)")
+
+LINE_MAX = 100
+FILE_MAX = 600
+FUNCTION_MAX = 90
+
+# path -> reason, for files that may be longer than FILE_MAX.
+LONG_FILES = {}
+
+BANNED = [
+    (re.compile(r"\bstd::string_view\b"), "std::string_view (use absl::string_view)"),
+    (re.compile(r"^\s*using namespace\b"), "using namespace"),
+    (re.compile(r"\.detach\(\)"), "a detached thread"),
+    (re.compile(r"\b(sleep_for|sleep_until|usleep|SleepFor)\b"), "a sleep (wait for the event instead)"),
+    (re.compile(r"\b(TODO|FIXME|XXX|HACK)\b"), "an unfinished mark"),
+    (re.compile(r"\bthrow\s+[A-Za-z_:]+[({]"), "throw (return absl::Status)"),
+    (re.compile(r"\bstd::regex\b"), "std::regex"),
+]
+
+SOURCE = {".h", ".cc", ".cu", ".cuh"}
+
+
+def tracked():
+    out = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, check=True,
+                         capture_output=True, text=True).stdout
+    return [path for path in out.splitlines() if (ROOT / path).is_file()]
+
+
+def strip_comment(line):
+    return line.split("//")[0]
+
+
+def function_lengths(lines):
+    """Yields (first line number, length) of blocks that open at namespace or class level."""
+    start = None
+    for number, line in enumerate(lines, 1):
+        if start is None:
+            # clang-format puts the body of a function at the indentation of its first line.
+            if line and not line[0].isspace() and line.rstrip().endswith("{") and "(" in line and \
+                    not line.startswith(("namespace", "extern", "class", "struct", "enum", "#")):
+                start = number
+        elif line.startswith("}"):
+            yield start, number - start + 1
+            start = None
+
+
+def check_includes(path, lines):
+    folder = path.split("/")[0]
+    allowed = MAY_INCLUDE.get(folder)
+    for number, line in enumerate(lines, 1):
+        match = re.match(r'#include "([^"]+)"', line)
+        if match:
+            target = match.group(1).split("/")[0]
+            if allowed is not None and target in MAY_INCLUDE and target != folder and \
+                    target not in allowed:
+                yield number, f"{folder}/ may not include {target}/"
+            if re.match(r"(grpcpp|grpc)/", match.group(1)) or match.group(1).endswith(".grpc.pb.h"):
+                if not GRPC_ALLOWED.match(path):
+                    yield number, "gRPC headers are not allowed here"
+        if path.startswith("router/scheduler/") and SCHEDULER_FORBIDDEN.match(line):
+            yield number, "the scheduler is pure: it may not know this header"
+        if path.startswith("kernels/cpu/") and re.match(r'#include "(?!kernels/)', line):
+            yield number, "kernels/cpu includes the standard library and itself only"
+
+
+def check_source(path, text):
+    lines = text.split("\n")
+    yield from check_includes(path, lines)
+    for number, line in enumerate(lines, 1):
+        if len(line) > LINE_MAX and "http" not in line and "#include" not in line:
+            yield number, f"{len(line)} columns (at most {LINE_MAX})"
+        code = strip_comment(line)
+        for pattern, what in BANNED:
+            if pattern.search(line if "mark" in what else code):
+                yield number, what
+    if path.endswith((".h", ".cuh")):
+        if "#pragma once" not in text:
+            yield 1, "no #pragma once"
+        if not text.startswith("//"):
+            yield 1, "a header begins with a paragraph that says what it is"
+    limit = FILE_MAX if path not in LONG_FILES else 10**9
+    if len(lines) > limit:
+        yield 1, f"{len(lines)} lines (at most {FILE_MAX}; split it or list it with a reason)"
+    for number, length in function_lengths(lines):
+        if length > FUNCTION_MAX:
+            yield number, f"a function of {length} lines (at most {FUNCTION_MAX})"
+
+
+def check_tree(paths):
+    for path in paths:
+        if path.split("/")[0] not in TOP_LEVEL:
+            yield path, 1, "not one of the top-level folders and files"
+    named = set()
+    for path in paths:
+        if path.endswith("CMakeLists.txt"):
+            folder = pathlib.PurePosixPath(path).parent
+            for word in re.findall(r"[\w./-]+\.(?:cc|cu)\b", (ROOT / path).read_text()):
+                named.add(str(folder / word).lstrip("./"))
+            for left, right in re.findall(r"\.\./([\w./-]+\.(?:cc|cu))()", (ROOT / path).read_text()):
+                named.add(left)
+    resolved = {str(pathlib.PurePosixPath(*_normal(path))) for path in named}
+    for path in paths:
+        if path.endswith((".cc", ".cu")) and path not in resolved and "ffi" not in path:
+            yield path, 1, "no CMakeLists.txt names this file"
+
+
+def _normal(path):
+    parts = []
+    for part in path.split("/"):
+        if part == ".." and parts:
+            parts.pop()
+        elif part not in ("", "."):
+            parts.append(part)
+    return parts
+
+
+def check_docs(path, text):
+    for number, line in enumerate(text.split("\n"), 1):
+        for name in re.findall(r"`((?:proto|router|shard|common|kernels|tests|deploy|docs)/[\w./-]+)`", line):
+            target = ROOT / name
+            if not target.exists() and not list(target.parent.glob(target.name + "*")):
+                yield number, f"names {name}, which does not exist"
+
+
+def findings():
+    paths = tracked()
+    yield from check_tree(paths)
+    for path in paths:
+        if pathlib.PurePosixPath(path).suffix in SOURCE:
+            for number, what in check_source(path, (ROOT / path).read_text()):
+                yield path, number, what
+        elif path.endswith(".md"):
+            for number, what in check_docs(path, (ROOT / path).read_text()):
+                yield path, number, what
+
+
+def self_test():
+    """Each rule must fire on a line made to break it."""
+    bad = '#include "router/request.h"\nusing namespace std;\nstd::string_view v;\n' + "x" * 101
+    found = {what for _, what in check_source("shard/bad.h", bad)}
+    for expected in ("shard/ may not include router/", "using namespace", "no #pragma once",
+                     "101 columns (at most 100)", "std::string_view (use absl::string_view)"):
+        assert expected in found, expected
+    body = "void F() {\n" + "  x();\n" * 100 + "}\n"
+    assert any("a function of" in what for _, what in check_source("shard/bad.cc", body))
+    clock = '#include "common/clock.h"\n'
+    assert any("pure" in what for _, what in check_source("router/scheduler/bad.cc", clock))
+
+
+def main():
+    if "--self-test" in sys.argv:
+        self_test()
+    count = 0
+    for path, number, what in findings():
+        print(f"{path}:{number}: {what}")
+        count += 1
+    print(f"tidy: {count} findings")
+    return 1 if count else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
