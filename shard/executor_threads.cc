@@ -1,0 +1,349 @@
+// The two threads of the executor: the step thread, which prepares steps and answers them, and the
+// device thread, which runs them.
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "common/log.h"
+#include "common/status.h"
+#include "shard/comm/local_communicator.h"
+#include "shard/comm/shm_communicator.h"
+#include "shard/executor.h"
+
+namespace weft::shard {
+namespace {
+
+// How often an idle device thread shows life.
+constexpr absl::Duration kIdleBeat = absl::Milliseconds(250);
+
+// FNV-1a over the ids, little endian, 4 bytes each.
+// http://www.isthe.com/chongo/tech/comp/fnv/index.html
+uint32_t HashIds(const std::vector<TokenId>& ids) {
+  uint32_t hash = 2166136261u;
+  for (const TokenId id : ids) {
+    for (int shift = 0; shift < 32; shift += 8) hash = (hash ^ ((id >> shift) & 0xff)) * 16777619u;
+  }
+  return hash;
+}
+
+uint32_t ClampUs(int64_t us) {
+  return static_cast<uint32_t>(std::clamp<int64_t>(us, 0, UINT32_MAX));
+}
+
+// The result has one row for each sequence that samples.
+absl::Status CheckResult(const StepBatch& batch, const StepResult& result) {
+  const auto rows = std::count_if(batch.sequences.begin(), batch.sequences.end(),
+                                  [](const StepSequence& s) { return s.sample; });
+  if (result.ids.size() == static_cast<size_t>(rows) &&
+      result.slots.size() == static_cast<size_t>(rows)) {
+    return absl::OkStatus();
+  }
+  return absl::InternalError(
+      absl::StrCat("the step sampled ", result.ids.size(), " rows instead of ", rows));
+}
+
+void FillResponse(const StepBatch& batch, const StepResult& result, bool with_ids,
+                  v1::StepResponse* response) {
+  response->set_epoch(batch.epoch);
+  response->set_step(batch.step);
+  response->set_ids_hash(HashIds(result.ids));
+  response->set_weight_passes(result.weight_passes);
+  if (!with_ids) return;
+  response->mutable_slots()->Add(result.slots.begin(), result.slots.end());
+  response->mutable_ids()->Add(result.ids.begin(), result.ids.end());
+  for (const SampledLogprobs& row : result.logprobs) {
+    v1::RowLogprobs* out = response->add_logprobs();
+    out->set_row(row.row);
+    out->set_logprob(row.logprob);
+    for (const auto& [id, logprob] : row.top) {
+      types::v1::TokenLogprob* top = out->add_top();
+      top->set_id(id);
+      top->set_logprob(logprob);
+    }
+  }
+}
+
+}  // namespace
+
+// -- Step thread ---------------------------------------------------------------------------------
+
+void Executor::StepLoop() {
+  for (bool stop = false; !stop;) {
+    bool prepare = false;
+    bool stuck = false;
+    std::vector<PreparedStep> results;
+    {
+      absl::MutexLock lock(&mutex_);
+      while (results_.empty() && !CanPrepare() && !stop_step_ && absl::Now() < leave_deadline_) {
+        step_wake_.WaitWithDeadline(&mutex_, leave_deadline_);
+      }
+      prepare = CanPrepare();
+      results.swap(results_);
+      for (PreparedStep& step : results) step.epoch->order.OnAnswered();
+      stop = stop_step_;
+      stuck = absl::Now() >= leave_deadline_;
+      if (stuck) leave_deadline_ = absl::InfiniteFuture();
+    }
+    if (stuck) {
+      options_.on_stuck(absl::StrCat("the device thread was not idle ",
+                                     absl::FormatDuration(options_.leave_timeout),
+                                     " after its epoch was ended"));
+    }
+    // First what the device may be waiting for.
+    if (prepare) PrepareNext();
+    for (PreparedStep& step : results) Answer(std::move(step));
+  }
+}
+
+bool Executor::CanPrepare() const {
+  return current_ != nullptr && current_->warmup.has_value() && !current_->ending &&
+         current_->broken.ok() && !draining_ && prepared_.size() < kStepsInFlightMax &&
+         current_->order.HasNext();
+}
+
+void Executor::PrepareNext() {
+  PreparedStep step;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!CanPrepare()) return;
+    step.epoch = current_;
+    step.call = current_->order.PopNext();
+    if (!spare_batches_.empty()) {
+      step.batch = std::move(spare_batches_.back());
+      spare_batches_.pop_back();
+    }
+  }
+  const int64_t begin_us = options_.clock->NowUs();
+  absl::Status status = std::visit(
+      [&](const auto* request) { return step.epoch->inputs->Prepare(*request, &step.batch); },
+      step.call.request);
+  step.host_us = ClampUs(options_.clock->NowUs() - begin_us);
+
+  Answers answers;
+  {
+    absl::MutexLock lock(&mutex_);
+    // The result of the step before still counts, so the device is not aborted here.
+    if (!status.ok()) Break(*step.epoch, step.call.header().step(), status, &answers);
+    if (status.ok()) status = step.epoch->broken;
+    if (status.ok() && step.epoch->ending) status = absl::AbortedError("the epoch is ending");
+    if (status.ok() && draining_) status = absl::UnavailableError("the shard is shutting down");
+    if (status.ok()) {
+      prepared_.push_back(std::move(step));
+      device_wake_.Signal();
+    } else {
+      answers.emplace_back(std::move(step.call.done), std::move(status));
+    }
+  }
+  Send(std::move(answers));
+}
+
+void Executor::Answer(PreparedStep step) {
+  if (step.result.ok()) {
+    const StepResult& result = *step.result;
+    FillResponse(step.batch, result, options_.rank == 0, step.call.response);
+    v1::StepTimings* timings = step.call.response->mutable_timings();
+    timings->set_queue_us(step.queue_us);
+    timings->set_host_us(step.host_us);
+    timings->set_device_us(result.device_us);
+    timings->set_comm_us(result.comm_us);
+    if (options_.probe != nullptr) options_.probe->StepDone(step.call.method(), *timings);
+  }
+  step.call.done(step.result.status());
+  absl::MutexLock lock(&mutex_);
+  if (spare_batches_.size() < kStepsInFlightMax) spare_batches_.push_back(std::move(step.batch));
+}
+
+// -- Device thread -------------------------------------------------------------------------------
+
+void Executor::DeviceLoop() {
+  for (;;) {
+    Job job = Job::kNone;
+    {
+      absl::MutexLock lock(&mutex_);
+      device_job_ = Job::kNone;
+      while ((job = NextJob()) == Job::kNone && !stop_device_) {
+        device_wake_.WaitWithTimeout(&mutex_, kIdleBeat);
+        heartbeat_.Beat();
+      }
+      device_job_ = job;
+    }
+    heartbeat_.Beat();
+    switch (job) {
+      case Job::kNone:
+        return;
+      case Job::kEnd:
+        RunEnd();
+        break;
+      case Job::kJoin:
+        RunJoin();
+        break;
+      case Job::kWarmup:
+        RunWarmup();
+        break;
+      case Job::kStep:
+        RunStep();
+        break;
+    }
+  }
+}
+
+Executor::Job Executor::NextJob() const {
+  if (current_ != nullptr && current_->ending) return Job::kEnd;
+  if (current_ == nullptr) return pending_join_.has_value() ? Job::kJoin : Job::kNone;
+  if (!warmup_calls_.empty()) return Job::kWarmup;
+  return prepared_.empty() ? Job::kNone : Job::kStep;
+}
+
+void Executor::RunEnd() {
+  bool joined = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    joined = current_->joined;
+  }
+  if (joined) model_.runner->EndEpoch();
+  Answers answers;
+  {
+    absl::MutexLock lock(&mutex_);
+    WEFT_LOG_INFO("left the group epoch={}", current_->number);
+    current_.reset();
+    leave_deadline_ = absl::InfiniteFuture();
+    for (Done& done : leave_calls_) answers.emplace_back(std::move(done), absl::OkStatus());
+    leave_calls_.clear();
+  }
+  Send(std::move(answers));
+}
+
+void Executor::RunJoin() {
+  std::optional<PendingJoin> join;
+  {
+    absl::MutexLock lock(&mutex_);
+    join.swap(pending_join_);
+    // LeaveGroup may have taken it since.
+    if (!join.has_value()) return;
+    current_ = join->epoch;
+  }
+  absl::Status status = Join(*join);
+  {
+    absl::MutexLock lock(&mutex_);
+    EpochState& epoch = *join->epoch;
+    epoch.joined = status.ok();
+    // All ranks that will ever come have mapped it.
+    if (fence_epoch_ == epoch.number) segment_.reset();
+    if (!status.ok() && !epoch.ending) {
+      epoch.ending = true;
+    } else if (status.ok() && epoch.ending) {
+      status = absl::AbortedError("the epoch was ended while it was joined");
+    }
+  }
+  if (status.ok()) {
+    WEFT_LOG_INFO("joined the group epoch={} rank={}", join->epoch->number, options_.rank);
+  } else {
+    WEFT_LOG_WARN("could not join epoch={}: {}", join->epoch->number, status.ToString());
+  }
+  join->done(std::move(status));
+}
+
+absl::Status Executor::Join(PendingJoin& join) {
+  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> communicator, MakeCommunicator(join));
+  {
+    absl::MutexLock lock(&mutex_);
+    if (join.epoch->ending) return absl::AbortedError("the epoch was ended while it was joined");
+  }
+  return model_.runner->BeginEpoch(std::move(communicator), join.isa);
+}
+
+absl::StatusOr<std::unique_ptr<Communicator>> Executor::MakeCommunicator(PendingJoin& join) {
+  if (options_.world == 1) return MakeLocalCommunicator(model_.window_floats);
+  const ShmShape shape{options_.world, join.epoch->number, model_.window_floats};
+  WEFT_ASSIGN_OR_RETURN(
+      std::unique_ptr<ShmCommunicator> communicator,
+      ShmCommunicator::Open(join.token, shape, options_.rank, options_.peer_timeout, &heartbeat_));
+  {
+    absl::MutexLock lock(&mutex_);
+    if (join.epoch->ending) return absl::AbortedError("the epoch was ended while it was joined");
+    meeting_ = communicator.get();
+  }
+  const absl::Status status = communicator->Meet(join.deadline - absl::Now());
+  {
+    absl::MutexLock lock(&mutex_);
+    meeting_ = nullptr;
+  }
+  WEFT_RETURN_IF_ERROR(status);
+  return communicator;
+}
+
+void Executor::RunWarmup() {
+  bool ending = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    ending = current_->ending;
+  }
+  absl::StatusOr<WarmupResult> result = absl::AbortedError("the epoch is ending");
+  if (!ending) result = model_.runner->Warmup();
+  if (result.ok() && result->kv_blocks == 0) {
+    result = absl::ResourceExhaustedError("the KV pool holds no block (--kv-memory)");
+  }
+  Answers answers;
+  {
+    absl::MutexLock lock(&mutex_);
+    absl::Status status = result.status();
+    if (current_->ending) status = absl::AbortedError("the epoch is ending");
+    if (status.ok()) {
+      StepLimits limits = model_.limits;
+      limits.kv_blocks = result->kv_blocks;
+      v1::WarmupResponse response;
+      response.add_kv_blocks(result->kv_blocks);
+      for (const WarmupResult::Cost& cost : result->costs) {
+        v1::StepCost* out = response.add_costs();
+        out->set_rows(cost.rows);
+        out->set_prompt_tokens(cost.prompt_tokens);
+        out->set_context_tokens(cost.context_tokens);
+        out->set_step_us(cost.step_us);
+      }
+      current_->inputs = std::make_unique<StepInputs>(limits);
+      for (WarmupCall& call : warmup_calls_) *call.response = response;
+      current_->warmup = std::move(response);
+    }
+    for (WarmupCall& call : warmup_calls_) answers.emplace_back(std::move(call.done), status);
+    warmup_calls_.clear();
+  }
+  Send(std::move(answers));
+}
+
+void Executor::RunStep() {
+  PreparedStep step;
+  {
+    absl::MutexLock lock(&mutex_);
+    // LeaveGroup may have failed it since.
+    if (prepared_.empty()) return;
+    step = std::move(prepared_.front());
+    prepared_.erase(prepared_.begin());
+    step_wake_.Signal();
+  }
+  step.queue_us = ClampUs(options_.clock->NowUs() - step.call.arrived_us - step.host_us);
+  step.result = model_.runner->Run(step.batch);
+  if (step.result.ok()) {
+    if (absl::Status status = CheckResult(step.batch, *step.result); !status.ok()) {
+      step.result = std::move(status);
+    }
+  }
+  Answers answers;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!step.result.ok() && !step.epoch->ending) {
+      WEFT_LOG_ERROR("step failed epoch={} step={}: {}", step.batch.epoch, step.batch.step,
+                     step.result.status().ToString());
+      Break(*step.epoch, step.batch.step, step.result.status(), &answers);
+      FailPrepared(step.epoch->broken, &answers);
+      // Ranks that wait for this one in the same step learn of it at once.
+      AbortDevice();
+    }
+    results_.push_back(std::move(step));
+    step_wake_.Signal();
+  }
+  Send(std::move(answers));
+}
+
+}  // namespace weft::shard

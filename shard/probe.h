@@ -1,0 +1,39 @@
+// The shard's metrics, each declared and zeroed here at start; names are those of docs/OPERATIONS.
+// Owned by main; any thread. Logic code calls these methods and never the registry.
+
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "common/ids.h"
+#include "proto/shard.pb.h"
+
+namespace weft::shard {
+
+class ShardProbe {
+ public:
+  // All series carry `model` and `rank`.
+  ShardProbe(const std::string& model, Rank rank);
+  ~ShardProbe();
+
+  ShardProbe(const ShardProbe&) = delete;
+  ShardProbe& operator=(const ShardProbe&) = delete;
+
+  // A step ran; `method` is Prefill, Decode or FilterBatch.
+  void StepDone(absl::string_view method, const v1::StepTimings& timings);
+  // A call was answered, in whatever way; `method` as in the proto.
+  void RpcDone(absl::string_view method, absl::Duration duration);
+  // Progress of the load, and its end.
+  void Loading(uint64_t bytes_done, uint64_t bytes_total, absl::Duration elapsed);
+  void Loaded(const v1::MemoryPlan& memory);
+
+ private:
+  struct Series;
+  std::unique_ptr<Series> series_;
+};
+
+}  // namespace weft::shard
