@@ -1,7 +1,8 @@
 """Greedy continuations of the demo model by transformers in float32: the golden demo/greedy.json.
 
 The GGUF is dequantised by PyPI gguf, Q and K rows are put back into transformers' order, and
-LlamaForCausalLM runs in float32. Prompts are demo/prompts.txt under the file's own chat template.
+LlamaForCausalLM runs in float32. A prompt whose answer holds a step with a margin below MARGIN_MIN
+is refused: which id wins there is a matter of rounding, in transformers too. Prompts are demo/prompts.txt under the file's own chat template.
 Needs torch, transformers, gguf, jinja2; takes a few minutes on two cores:
 
     python tests/goldens/make_demo.py [FILE.gguf]
@@ -22,6 +23,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 HERE = pathlib.Path(__file__).parent
 NEW_TOKENS = 32
 EOS_IDS = (2, 0)
+MARGIN_MIN = 5e-4
 
 
 def field(reader, key):
@@ -144,6 +146,8 @@ def main():
             text = template.render(messages=messages, add_generation_prompt=True)
             prompt_ids = tokenizer.encode(text, add_special_tokens=False).ids
             ids, margins = continue_greedy(model, prompt_ids)
+            if min(margins) < MARGIN_MIN:
+                sys.exit(f"near tie ({min(margins)}): {prompt}")
             cases.append(
                 {
                     "prompt": prompt,
