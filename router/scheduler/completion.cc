@@ -1,0 +1,85 @@
+// The answer to a step: what was computed is confirmed and published, what was sampled is appended.
+
+#include <algorithm>
+
+#include "common/check.h"
+#include "router/scheduler/scheduler_impl.h"
+
+namespace weft::router {
+
+void Scheduler::Impl::OnStepDone(StepNumber step, absl::Span<const SampledRow> rows,
+                                 const StepTime& time, std::vector<Emitted>* emitted,
+                                 std::vector<Ended>* ended) {
+  WEFT_CHECK_GT(in_flight_count_, 0u);
+  const StepInFlight& record = InFlight(0);
+  WEFT_CHECK_EQ(step, record.step);
+  cost_.Observe(record.shape, time.device_us);
+  uint32_t answered = 0;
+  for (const StepRow& row : record.rows) {
+    const SampledRow* sampled = nullptr;
+    if (row.samples) {
+      WEFT_CHECK_LT(answered, rows.size());
+      sampled = &rows[answered++];
+      WEFT_CHECK_EQ(sampled->slot, row.slot);
+    }
+    // Cancelled, or ended by the step before: the row was in vain (invariant ahead.count).
+    Sequence* const s = Find(row.id);
+    if (s == nullptr) continue;
+    --s->steps_in_flight;
+    // A preempted sequence has lost its blocks but not its token. (It was not admitted again: that
+    // waits for this answer.)
+    if (s->phase != Phase::kWaiting) ConfirmKv(s, row.kv_end);
+    if (sampled == nullptr) continue;
+    --s->samples_in_flight;
+    emitted->push_back({s->id, sampled->token, answered - 1});
+    Append(s, sampled->token, ended);
+  }
+  WEFT_CHECK_EQ(answered, rows.size());
+  oldest_in_flight_ = (oldest_in_flight_ + 1) % kStepsInFlightMax;
+  --in_flight_count_;
+}
+
+void Scheduler::Impl::ConfirmKv(Sequence* s, Position kv_end) {
+  s->confirmed = kv_end;
+  if (!config_.prefix_cache) return;
+  const absl::Span<const TokenId> log = s->log;
+  for (; (s->published_blocks + 1) * config_.block_tokens <= s->confirmed; ++s->published_blocks) {
+    const uint32_t i = s->published_blocks;
+    cache_.Publish(s->block_hashes[i], log.subspan(i * config_.block_tokens, config_.block_tokens),
+                   s->table[i]);
+  }
+}
+
+void Scheduler::Impl::Append(Sequence* s, TokenId token, std::vector<Ended>* ended) {
+  AppendToLog(s, token);
+  const bool is_eos =
+      std::binary_search(config_.eos_ids.begin(), config_.eos_ids.end(), token) && !s->ignore_eos;
+  if (is_eos) {
+    End(s, EndReason::kEosToken, ended);
+  } else if (s->log.size() == s->length_limit) {
+    End(s, EndReason::kLength, ended);
+  }
+}
+
+void Scheduler::Impl::AppendToLog(Sequence* s, TokenId token) {
+  s->log.push_back(token);
+  if (!config_.prefix_cache || s->log.size() % config_.block_tokens != 0) return;
+  const BlockHash parent =
+      s->block_hashes.empty() ? RootHash(s->cache_salt) : s->block_hashes.back();
+  s->block_hashes.push_back(
+      HashBlock(config_.hash_key, parent, absl::MakeConstSpan(s->log).last(config_.block_tokens)));
+}
+
+void Scheduler::Impl::End(Sequence* s, EndReason reason, std::vector<Ended>* ended) {
+  ended->push_back({s->id, reason});
+  CaughtUp(s);
+  if (s->phase == Phase::kWaiting) {
+    waiting_.Remove(s);
+  } else {
+    Vacate(s);
+  }
+  // Rows still in flight find nobody under this id (invariant end.once).
+  live_.erase(s->id);
+}
+
+}  // namespace weft::router

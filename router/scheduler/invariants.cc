@@ -1,0 +1,110 @@
+// How the parts of the scheduler's state belong together, written as checks. Slow on purpose.
+
+#include "common/check.h"
+#include "router/scheduler/scheduler_impl.h"
+
+namespace weft::router {
+
+void Scheduler::Impl::CheckInvariantsForTest() const {
+  uint32_t recovering = 0;
+  for (const auto& [id, sequence] : live_) {
+    WEFT_CHECK_EQ(id, sequence->id);
+    CheckSequence(*sequence);
+    recovering += sequence->recovering;
+  }
+  WEFT_CHECK_EQ(recovering, recovering_);
+  uint32_t waiting = 0;
+  const Sequence* before = nullptr;
+  waiting_.ForEach([&](const Sequence& s) {
+    WEFT_CHECK(s.phase == Phase::kWaiting && &Live(s.id) == &s);
+    WEFT_CHECK(before == nullptr || before->priority >= s.priority);
+    before = &s;
+    ++waiting;
+  });
+  WEFT_CHECK_EQ(waiting, waiting_.size());
+  WEFT_CHECK_EQ(waiting + running_.size(), live_.size());
+  for (size_t i = 0; i < running_.size(); ++i) {
+    WEFT_CHECK(running_[i]->phase != Phase::kWaiting);
+    WEFT_CHECK(i == 0 || running_[i - 1]->Outranks(*running_[i]));
+  }
+  CheckSlots();
+  CheckBlocks();
+  CheckInFlight();
+}
+
+void Scheduler::Impl::CheckSequence(const Sequence& s) const {
+  WEFT_CHECK_LE(s.planned_length(), s.length_limit);
+  WEFT_CHECK_LT(s.log.size(), s.length_limit);
+  WEFT_CHECK_LE(s.samples_in_flight, s.steps_in_flight);
+  WEFT_CHECK_EQ(s.granted, 0u);
+  if (config_.prefix_cache) {
+    WEFT_CHECK_EQ(s.block_hashes.size(), s.log.size() / config_.block_tokens);
+  }
+  if (s.phase == Phase::kWaiting) {
+    WEFT_CHECK(s.table.empty() && s.slot == kNoSlot && s.computed == 0 && s.confirmed == 0);
+    return;
+  }
+  WEFT_CHECK(formed_ && !s.first_chunk);
+  WEFT_CHECK_EQ(slots_[s.slot], &s);
+  WEFT_CHECK_LE(s.confirmed, s.computed);
+  WEFT_CHECK_EQ(s.confirmed == s.computed, s.steps_in_flight == 0);
+  // A decoding sequence has run everything but the token it sampled (or samples) last.
+  if (s.phase == Phase::kDecoding) {
+    WEFT_CHECK_EQ(s.computed + 1, s.planned_length());
+    WEFT_CHECK_EQ(s.table.size(), BlocksFor(s.computed));
+    WEFT_CHECK(decoding_slots_.Contains(s.slot));
+  } else {
+    WEFT_CHECK_LT(s.computed, s.log.size());
+    WEFT_CHECK_EQ(s.samples_in_flight, 0u);
+    WEFT_CHECK_EQ(s.table.size(), BlocksFor(static_cast<uint32_t>(s.log.size())));
+    WEFT_CHECK(!decoding_slots_.Contains(s.slot));
+  }
+  if (config_.prefix_cache) {
+    WEFT_CHECK_EQ(s.published_blocks, s.confirmed / config_.block_tokens);
+  }
+}
+
+void Scheduler::Impl::CheckSlots() const {
+  size_t held = 0;
+  for (Slot slot = 0; slot < config_.running_max; ++slot) {
+    const bool is_held = slots_[slot] != nullptr;
+    held += is_held;
+    WEFT_CHECK_EQ(free_slots_.Contains(slot), formed_ && !is_held);
+    WEFT_CHECK(is_held || !decoding_slots_.Contains(slot));
+  }
+  WEFT_CHECK_EQ(held, running_.size());
+}
+
+void Scheduler::Impl::CheckBlocks() const {
+  pool_.CheckInvariantsForTest();
+  cache_.CheckInvariantsForTest();
+  std::vector<uint32_t> references(pool_.total(), 0);
+  for (const Sequence* const s : running_) {
+    for (size_t i = 0; i < s->table.size(); ++i) {
+      const BlockId block = s->table[i];
+      ++references[block];
+      // What others may read is what this sequence has read or written, and never writes again.
+      WEFT_CHECK(!cache_.Holds(block) || i < s->published_blocks);
+      WEFT_CHECK(pool_.references(block) == 1 || cache_.Holds(block));
+    }
+  }
+  for (BlockId block = 0; block < pool_.total(); ++block) {
+    WEFT_CHECK_EQ(references[block], pool_.references(block));
+  }
+}
+
+void Scheduler::Impl::CheckInFlight() const {
+  WEFT_CHECK_LE(in_flight_count_, kStepsInFlightMax);
+  absl::flat_hash_map<SequenceId, uint32_t> steps;
+  for (uint32_t i = 0; i < in_flight_count_; ++i) {
+    const StepInFlight& record = in_flight_[(oldest_in_flight_ + i) % kStepsInFlightMax];
+    WEFT_CHECK_EQ(record.step, next_step_ - in_flight_count_ + i);
+    WEFT_CHECK_LE(record.shape.rows + record.shape.prompt_tokens, config_.step_tokens_max);
+    for (const StepRow& row : record.rows) ++steps[row.id];
+  }
+  for (const auto& [id, sequence] : live_) {
+    WEFT_CHECK_EQ(sequence->steps_in_flight, steps[id]);
+  }
+}
+
+}  // namespace weft::router

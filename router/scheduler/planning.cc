@@ -1,0 +1,201 @@
+// One step: decode rows first, then prompt chunks into what is left of the budget.
+
+#include <algorithm>
+
+#include "common/check.h"
+#include "router/scheduler/planted_bug.h"
+#include "router/scheduler/scheduler_impl.h"
+
+namespace weft::router {
+namespace {
+
+// Waiting sequences behind a long head that are looked at for a short one.
+constexpr int kLookAheadMax = 8;
+
+}  // namespace
+
+const StepPlan* Scheduler::Impl::Plan() {
+  // Two steps ahead at most (invariant ahead.two).
+  if (!formed_ || in_flight_count_ == kStepsInFlightMax) return nullptr;
+  BeginPlan();
+  PlanDecodeRows();
+  PlanChunks();
+  return FinishPlan();
+}
+
+void Scheduler::Impl::BeginPlan() {
+  plan_.drops.clear();
+  plan_.blocks.clear();
+  plan_.block_ids.clear();
+  plan_.chunks.clear();
+  plan_.skip_slots.clear();
+  plan_.decode_slots.clear();
+  row_slots_.Clear();
+  shape_ = {};
+  preempted_ = false;
+  chunk_count_ = 0;
+}
+
+void Scheduler::Impl::PlanDecodeRows() {
+  // By rank, so that whoever is preempted for a block has no row in this plan yet.
+  for (size_t i = 0; i < running_.size(); ++i) {
+    Sequence* const s = running_[i];
+    if (s->phase != Phase::kDecoding) continue;
+    // Its last token may already be on its way (invariant ahead.count).
+    const size_t length =
+        Planted(PlantedBug::kRowPlannedTwice) ? s->log.size() : s->planned_length();
+    if (length >= s->length_limit) continue;
+    if (!TakeBlockForRow(s)) continue;
+    row_slots_.Insert(s->slot);
+    ++s->computed;
+    ++s->samples_in_flight;
+    ++shape_.rows;
+    shape_.context_tokens += s->computed;
+  }
+}
+
+bool Scheduler::Impl::TakeBlockForRow(Sequence* s) {
+  if (s->computed < s->table.size() * config_.block_tokens) return true;
+  while (pool_.free_count() == 0) {
+    Sequence* const victim = running_.back();
+    Preempt(victim);
+    if (victim == s) return false;
+  }
+  const BlockId block = pool_.Allocate();
+  s->table.push_back(block);
+  plan_.blocks.push_back({s->slot, static_cast<uint32_t>(plan_.block_ids.size()), 1});
+  plan_.block_ids.push_back(block);
+  return true;
+}
+
+void Scheduler::Impl::PlanChunks() {
+  prefilling_.clear();
+  for (Sequence* const s : running_) {
+    if (s->phase == Phase::kPrefilling) prefilling_.push_back(s);
+  }
+  // The leader is the oldest prompt under way, or who outranks it by priority.
+  Sequence* const front = waiting_.Front();
+  if (front != nullptr && (prefilling_.empty() || front->priority > prefilling_[0]->priority) &&
+      TryAdmit(front)) {
+    prefilling_.insert(prefilling_.begin(), front);
+  }
+  if (prefilling_.empty()) return;
+  Sequence* const leader = prefilling_[0];
+  uint32_t budget = ChunkBudget(*leader);
+  Grant(leader, budget - budget / 2, &budget);
+  // A long prompt shares the step with prompts that are short beside it ...
+  if (leader->granted < leader->rest()) GrantShortOnes(*leader, &budget);
+  // ... and what they leave goes on by rank, then to the queue.
+  for (Sequence* const s : prefilling_) Grant(s, budget, &budget);
+  while (budget > 0) {
+    Sequence* const next = waiting_.Front();
+    if (next == nullptr || !TryAdmit(next)) break;
+    prefilling_.push_back(next);
+    Grant(next, budget, &budget);
+  }
+  for (Sequence* const s : prefilling_) {
+    if (s->granted > 0) PlanChunk(s);
+  }
+}
+
+uint32_t Scheduler::Impl::ChunkBudget(const Sequence& leader) const {
+  const uint32_t tokens_max = config_.step_tokens_max - shape_.rows;
+  // Nobody is held up when nothing decodes; after a lost group the streams that still stand still
+  // are held up longest.
+  if (shape_.rows == 0 || config_.inter_token_target_us == 0 || recovering_ > 0) return tokens_max;
+  const uint32_t within =
+      cost_.PromptTokensWithin(shape_, leader.computed, tokens_max, config_.inter_token_target_us);
+  // A prompt advances in every step, whatever the target.
+  return std::max(within, std::min(tokens_max, config_.block_tokens));
+}
+
+void Scheduler::Impl::Grant(Sequence* sequence, uint32_t tokens, uint32_t* budget) {
+  const uint32_t granted = std::min({tokens, *budget, sequence->rest() - sequence->granted});
+  if (granted == 0) return;
+  if (sequence->granted == 0) {
+    if (chunk_count_ == kChunksPerStepMax) return;
+    ++chunk_count_;
+  }
+  sequence->granted += granted;
+  *budget -= granted;
+}
+
+void Scheduler::Impl::GrantShortOnes(const Sequence& leader, uint32_t* budget) {
+  // Short: at most half of what the leader has left, so that prompts of one length keep their
+  // order.
+  const uint32_t short_max = leader.rest() / 2;
+  for (size_t i = 1; i < prefilling_.size(); ++i) {
+    if (prefilling_[i]->rest() <= short_max) Grant(prefilling_[i], *budget, budget);
+  }
+  Sequence* next = waiting_.Front();
+  for (int looked = 0; looked<kLookAheadMax&& * budget> 0 && next != nullptr; ++looked) {
+    Sequence* const candidate = next;
+    next = next->next;
+    // Without its prefix hits, which are not known yet.
+    if (candidate->log.size() > short_max) continue;
+    if (!TryAdmit(candidate)) return;
+    prefilling_.push_back(candidate);
+    Grant(candidate, *budget, budget);
+  }
+}
+
+void Scheduler::Impl::PlanChunk(Sequence* s) {
+  PlannedChunk chunk;
+  chunk.id = s->id;
+  chunk.slot = s->slot;
+  chunk.start = s->computed;
+  chunk.count = s->granted;
+  chunk.first = s->first_chunk;
+  s->first_chunk = false;
+  s->computed += s->granted;
+  s->granted = 0;
+  chunk.last = s->computed == s->log.size();
+  if (chunk.last) {
+    s->phase = Phase::kDecoding;
+    ++s->samples_in_flight;
+    CaughtUp(s);
+  }
+  plan_.chunks.push_back(chunk);
+  shape_.prompt_tokens += chunk.count;
+  shape_.context_tokens += s->computed;
+}
+
+const StepPlan* Scheduler::Impl::FinishPlan() {
+  if (shape_.rows == 0 && plan_.chunks.empty() && drops_.empty()) return nullptr;
+  plan_.step = next_step_++;
+  plan_.kind = !plan_.chunks.empty() ? StepKind::kPrefill
+               : shape_.rows > 0     ? StepKind::kDecode
+                                     : StepKind::kFilter;
+  plan_.with_decode = shape_.rows > 0;
+  plan_.predicted_us =
+      plan_.kind == StepKind::kFilter ? 0 : static_cast<uint32_t>(cost_.StepUs(shape_));
+  // Whatever was given back until now, in this plan too, is dropped before the rows run
+  // (invariant wire.once).
+  plan_.drops.swap(drops_);
+  drops_.clear();
+
+  StepInFlight& record = InFlight(in_flight_count_++);
+  record.step = plan_.step;
+  record.shape = shape_;
+  record.rows.clear();
+  const auto add_row = [&](Slot slot, bool samples) {
+    Sequence* const s = slots_[slot];
+    ++s->steps_in_flight;
+    record.rows.push_back({s->id, slot, s->computed, samples});
+  };
+  decoding_slots_.ForEach([&](Slot slot) {
+    if (row_slots_.Contains(slot)) {
+      plan_.decode_slots.push_back(slot);
+      add_row(slot, true);
+    } else if (plan_.with_decode) {
+      plan_.skip_slots.push_back(slot);
+    }
+  });
+  for (const PlannedChunk& chunk : plan_.chunks) {
+    add_row(chunk.slot, chunk.last);
+    if (chunk.last) decoding_slots_.Insert(chunk.slot);
+  }
+  return &plan_;
+}
+
+}  // namespace weft::router

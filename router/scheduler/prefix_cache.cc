@@ -1,0 +1,50 @@
+#include "router/scheduler/prefix_cache.h"
+
+#include <algorithm>
+
+#include "common/check.h"
+#include "router/scheduler/planted_bug.h"
+
+namespace weft::router {
+
+void PrefixCache::Reset(uint32_t kv_blocks) {
+  index_.clear();
+  index_.reserve(kv_blocks);
+  published_.assign(kv_blocks, false);
+  hashes_.assign(kv_blocks, BlockHash{});
+  ids_.assign(size_t{kv_blocks} * block_tokens_, 0);
+}
+
+BlockId PrefixCache::Find(const BlockHash& hash, absl::Span<const TokenId> ids) const {
+  const auto it = index_.find(hash);
+  if (it == index_.end() || Ids(it->second) != ids) return kNoBlock;
+  return it->second;
+}
+
+void PrefixCache::Publish(const BlockHash& hash, absl::Span<const TokenId> ids, BlockId block) {
+  WEFT_CHECK(!published_[block]);
+  WEFT_CHECK_EQ(ids.size(), block_tokens_);
+  if (Planted(PlantedBug::kDoublePublish)) index_.erase(hash);
+  if (!index_.try_emplace(hash, block).second) return;
+  published_[block] = true;
+  hashes_[block] = hash;
+  std::copy(ids.begin(), ids.end(), ids_.begin() + size_t{block} * block_tokens_);
+}
+
+void PrefixCache::Forget(BlockId block) {
+  WEFT_CHECK(published_[block]);
+  published_[block] = false;
+  index_.erase(hashes_[block]);
+}
+
+void PrefixCache::CheckInvariantsForTest() const {
+  size_t count = 0;
+  for (BlockId block = 0; block < published_.size(); ++block) {
+    if (!published_[block]) continue;
+    ++count;
+    WEFT_CHECK_EQ(Find(hashes_[block], Ids(block)), block);
+  }
+  WEFT_CHECK_EQ(count, index_.size());
+}
+
+}  // namespace weft::router

@@ -1,0 +1,168 @@
+// The state behind router/scheduler/scheduler.h and the names of its parts. Where to look:
+//   scheduler.cc   events of requests and groups, views
+//   planning.cc    one step: decode rows, prompt chunks, the finished plan
+//   admission.cc   who gets and who loses a slot and blocks
+//   completion.cc  the answer to a step: tokens, ends, published blocks
+//   invariants.cc  how all of it belongs together
+
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/types/span.h"
+#include "router/scheduler/block_pool.h"
+#include "router/scheduler/cost_model.h"
+#include "router/scheduler/prefix_cache.h"
+#include "router/scheduler/scheduler.h"
+#include "router/scheduler/sequence.h"
+#include "router/scheduler/slot_set.h"
+#include "router/scheduler/waiting_queue.h"
+
+namespace weft::router {
+
+// A sequence's part in a step in flight. By id: the sequence may be gone when the answer comes.
+struct StepRow {
+  SequenceId id;
+  Slot slot;
+  // Positions below have their KV once the step has run.
+  Position kv_end;
+  // The answer has a token for it.
+  bool samples;
+};
+
+struct StepInFlight {
+  StepNumber step = 0;
+  StepShape shape;
+  // In the order of the answer.
+  std::vector<StepRow> rows;
+};
+
+class Scheduler::Impl {
+ public:
+  explicit Impl(const SchedulerConfig& config);
+
+  void OnGroupFormed(const GroupInfo& group);
+  void OnGroupLost();
+  void OnArrival(const Arrival& arrival);
+  void OnCancel(SequenceId id, std::vector<Ended>* ended);
+  void OnStepDone(StepNumber step, absl::Span<const SampledRow> rows, const StepTime& time,
+                  std::vector<Emitted>* emitted, std::vector<Ended>* ended);
+  const StepPlan* Plan();
+
+  bool IsLive(SequenceId id) const { return live_.contains(id); }
+  // REQUIRES: `id` is live.
+  const Sequence& Live(SequenceId id) const;
+  SchedulerStats Stats() const;
+  void CheckInvariantsForTest() const;
+
+ private:
+  // -- planning.cc
+  // ---------------------------------------------------------------------------------
+  void BeginPlan();
+  void PlanDecodeRows();
+  // A block for the position that the sequence's next row writes. False when the sequence itself
+  // had to be preempted.
+  bool TakeBlockForRow(Sequence* sequence);
+  void PlanChunks();
+  // Tokens that all chunks of this step may take.
+  uint32_t ChunkBudget(const Sequence& leader) const;
+  // Gives the sequence up to `tokens` more of `budget` in this step's chunk.
+  void Grant(Sequence* sequence, uint32_t tokens, uint32_t* budget);
+  void GrantShortOnes(const Sequence& leader, uint32_t* budget);
+  void PlanChunk(Sequence* sequence);
+  // The rows of the plan are complete: kind, lists, prediction, and the record for the answer.
+  const StepPlan* FinishPlan();
+
+  // -- admission.cc
+  // -------------------------------------------------------------------------------- Gives a
+  // waiting sequence a slot and blocks for its whole log, if they fit.
+  bool TryAdmit(Sequence* sequence);
+  // Fills the table with the longest published prefix of the log; nothing is shared yet.
+  void LookUpPrefix(Sequence* sequence) const;
+  void Preempt(Sequence* sequence);
+  // Gives back slot and blocks; the next plan tells the shards.
+  void Vacate(Sequence* sequence);
+  void EnterRunning(Sequence* sequence);
+  void LeaveRunning(Sequence* sequence);
+
+  // -- completion.cc
+  // -------------------------------------------------------------------------------
+  void ConfirmKv(Sequence* sequence, Position kv_end);
+  void Append(Sequence* sequence, TokenId token, std::vector<Ended>* ended);
+  void AppendToLog(Sequence* sequence, TokenId token);
+  void End(Sequence* sequence, EndReason reason, std::vector<Ended>* ended);
+
+  // -- scheduler.cc
+  // --------------------------------------------------------------------------------
+  // Null when the sequence is not live.
+  Sequence* Find(SequenceId id);
+  uint32_t BlocksFor(uint32_t tokens) const {
+    return (tokens + config_.block_tokens - 1) / config_.block_tokens;
+  }
+  void CheckFitsPool(const Sequence& sequence) const;
+  // Ends a recovery's claim on the full budget.
+  void CaughtUp(Sequence* sequence);
+  StepInFlight& InFlight(uint32_t i) {
+    return in_flight_[(oldest_in_flight_ + i) % kStepsInFlightMax];
+  }
+
+  // -- invariants.cc
+  // -------------------------------------------------------------------------------
+  void CheckSequence(const Sequence& sequence) const;
+  void CheckSlots() const;
+  void CheckBlocks() const;
+  void CheckInFlight() const;
+
+  const SchedulerConfig config_;
+
+  absl::flat_hash_map<SequenceId, std::unique_ptr<Sequence>> live_;
+  uint64_t arrivals_ = 0;
+  WaitingQueue waiting_;
+  // Who holds a slot, by rank: higher priority first, then older.
+  std::vector<Sequence*> running_;
+
+  // -- The current group; void between groups -----------------------------------------------------
+  bool formed_ = false;
+  StepNumber next_step_ = 1;
+  // By slot; null when free.
+  std::vector<Sequence*> slots_;
+  SlotSet free_slots_;
+  // The shards' running batch as the next step finds it, once its drops are applied.
+  SlotSet decoding_slots_;
+  // Slots that somebody left since the last plan.
+  std::vector<Slot> drops_;
+  PrefixCache cache_;
+  BlockPool pool_;
+  // Blocks that stay free when a sequence is admitted beside others.
+  uint32_t watermark_blocks_ = 0;
+  CostModel cost_;
+  std::array<StepInFlight, kStepsInFlightMax> in_flight_;
+  uint32_t oldest_in_flight_ = 0;
+  uint32_t in_flight_count_ = 0;
+  // Sequences with `recovering` set.
+  uint32_t recovering_ = 0;
+  // The waiting sequence that did not fit when so many blocks had been freed: no use to try again
+  // before the next one is.
+  SequenceId refused_ = 0;
+  uint64_t refused_at_freed_ = 0;
+
+  // -- The plan in the making
+  // ----------------------------------------------------------------------
+  StepPlan plan_;
+  SlotSet row_slots_;
+  StepShape shape_;
+  bool preempted_ = false;
+  uint32_t chunk_count_ = 0;
+  // By rank, but the leader is first; those admitted in this plan last.
+  std::vector<Sequence*> prefilling_;
+
+  uint64_t preemptions_ = 0;
+  uint64_t prefix_queried_tokens_ = 0;
+  uint64_t prefix_hit_tokens_ = 0;
+};
+
+}  // namespace weft::router

@@ -1,0 +1,86 @@
+// The progress of one request: its token log, which is the truth (invariant state.log), and what of
+// it the shards hold in the current epoch. Plain data, owned by the scheduler; the functions of the
+// scheduler keep its fields consistent (see invariants.cc for how they belong together).
+
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "common/ids.h"
+#include "router/scheduler/prefix_hash.h"
+#include "router/scheduler/scheduler.h"
+
+namespace weft::router {
+
+enum class Phase : uint8_t {
+  // No slot and no blocks: new, preempted, or its group was lost.
+  kWaiting,
+  // Holds a slot; its log is being run through the model in chunks.
+  kPrefilling,
+  // Belongs to the shards' running batch from the step after its last chunk.
+  kDecoding,
+};
+
+struct Sequence {
+  SequenceId id = 0;
+  int32_t priority = 0;
+  // Age: a lower number is older.
+  uint64_t arrival_number = 0;
+  uint32_t prompt_length = 0;
+  // Longest log: prompt and max_new_tokens.
+  uint32_t length_limit = 0;
+  bool ignore_eos = false;
+  bool bypass_prefix_cache = false;
+  uint64_t cache_salt = 0;
+
+  // Prompt and confirmed output.
+  std::vector<TokenId> log;
+  // Of every full block of the log; empty without a prefix cache.
+  std::vector<BlockHash> block_hashes;
+
+  Phase phase = Phase::kWaiting;
+  // Was admitted before, in this or an earlier epoch.
+  bool was_admitted = false;
+  // Held a slot when the group was lost and has not caught up since.
+  bool recovering = false;
+  // Prompt tokens found in the prefix cache at the first admission.
+  uint32_t cached_tokens = 0;
+
+  // -- In flight; survives a preemption -----------------------------------------------------------
+  // Steps in flight that this sequence takes part in.
+  uint32_t steps_in_flight = 0;
+  // Tokens that those steps will sample.
+  uint32_t samples_in_flight = 0;
+
+  // -- On the shards; void while waiting ----------------------------------------------------------
+  Slot slot = kNoSlot;
+  // Blocks in order of position.
+  std::vector<BlockId> table;
+  // The KV of positions below is written once all planned steps have run ...
+  Position computed = 0;
+  // ... and is known to be written.
+  Position confirmed = 0;
+  // No chunk was planned since it was admitted.
+  bool first_chunk = false;
+  // Blocks of the table that are published or will never be.
+  uint32_t published_blocks = 0;
+  // Tokens of this plan's chunk; 0 outside PlanChunks().
+  uint32_t granted = 0;
+
+  // -- Links of WaitingQueue ----------------------------------------------------------------------
+  Sequence* previous = nullptr;
+  Sequence* next = nullptr;
+
+  // Length of the log when all steps in flight are answered.
+  uint32_t planned_length() const { return static_cast<uint32_t>(log.size()) + samples_in_flight; }
+  // Tokens of the log still to be run through the model. REQUIRES: prefilling.
+  uint32_t rest() const { return static_cast<uint32_t>(log.size()) - computed; }
+  // This sequence goes before `other`: higher priority, then older.
+  bool Outranks(const Sequence& other) const {
+    if (priority != other.priority) return priority > other.priority;
+    return arrival_number < other.arrival_number;
+  }
+};
+
+}  // namespace weft::router
