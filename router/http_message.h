@@ -1,0 +1,111 @@
+// What connections and routes say to each other: a parsed request, a reply, the responder that a
+// route answers through and the exchange that a connection keeps while an answer is being made. No
+// Boost in here: routes are compiled without Beast. All of it lives on the connection's io_context
+// thread; other threads reach an exchange only through its IoWaker.
+
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "router/request.h"
+
+namespace weft::router {
+
+enum class HttpMethod : uint8_t { kGet, kHead, kPost, kOther };
+
+struct HttpRequest {
+  HttpMethod method = HttpMethod::kGet;
+  // Without the query, percent-encoding as it came.
+  std::string path;
+  std::string body;
+  // The client's x-request-id when it is a good one, else made here.
+  std::string request_id;
+};
+
+using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
+
+struct HttpReply {
+  int status = 200;
+  absl::string_view content_type = "application/json";
+  HttpHeaders headers;
+  std::string body;
+};
+
+// A connection, as a route sees it. Either one Reply, or BeginStream, Writes and
+// EndStream.
+class HttpResponder {
+ public:
+  virtual ~HttpResponder() = default;
+
+  virtual void Reply(HttpReply reply) = 0;
+  // Sends status and headers of `head`, whose body is left out.
+  virtual void BeginStream(HttpReply head) = 0;
+  // Queues bytes; Flush and EndStream send what the socket takes, all of it in one write.
+  virtual void Write(absl::string_view bytes) = 0;
+  virtual void Flush() = 0;
+  virtual void EndStream() = 0;
+  // False while so much is unsent that the caller should keep its events.
+  virtual bool writable() const = 0;
+};
+
+// An answer in the making, held by its connection and by whoever makes it.
+class HttpExchange {
+ public:
+  virtual ~HttpExchange() = default;
+
+  // Something may be ready: events came, or the connection is writable again.
+  virtual void OnWake() = 0;
+  // The connection is gone, or its client does not read: no call of the responder from here on.
+  virtual void OnGone(CancelReason reason) = 0;
+};
+
+// Collects the exchanges of one io_context that have news and wakes it once for all of them (one
+// wake-up per batch of events). Any thread. Must outlive all who may call Wake.
+class IoWaker : public Waker {
+ public:
+  // `post` makes the io_context's thread call Drain() soon.
+  explicit IoWaker(std::function<void()> post) : post_(std::move(post)) {}
+
+  void Add(std::shared_ptr<HttpExchange> exchange) {
+    absl::MutexLock lock(&mutex_);
+    dirty_.push_back(std::move(exchange));
+  }
+
+  void Wake() override {
+    if (!posted_.exchange(true, std::memory_order_acq_rel)) post_();
+  }
+
+  // The io_context's thread only.
+  void Drain() {
+    posted_.store(false, std::memory_order_release);
+    {
+      absl::MutexLock lock(&mutex_);
+      draining_.swap(dirty_);
+    }
+    for (const std::shared_ptr<HttpExchange>& exchange : draining_) exchange->OnWake();
+    draining_.clear();
+  }
+
+ private:
+  const std::function<void()> post_;
+  std::atomic<bool> posted_{false};
+  absl::Mutex mutex_;
+  std::vector<std::shared_ptr<HttpExchange>> dirty_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<HttpExchange>> draining_;
+};
+
+// Answers a request: at once through `responder` (then returns null), or later through the exchange
+// returned. The exchange may use `responder` until its OnGone, `waker` for ever.
+using HttpHandler = std::function<std::shared_ptr<HttpExchange>(
+    HttpRequest request, HttpResponder& responder, IoWaker& waker)>;
+
+}  // namespace weft::router
