@@ -243,6 +243,26 @@ def find_model(config, form):
     raise RuntimeError("no seed gives healthy margins")
 
 
+def make_rope():
+    """Inverse frequencies of rotary embedding for several settings: goldens/rope.json."""
+    from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+
+    llama31 = dict(LLAMA3, rope_theta=500000.0, original_max_position_embeddings=8192)
+    settings = [
+        (20, {"rope_type": "default", "rope_theta": 10000.0}),
+        (128, {"rope_type": "default", "rope_theta": 500000.0}),
+        (64, {"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0}),
+        (20, LLAMA3),
+        (128, llama31),
+    ]
+    out = []
+    for head_dim, parameters in settings:
+        config = make_config(dict(ODD, head_dim=head_dim, rope_parameters=parameters))
+        values = LlamaRotaryEmbedding(config).inv_freq.tolist()
+        out.append({"head_dim": head_dim, "rope_parameters": parameters, "inverse": values})
+    (HERE / "rope.json").write_text(json.dumps(out) + "\n")
+
+
 def words(config):
     """A vocabulary for tests that need text: three special tokens, then the bytes from blank on in
     GPT-2's spelling, then words that nothing merges into."""
@@ -381,12 +401,19 @@ def make(name, model):
         "rows": sample_rows(weights, form, config),
         "cases": cases,
     }
-    (folder / "golden.json").write_text(json.dumps(golden) + "\n")
     margins = [m for case in cases for m in case["margins"]]
+    golden["parameters"] = sum(
+        t.numel()
+        for n, t in weights.items()
+        if not (config.tie_word_embeddings and n == "lm_head.weight")
+    )
+    (folder / "golden.json").write_text(json.dumps(golden) + "\n")
     print(f"{name}: seed {seed}, smallest margin {min(margins)}", flush=True)
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
+    if len(sys.argv) == 1:
+        make_rope()
     for name in sys.argv[1:] or MODELS:
         make(name, MODELS[name])

@@ -1,0 +1,113 @@
+#include "shard/model/decoder_spec.h"
+
+#include <catch2/catch.hpp>
+#include <set>
+
+#include "tests/shard/weights/goldens.h"
+
+namespace weft::shard {
+namespace {
+
+RopeSpec RopeOf(const boost::json::value& golden) {
+  const boost::json::object& parameters = golden.at("rope_parameters").as_object();
+  const auto number = [&parameters](const char* key) {
+    return parameters.at(key).to_number<float>();
+  };
+  RopeSpec rope;
+  rope.dims = golden.at("head_dim").to_number<uint32_t>();
+  rope.theta = number("rope_theta");
+  const boost::json::string& type = parameters.at("rope_type").as_string();
+  if (type == "default") return rope;
+  rope.factor = number("factor");
+  rope.scaling = RopeScalingKind::kLinear;
+  if (type == "linear") return rope;
+  rope.scaling = RopeScalingKind::kLlama3;
+  rope.low_freq_factor = number("low_freq_factor");
+  rope.high_freq_factor = number("high_freq_factor");
+  rope.original_context_tokens =
+      parameters.at("original_max_position_embeddings").to_number<uint32_t>();
+  return rope;
+}
+
+TEST_CASE("Inverse rotary frequencies are those of transformers", "[shard][model]") {
+  const boost::json::value goldens = test::ReadGolden("rope.json");
+  REQUIRE(goldens.as_array().size() == 5);
+  for (const boost::json::value& golden : goldens.as_array()) {
+    const std::vector<float> got = RopeInverseFrequencies(RopeOf(golden));
+    const boost::json::array& want = golden.at("inverse").as_array();
+    REQUIRE(got.size() == want.size());
+    for (size_t i = 0; i < got.size(); ++i) {
+      INFO("head_dim " << golden.at("head_dim") << ", frequency " << i);
+      // Two float32 powers may differ in the last bits.
+      CHECK(got[i] == Approx(want[i].to_number<double>()).epsilon(1e-6));
+    }
+  }
+}
+
+TEST_CASE("Frequency factors divide the frequencies", "[shard][model]") {
+  RopeSpec rope;
+  rope.dims = 4;
+  const std::vector<float> plain = RopeInverseFrequencies(rope);
+  rope.scaling = RopeScalingKind::kFrequencyFactors;
+  rope.frequency_factors = {1.0f, 8.0f};
+  CHECK(RopeInverseFrequencies(rope) == std::vector<float>{plain[0], plain[1] / 8.0f});
+}
+
+TEST_CASE("The spec's hash depends on every field", "[shard][model]") {
+  std::vector<DecoderSpec> specs(1);
+  const auto changed = [&specs]() -> DecoderSpec& {
+    specs.push_back(specs[0]);
+    return specs.back();
+  };
+  specs.reserve(64);
+  changed().family = "other";
+  changed().layers = 1;
+  changed().hidden = 1;
+  changed().heads = 1;
+  changed().kv_heads = 1;
+  changed().head_dim = 1;
+  changed().mlp_hidden = 1;
+  changed().vocab = 1;
+  changed().context_tokens = 1;
+  changed().norm_epsilon = 0.5f;
+  changed().rope.theta = 1.0f;
+  changed().rope.dims = 2;
+  changed().rope.scaling = RopeScalingKind::kLinear;
+  changed().rope.factor = 2.0f;
+  changed().rope.low_freq_factor = 2.0f;
+  changed().rope.high_freq_factor = 2.0f;
+  changed().rope.original_context_tokens = 1;
+  changed().rope.frequency_factors = {1.0f};
+  changed().qkv_bias = true;
+  changed().output_bias = true;
+  changed().mlp_bias = true;
+  changed().tied_head = true;
+  changed().attention_scale = 1.0f;
+  changed().eos_ids = {1};
+  std::set<uint64_t> hashes;
+  for (const DecoderSpec& spec : specs) hashes.insert(spec.Hash());
+  CHECK(hashes.size() == specs.size());
+  CHECK(specs[0].Hash() == DecoderSpec().Hash());
+}
+
+TEST_CASE("Biases count as parameters", "[shard][model]") {
+  DecoderSpec spec;
+  spec.layers = 2;
+  spec.hidden = 8;
+  spec.heads = 2;
+  spec.kv_heads = 1;
+  spec.head_dim = 4;
+  spec.mlp_hidden = 16;
+  spec.vocab = 10;
+  spec.tied_head = true;
+  // Norms 16, query and output 64 each, key and value 32 each, MLP 3 * 128.
+  const uint64_t plain = 2 * (16 + 2 * 64 + 2 * 32 + 384) + 80 + 8;
+  CHECK(spec.parameters() == plain);
+  spec.tied_head = false;
+  CHECK(spec.parameters() == plain + 80);
+  spec.qkv_bias = spec.output_bias = spec.mlp_bias = true;
+  CHECK(spec.parameters() == plain + 80 + 2 * (8 + 4 + 4 + 8 + 16 + 16 + 8));
+}
+
+}  // namespace
+}  // namespace weft::shard

@@ -1,0 +1,43 @@
+// The committed goldens of tests/goldens as the weight tests read them.
+
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "boost/json.hpp"
+#include "common/check.h"
+#include "tests/common/temp_dir.h"
+
+namespace weft::test {
+
+inline std::string GoldenPath(const std::string& name) {
+  return std::string(WEFT_SOURCE_DIR "/tests/goldens/") + name;
+}
+
+inline boost::json::value ReadGolden(const std::string& name) {
+  return boost::json::parse(ReadFile(GoldenPath(name)));
+}
+
+// Every tiny model, by folder.
+inline const std::vector<std::string>& GoldenModels() {
+  static const auto* names = new std::vector<std::string>{"llama_tied_llama3",
+                                                          "llama_tied_llama3_gguf",
+                                                          "llama_untied_linear_parts",
+                                                          "llama_nine_heads_f16",
+                                                          "llama_q8_0",
+                                                          "llama_q4_0",
+                                                          "llama_q4_1",
+                                                          "llama_mixed"};
+  return *names;
+}
+
+// What ModelFiles::Open takes for a tiny model.
+inline std::string GoldenModelPath(const std::string& name) {
+  const boost::json::value golden = ReadGolden(name + "/golden.json");
+  const boost::json::string& model = golden.at("model").as_string();
+  const std::string path(model.data(), model.size());
+  return path == "." ? GoldenPath(name) : GoldenPath(name) + "/" + path;
+}
+
+}  // namespace weft::test

@@ -1,0 +1,281 @@
+#include "shard/model/families/llama.h"
+
+#include <catch2/catch.hpp>
+
+#include "absl/strings/match.h"
+#include "shard/model/families/registry.h"
+#include "tests/common/gguf_builder.h"
+#include "tests/common/temp_dir.h"
+#include "tests/shard/weights/goldens.h"
+
+namespace weft::shard {
+namespace {
+
+namespace json = boost::json;
+using test::GgufBuilder;
+
+json::object SmallConfig() {
+  return {{"model_type", "llama"},         {"hidden_size", 64},       {"num_hidden_layers", 2},
+          {"num_attention_heads", 4},      {"intermediate_size", 96}, {"vocab_size", 100},
+          {"max_position_embeddings", 512}};
+}
+
+absl::StatusOr<ModelDescription> Describe(const json::object& config,
+                                          const json::object& generation = {}) {
+  const test::TempDir dir;
+  dir.Write("config.json", json::serialize(config));
+  if (!generation.empty()) dir.Write("generation_config.json", json::serialize(generation));
+  absl::StatusOr<HfConfig> loaded = HfConfig::Load(dir.path());
+  REQUIRE(loaded.ok());
+  return DescribeHfModel(*loaded);
+}
+
+// Config with one key changed.
+absl::StatusOr<ModelDescription> With(const char* key, json::value value) {
+  json::object config = SmallConfig();
+  config[key] = std::move(value);
+  return Describe(config);
+}
+
+TEST_CASE("A minimal Llama config takes transformers' defaults", "[shard][model]") {
+  const auto model = Describe(SmallConfig());
+  REQUIRE(model.ok());
+  const DecoderSpec& spec = model->spec;
+  CHECK(spec.family == "llama");
+  CHECK(spec.kv_heads == 4);
+  CHECK(spec.head_dim == 16);
+  CHECK(spec.norm_epsilon == 1e-6f);
+  CHECK(spec.rope.theta == 10000.0f);
+  CHECK(spec.rope.dims == 16);
+  CHECK(spec.rope.scaling == RopeScalingKind::kNone);
+  CHECK_FALSE(spec.tied_head);
+  CHECK(spec.attention_scale == 0.25f);
+  CHECK(spec.eos_ids.empty());
+  // Embedding, nine tensors a layer, final norm and head.
+  CHECK(model->params.size() == 1 + 2 * 9 + 2);
+}
+
+TEST_CASE("Rotary settings read alike in transformers' old and new form", "[shard][model]") {
+  const json::object scaling = {{"rope_type", "llama3"},
+                                {"factor", 8.0},
+                                {"low_freq_factor", 1.0},
+                                {"high_freq_factor", 4.0},
+                                {"original_max_position_embeddings", 64}};
+  json::object old_form = SmallConfig();
+  old_form["rope_theta"] = 500000.0;
+  old_form["rope_scaling"] = scaling;
+  json::object new_form = SmallConfig();
+  json::object parameters = scaling;
+  parameters["rope_theta"] = 500000.0;
+  new_form["rope_parameters"] = parameters;
+  const auto a = Describe(old_form);
+  const auto b = Describe(new_form);
+  REQUIRE(a.ok());
+  REQUIRE(b.ok());
+  CHECK(a->spec.Hash() == b->spec.Hash());
+  CHECK(a->spec.rope.theta == 500000.0f);
+  CHECK(a->spec.rope.scaling == RopeScalingKind::kLlama3);
+  CHECK(a->spec.rope.original_context_tokens == 64);
+
+  const auto linear = With("rope_scaling", {{"type", "linear"}, {"factor", 2}});
+  REQUIRE(linear.ok());
+  CHECK(linear->spec.rope.scaling == RopeScalingKind::kLinear);
+  CHECK(linear->spec.rope.factor == 2.0f);
+}
+
+TEST_CASE("The end set is generation_config.json's where there is one", "[shard][model]") {
+  json::object config = SmallConfig();
+  config["eos_token_id"] = 2;
+  CHECK(Describe(config)->spec.eos_ids == std::vector<uint32_t>{2});
+  CHECK(Describe(config, {{"eos_token_id", {5, 6}}})->spec.eos_ids == std::vector<uint32_t>{5, 6});
+  CHECK(Describe(config, {{"temperature", 1.0}})->spec.eos_ids == std::vector<uint32_t>{2});
+}
+
+TEST_CASE("What the Llama code does not have is refused by key", "[shard][model]") {
+  const struct {
+    const char* key;
+    json::value value;
+    const char* want;
+  } cases[] = {
+      {"model_type", "gpt2", "model_type: \"gpt2\" is not a known model family; known are: llama"},
+      {"attention_bias", true, "attention_bias: true is not supported"},
+      {"mlp_bias", true, "mlp_bias: true is not supported"},
+      {"hidden_act", "gelu", "hidden_act: \"gelu\" is not supported; known is: silu"},
+      {"partial_rotary_factor", 0.5, "partial_rotary_factor: 0.5 is not supported"},
+      {"quantization_config", json::object{{"bits", 4}}, "quantization_config: quantised"},
+      {"architectures",
+       {"LlamaForTokenClassification"},
+       "architectures: \"LlamaForTokenClassification\" is not supported"},
+      {"rope_scaling",
+       {{"rope_type", "yarn"}, {"factor", 2}},
+       "rope_scaling.rope_type: \"yarn\" is not supported; known are: default, linear, llama3"},
+      {"rope_parameters",
+       {{"rope_type", "dynamic"}, {"factor", 2}},
+       "rope_parameters.rope_type: \"dynamic\" is not supported"},
+  };
+  for (const auto& c : cases) {
+    const absl::Status status = With(c.key, c.value).status();
+    INFO(status);
+    CHECK(absl::IsUnimplemented(status));
+    CHECK(absl::StrContains(status.message(), std::string("/config.json: ") + c.want));
+  }
+}
+
+TEST_CASE("Impossible Llama configs are refused with file and range", "[shard][model]") {
+  const struct {
+    const char* key;
+    json::value value;
+    const char* want;
+  } cases[] = {
+      {"hidden_size", nullptr, "hidden_size: is missing"},
+      {"hidden_size", "64", "hidden_size: expected an integer"},
+      {"hidden_size", 66, "head_dim: is missing, and hidden_size 66 is no multiple"},
+      {"hidden_size", 1 << 20, "the hidden size must be from 1 to 131072"},
+      {"num_attention_heads", 0, "num_attention_heads 0"},
+      {"num_key_value_heads", 3, "the 4 attention heads are no multiple of the 3"},
+      {"num_key_value_heads", 8, "the key-value heads must be from 1 to 4, found 8"},
+      {"num_hidden_layers", 0, "the layers must be from 1 to 1024, found 0"},
+      {"num_hidden_layers", 100000, "the layers must be from 1 to 1024, found 100000"},
+      {"head_dim", 15, "the rotary dimensions must be even, found 15"},
+      {"head_dim", 4096, "the head size must be from 1 to 1024"},
+      {"vocab_size", 0, "the vocabulary must be from 1"},
+      {"max_position_embeddings", 0, "the context length must be from 1"},
+      {"intermediate_size", 0, "the MLP hidden size must be from 1"},
+      {"rms_norm_eps", 0, "the norm epsilon must be between 0 and 1"},
+      {"rope_theta", -1, "the rotary base must be positive"},
+      {"rope_scaling", {{"type", "linear"}}, "rope_scaling.factor: is missing"},
+      {"rope_scaling", {{"type", "linear"}, {"factor", 0}}, "scaling factor must be positive"},
+      {"rope_scaling",
+       {{"rope_type", "llama3"},
+        {"factor", 8},
+        {"low_freq_factor", 4},
+        {"high_freq_factor", 1},
+        {"original_max_position_embeddings", 64}},
+       "llama3 rotary scaling needs"},
+      {"eos_token_id", "two", "eos_token_id: expected an integer"},
+  };
+  for (const auto& c : cases) {
+    const absl::Status status = With(c.key, c.value).status();
+    INFO(status);
+    CHECK_FALSE(status.ok());
+    CHECK(absl::StrContains(status.message(), "/config.json: "));
+    CHECK(absl::StrContains(status.message(), c.want));
+  }
+}
+
+// GGUF metadata of a small model without layers' tensors: families look only at keys, token_embd,
+// output and rope_freqs.
+GgufBuilder SmallGguf() {
+  GgufBuilder builder;
+  builder.String("general.architecture", "llama")
+      .Uint("llama.block_count", 2)
+      .Uint("llama.embedding_length", 64)
+      .Uint("llama.feed_forward_length", 96)
+      .Uint("llama.context_length", 512)
+      .Uint("llama.attention.head_count", 4)
+      .Float("llama.attention.layer_norm_rms_epsilon", 1e-5f)
+      .Tensor("token_embd.weight", {64, 10}, 0, std::string(64 * 10 * 4, '\0'));
+  return builder;
+}
+
+absl::StatusOr<ModelDescription> Describe(const GgufBuilder& builder) {
+  const test::TempDir dir;
+  const auto file = GgufFile::Open(dir.Write("m.gguf", builder.Build()));
+  REQUIRE(file.ok());
+  return DescribeGgufModel(**file);
+}
+
+TEST_CASE("GGUF metadata gives the spec", "[shard][model]") {
+  auto model = Describe(SmallGguf());
+  REQUIRE(model.ok());
+  CHECK(model->spec.kv_heads == 4);
+  CHECK(model->spec.head_dim == 16);
+  CHECK(model->spec.vocab == 10);
+  CHECK(model->spec.tied_head);
+  CHECK(model->spec.norm_epsilon == 1e-5f);
+  CHECK(model->spec.rope.theta == 10000.0f);
+
+  model = Describe(SmallGguf()
+                       .Uint("llama.attention.key_length", 20)
+                       .Uint("llama.attention.value_length", 20)
+                       .Uint("llama.rope.dimension_count", 8)
+                       .Float("llama.rope.freq_base", 1e5f)
+                       .String("llama.rope.scaling.type", "linear")
+                       .Float("llama.rope.scaling.factor", 4.0f)
+                       .Uint("tokenizer.ggml.eos_token_id", 2)
+                       .Uint("tokenizer.ggml.eot_token_id", 7)
+                       .Tensor("output.weight", {64, 10}, 0, std::string(64 * 10 * 4, '\0')));
+  REQUIRE(model.ok());
+  CHECK(model->spec.head_dim == 20);
+  CHECK(model->spec.rope.dims == 8);
+  CHECK(model->spec.rope.theta == 1e5f);
+  CHECK(model->spec.rope.scaling == RopeScalingKind::kLinear);
+  CHECK(model->spec.rope.factor == 4.0f);
+  CHECK(model->spec.eos_ids == std::vector<uint32_t>{2, 7});
+  CHECK_FALSE(model->spec.tied_head);
+}
+
+TEST_CASE("The rope_freqs tensor becomes frequency factors", "[shard][model]") {
+  const std::string factors =
+      test::Raw(1.0f) + test::Raw(2.0f) + test::Raw(4.0f) + test::Raw(8.0f) + std::string(16, '\0');
+  auto model = Describe(SmallGguf()
+                            .Uint("llama.rope.dimension_count", 8)
+                            .Tensor("rope_freqs.weight", {4}, 0, factors.substr(0, 16)));
+  REQUIRE(model.ok());
+  CHECK(model->spec.rope.scaling == RopeScalingKind::kFrequencyFactors);
+  CHECK(model->spec.rope.frequency_factors == std::vector<float>{1, 2, 4, 8});
+  // Zeros would make infinite frequencies.
+  CHECK(absl::StrContains(
+      Describe(SmallGguf().Tensor("rope_freqs.weight", {8}, 0, factors)).status().message(),
+      "rope_freqs.weight holds 0"));
+  CHECK(absl::StrContains(
+      Describe(SmallGguf().Tensor("rope_freqs.weight", {4}, 0, factors.substr(0, 16)))
+          .status()
+          .message(),
+      "rope_freqs.weight: expected F32 of 8 elements"));
+}
+
+TEST_CASE("GGUF metadata that the Llama code does not have is refused by key", "[shard][model]") {
+  const auto refused = [](const GgufBuilder& builder, const char* want) {
+    const absl::Status status = Describe(builder).status();
+    INFO(status);
+    CHECK_FALSE(status.ok());
+    CHECK(absl::StrContains(status.message(), "/m.gguf: "));
+    CHECK(absl::StrContains(status.message(), want));
+  };
+  refused(GgufBuilder().String("general.architecture", "qwen2"),
+          "general.architecture: \"qwen2\" is not a known model family; known are: llama");
+  refused(GgufBuilder().Uint("x", 1), "has no key \"general.architecture\"");
+  refused(GgufBuilder().String("general.architecture", "llama"), "token_embd.weight");
+  refused(SmallGguf().Uint("llama.expert_count", 8), "llama.expert_count: 8 is not supported");
+  refused(SmallGguf().Uint("llama.attention.sliding_window", 8), "sliding_window: 8");
+  refused(SmallGguf().Key("llama.attention.causal", GgufBuilder::kBool, std::string(1, '\0')),
+          "llama.attention.causal: false");
+  refused(SmallGguf().String("llama.rope.scaling.type", "yarn"), "\"yarn\" is not supported");
+  refused(SmallGguf().Float("llama.rope.scale_linear", 2), "llama.rope.scale_linear");
+  refused(SmallGguf().Uint("llama.attention.value_length", 8), "value_length: 8");
+  refused(SmallGguf().Key("llama.attention.head_count_kv", GgufBuilder::kArray,
+                          test::Raw<uint32_t>(GgufBuilder::kU32) + test::Raw(uint64_t{1}) +
+                              test::Raw(uint32_t{2})),
+          "head_count_kv\": expected an integer, found an array");
+  refused(SmallGguf().Uint("llama.rope.dimension_count", 7), "rotary dimensions must be even");
+}
+
+TEST_CASE("Golden models have the parameters that transformers counts", "[shard][model]") {
+  for (const std::string& name : test::GoldenModels()) {
+    INFO(name);
+    const std::string path = test::GoldenModelPath(name);
+    absl::StatusOr<ModelDescription> model = absl::UnknownError("");
+    if (absl::EndsWith(path, ".gguf")) {
+      model = DescribeGgufModel(**GgufFile::Open(path));
+    } else {
+      model = DescribeHfModel(*HfConfig::Load(path));
+    }
+    REQUIRE(model.ok());
+    CHECK(model->spec.parameters() ==
+          test::ReadGolden(name + "/golden.json").at("parameters").to_number<uint64_t>());
+  }
+}
+
+}  // namespace
+}  // namespace weft::shard

@@ -1,0 +1,380 @@
+#include "shard/weights/loader.h"
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "tests/common/gguf_builder.h"
+#include "tests/common/temp_dir.h"
+#include "tests/shard/weights/collecting_sink.h"
+#include "tests/shard/weights/goldens.h"
+
+namespace weft::shard {
+namespace {
+
+using test::Collected;
+using test::CollectingSink;
+using test::ParamId;
+using test::TempDir;
+
+const std::atomic<bool> kNeverCancel{false};
+
+std::unique_ptr<ModelFiles> OpenOrFail(const std::string& path) {
+  auto files = ModelFiles::Open(path);
+  INFO(files.status());
+  REQUIRE(files.ok());
+  return *std::move(files);
+}
+
+SlicePlan PlanOf(const ModelFiles& files, Rank rank, uint32_t world) {
+  const auto plan = MakeSlicePlan(files.spec(), rank, world, files.mlp_multiple());
+  INFO(plan.status());
+  REQUIRE(plan.ok());
+  return *plan;
+}
+
+std::map<ParamId, Collected> LoadAll(ModelFiles& files, const SlicePlan& plan, int threads = 2) {
+  CollectingSink sink;
+  LoadProgress progress;
+  const absl::Status status = files.Load(plan, threads, sink, progress, kNeverCancel);
+  INFO(status);
+  REQUIRE(status.ok());
+  CHECK(progress.bytes_total == files.SliceBytes(plan));
+  CHECK(progress.bytes_done == progress.bytes_total);
+  CHECK(progress.tensors_done == progress.tensors_total);
+  CHECK(progress.tensors_total == sink.params().size());
+  return sink.params();
+}
+
+// transformers' name -> parameter.
+ParamId ParamOf(absl::string_view name) {
+  static const auto* kinds = new std::map<std::string, ParamKind>{
+      {"input_layernorm.weight", ParamKind::kAttentionNorm},
+      {"self_attn.q_proj.weight", ParamKind::kQuery},
+      {"self_attn.k_proj.weight", ParamKind::kKey},
+      {"self_attn.v_proj.weight", ParamKind::kValue},
+      {"self_attn.o_proj.weight", ParamKind::kOutput},
+      {"post_attention_layernorm.weight", ParamKind::kMlpNorm},
+      {"mlp.gate_proj.weight", ParamKind::kGate},
+      {"mlp.up_proj.weight", ParamKind::kUp},
+      {"mlp.down_proj.weight", ParamKind::kDown},
+  };
+  if (name == "model.embed_tokens.weight") return {ParamKind::kTokenEmbedding, 0};
+  if (name == "model.norm.weight") return {ParamKind::kFinalNorm, 0};
+  if (name == "lm_head.weight") return {ParamKind::kHead, 0};
+  REQUIRE(absl::ConsumePrefix(&name, "model.layers."));
+  const std::pair<std::string, std::string> parts = absl::StrSplit(name, absl::MaxSplits('.', 1));
+  uint32_t layer = 0;
+  REQUIRE(absl::SimpleAtoi(parts.first, &layer));
+  return {kinds->at(parts.second), layer};
+}
+
+TEST_CASE("Loaded rows hold the values that PyPI gguf and torch hold", "[shard][weights]") {
+  for (const std::string& name : test::GoldenModels()) {
+    const std::unique_ptr<ModelFiles> files = OpenOrFail(test::GoldenModelPath(name));
+    const std::map<ParamId, Collected> params = LoadAll(*files, PlanOf(*files, 0, 1));
+    const boost::json::value golden = test::ReadGolden(name + "/golden.json");
+    int compared = 0;
+    for (const boost::json::value& row : golden.at("rows").as_array()) {
+      const boost::json::string& tensor = row.at("tensor").as_string();
+      if (tensor == "lm_head.weight" && files->spec().tied_head) continue;
+      INFO(name << " " << tensor);
+      const Collected& got = params.at(ParamOf({tensor.data(), tensor.size()}));
+      std::vector<float> values = got.values;
+      if (values.empty()) {
+        const auto index = row.at("row").to_number<uint64_t>();
+        const auto row_bytes = BytesOf(got.type, static_cast<uint64_t>(got.inputs));
+        values = test::DecodeRow(got.type, got.bytes.data() + index * row_bytes, got.inputs);
+      }
+      const boost::json::array& want = row.at("values").as_array();
+      REQUIRE(values.size() == want.size());
+      for (size_t i = 0; i < want.size(); ++i) {
+        REQUIRE(values[i] == static_cast<float>(want[i].to_number<double>()));
+      }
+      ++compared;
+    }
+    CHECK(compared >= 13);
+  }
+}
+
+TEST_CASE("A GGUF file's F32 weights are those of its safetensors twin", "[shard][weights]") {
+  const auto twin = OpenOrFail(test::GoldenModelPath("llama_tied_llama3"));
+  const auto gguf = OpenOrFail(test::GoldenModelPath("llama_tied_llama3_gguf"));
+  const auto a = LoadAll(*twin, PlanOf(*twin, 0, 1));
+  const auto b = LoadAll(*gguf, PlanOf(*gguf, 0, 1));
+  REQUIRE(a.size() == b.size());
+  for (const auto& [id, param] : a) {
+    INFO("kind " << static_cast<int>(id.first) << " layer " << id.second);
+    CHECK(param.bytes == b.at(id).bytes);
+    CHECK(param.values == b.at(id).values);
+  }
+  // The spec differs only in how the rotary scaling is told.
+  CHECK(gguf->spec().rope.scaling == RopeScalingKind::kFrequencyFactors);
+  const auto x = RopeInverseFrequencies(twin->spec().rope);
+  const auto y = RopeInverseFrequencies(gguf->spec().rope);
+  for (size_t i = 0; i < x.size(); ++i) CHECK(x[i] == Approx(y[i]).epsilon(1e-6));
+  CHECK(twin->Hash() != gguf->Hash());
+}
+
+// The part of `whole` that a rank must hold.
+std::string Cut(const Collected& whole, Range rows, Range columns) {
+  const uint64_t row_bytes = BytesOf(whole.type, static_cast<uint64_t>(whole.inputs));
+  std::string out;
+  for (uint32_t row = rows.begin; row < rows.end; ++row) {
+    out += whole.bytes.substr(row * row_bytes + BytesOf(whole.type, columns.begin),
+                              BytesOf(whole.type, columns.size()));
+  }
+  return out;
+}
+
+TEST_CASE("Slices of 1 to 4 shards are the matching parts of the whole", "[shard][weights]") {
+  for (const std::string& name : test::GoldenModels()) {
+    const auto files = OpenOrFail(test::GoldenModelPath(name));
+    const DecoderSpec& spec = files->spec();
+    const auto whole = LoadAll(*files, PlanOf(*files, 0, 1));
+    for (uint32_t world = 1; world <= 4; ++world) {
+      for (Rank rank = 0; rank < world; ++rank) {
+        const SlicePlan plan = PlanOf(*files, rank, world);
+        const auto scaled = [&spec](Range range) {
+          return Range{range.begin * spec.head_dim, range.end * spec.head_dim};
+        };
+        for (const auto& [id, part] : LoadAll(*files, plan, 1 + static_cast<int>(rank))) {
+          const Collected& all = whole.at(id);
+          INFO(name << " kind " << static_cast<int>(id.first) << " rank " << rank << "/" << world);
+          Range rows{0, static_cast<uint32_t>(all.outputs)};
+          Range columns{0, static_cast<uint32_t>(all.inputs)};
+          switch (id.first) {
+            case ParamKind::kTokenEmbedding:
+            case ParamKind::kHead:
+              rows = plan.vocab;
+              break;
+            case ParamKind::kQuery:
+              rows = scaled(plan.heads);
+              break;
+            case ParamKind::kKey:
+            case ParamKind::kValue:
+              rows = scaled(plan.kv_heads);
+              break;
+            case ParamKind::kOutput:
+              columns = scaled(plan.heads);
+              break;
+            case ParamKind::kGate:
+            case ParamKind::kUp:
+              rows = plan.mlp;
+              break;
+            case ParamKind::kDown:
+              columns = plan.mlp;
+              break;
+            default:
+              break;
+          }
+          REQUIRE(part.type == all.type);
+          REQUIRE(part.values == all.values);
+          REQUIRE(part.outputs == rows.size());
+          REQUIRE(part.inputs == columns.size());
+          REQUIRE(part.bytes == Cut(all, rows, columns));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("Types and sizes of a model are told", "[shard][weights]") {
+  const auto q4 = OpenOrFail(test::GoldenModelPath("llama_q4_1"));
+  CHECK(q4->main_type() == TensorType::kQ4_1);
+  CHECK(q4->mlp_multiple() == 32);
+  const auto parts = OpenOrFail(test::GoldenModelPath("llama_untied_linear_parts"));
+  CHECK(parts->main_type() == TensorType::kBf16);
+  CHECK(parts->mlp_multiple() == 1);
+  CHECK(parts->total_bytes() == 2 * parts->spec().parameters());
+  CHECK(parts->SliceBytes(PlanOf(*parts, 0, 1)) == parts->total_bytes());
+  CHECK(parts->Hash() == OpenOrFail(test::GoldenModelPath("llama_untied_linear_parts"))->Hash());
+  const auto mixed = OpenOrFail(test::GoldenModelPath("llama_mixed"));
+  CHECK(mixed->Hash() != q4->Hash());
+}
+
+TEST_CASE("A cancelled load ends early and says so", "[shard][weights]") {
+  const auto files = OpenOrFail(test::GoldenModelPath("llama_q4_0"));
+  CollectingSink sink;
+  LoadProgress progress;
+  const std::atomic<bool> cancel{true};
+  const absl::Status status = files->Load(PlanOf(*files, 0, 1), 2, sink, progress, cancel);
+  CHECK(absl::IsCancelled(status));
+  CHECK(sink.params().empty());
+  CHECK(progress.bytes_done == 0);
+  CHECK(progress.bytes_total > 0);
+}
+
+// Fails at the first matrix.
+class FullSink : public CollectingSink {
+ public:
+  absl::Status AddMatrix(ParamKey, const MatrixSource&) override {
+    return absl::ResourceExhaustedError("no memory for it");
+  }
+};
+
+TEST_CASE("An error of the sink ends the load and names file and tensor", "[shard][weights]") {
+  const std::string path = test::GoldenModelPath("llama_q4_0");
+  const auto files = OpenOrFail(path);
+  FullSink sink;
+  LoadProgress progress;
+  const absl::Status status = files->Load(PlanOf(*files, 0, 1), 1, sink, progress, kNeverCancel);
+  CHECK(absl::IsResourceExhausted(status));
+  CHECK(absl::StartsWith(status.message(), path + ": tensor "));
+  CHECK(absl::EndsWith(status.message(), "no memory for it"));
+}
+
+// KiB of `path` that are mapped and resident in this process.
+int ResidentKib(const std::string& path) {
+  std::ifstream maps("/proc/self/smaps");
+  int total = 0;
+  bool ours = false;
+  for (std::string line; std::getline(maps, line);) {
+    if (absl::StrContains(line, "-") && absl::StrContains(line.substr(0, 40), " r")) {
+      ours = absl::EndsWith(line, path);
+    }
+    int kib = 0;
+    absl::string_view rest = line;
+    if (!ours || !absl::ConsumePrefix(&rest, "Rss:")) continue;
+    rest = absl::StripSuffix(rest, " kB");
+    REQUIRE(absl::SimpleAtoi(absl::StripAsciiWhitespace(rest), &kib));
+    total += kib;
+  }
+  return total;
+}
+
+TEST_CASE("Loaded pages are dropped, so that weights are not resident twice", "[shard][weights]") {
+  const std::string path =
+      std::filesystem::canonical(test::GoldenModelPath("llama_tied_llama3_gguf")).string();
+  const auto files = OpenOrFail(path);
+  // Proves that the measure works: the header has just been read.
+  CHECK(ResidentKib(path) > 0);
+  LoadAll(*files, PlanOf(*files, 0, 1));
+  CHECK(ResidentKib(path) == 0);
+}
+
+// A copy of a golden model's directory that a test may change.
+void CopyModel(const std::string& name, const TempDir& dir) {
+  for (const auto& entry : std::filesystem::directory_iterator(test::GoldenPath(name))) {
+    std::filesystem::copy(entry.path(), dir.path());
+  }
+}
+
+std::string Refusal(const std::string& path) {
+  const absl::Status status = ModelFiles::Open(path).status();
+  CHECK_FALSE(status.ok());
+  return std::string(status.message());
+}
+
+std::string Replaced(std::string text, const std::string& from, const std::string& to) {
+  const size_t at = text.find(from);
+  REQUIRE(at != std::string::npos);
+  return text.replace(at, from.size(), to);
+}
+
+TEST_CASE("Files that do not fit the config are refused by file and tensor", "[shard][weights]") {
+  const TempDir dir;
+  CopyModel("llama_nine_heads_f16", dir);
+  const std::string config = test::ReadFile(dir.path() + "/config.json");
+  const std::string weights = test::ReadFile(dir.path() + "/model.safetensors");
+  const std::string file = dir.path() + "/model.safetensors: ";
+  std::string got;
+
+  dir.Write("config.json", Replaced(config, "\"vocab_size\": 199", "\"vocab_size\": 200"));
+  got = Refusal(dir.path());
+  CHECK(got == file +
+                   "tensor model.embed_tokens.weight: expected shape [200, 72] (outputs first), "
+                   "found [199, 72]");
+
+  dir.Write("config.json",
+            Replaced(config, "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 3"));
+  got = Refusal(dir.path());
+  CHECK(absl::StrContains(got,
+                          "tensor model.layers.2.input_layernorm.weight: expected [72], found "
+                          "no such tensor"));
+
+  dir.Write("config.json",
+            Replaced(config, "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1"));
+  got = Refusal(dir.path());
+  CHECK(absl::StrContains(got, file + "tensor model.layers.1."));
+  CHECK(absl::StrContains(got, "is not part of a llama model of 1 layers"));
+
+  // transformers keeps a stale head beside a tied embedding; it is not read.
+  dir.Write("config.json",
+            Replaced(config, "\"tie_word_embeddings\": false", "\"tie_word_embeddings\": true"));
+  CHECK(ModelFiles::Open(dir.path()).ok());
+
+  dir.Write("config.json", config);
+  dir.Write("model.safetensors", Replaced(weights, "lm_head.weight", "lm_tail.weight"));
+  got = Refusal(dir.path());
+  CHECK(absl::StrContains(got,
+                          "tensor lm_head.weight: expected [199, 72], found no such tensor; a "
+                          "model whose head is its embedding says tie_word_embeddings"));
+
+  dir.Write("model.safetensors", weights.substr(0, weights.size() / 2));
+  CHECK(absl::StrContains(Refusal(dir.path()), "truncated"));
+}
+
+TEST_CASE("A path that is no model is refused with what is wanted", "[shard][weights]") {
+  CHECK(absl::StrContains(Refusal("/nonexistent/model"), "/nonexistent/model"));
+  const std::string file = test::GoldenPath("llama_nine_heads_f16/model.safetensors");
+  CHECK(absl::StrContains(Refusal(file), "wants the directory that holds config.json"));
+  CHECK(absl::StrContains(Refusal(test::GoldenPath("demo")), "config.json"));
+}
+
+TEST_CASE("Quantised vectors are refused", "[shard][weights]") {
+  test::GgufBuilder builder;
+  builder.String("general.architecture", "llama")
+      .Uint("llama.block_count", 1)
+      .Uint("llama.embedding_length", 32)
+      .Uint("llama.feed_forward_length", 32)
+      .Uint("llama.context_length", 64)
+      .Uint("llama.attention.head_count", 4)
+      .Float("llama.attention.layer_norm_rms_epsilon", 1e-5f)
+      .Tensor("token_embd.weight", {32, 5}, 8, std::string(5 * 34, '\0'))
+      .Tensor("blk.0.attn_norm.weight", {32}, 8, std::string(34, '\0'));
+  const TempDir dir;
+  CHECK(absl::StrContains(Refusal(dir.Write("m.gguf", builder.Build())),
+                          "tensor blk.0.attn_norm.weight: expected a vector of F32, F16 or BF16, "
+                          "found Q8_0"));
+}
+
+TEST_CASE("Heads that are no whole blocks cannot be split", "[shard][weights]") {
+  test::GgufBuilder builder;
+  builder.String("general.architecture", "llama")
+      .Uint("llama.block_count", 1)
+      .Uint("llama.embedding_length", 32)
+      .Uint("llama.feed_forward_length", 64)
+      .Uint("llama.context_length", 64)
+      .Uint("llama.attention.head_count", 4)
+      .Float("llama.attention.layer_norm_rms_epsilon", 1e-5f)
+      .Tensor("token_embd.weight", {32, 5}, 8, std::string(5 * 34, '\0'))
+      .Tensor("output_norm.weight", {32}, 0, std::string(128, '\0'))
+      .Tensor("blk.0.attn_norm.weight", {32}, 0, std::string(128, '\0'))
+      .Tensor("blk.0.ffn_norm.weight", {32}, 0, std::string(128, '\0'))
+      .Tensor("blk.0.ffn_gate.weight", {32, 64}, 8, std::string(64 * 34, '\0'))
+      .Tensor("blk.0.ffn_up.weight", {32, 64}, 8, std::string(64 * 34, '\0'))
+      .Tensor("blk.0.ffn_down.weight", {64, 32}, 8, std::string(64 * 34, '\0'));
+  for (const char* name : {"q", "k", "v", "output"}) {
+    builder.Tensor(absl::StrCat("blk.0.attn_", name, ".weight"), {32, 32}, 8,
+                   std::string(32 * 34, '\0'));
+  }
+  const TempDir dir;
+  const auto files = OpenOrFail(dir.Write("m.gguf", builder.Build()));
+  CollectingSink sink;
+  LoadProgress progress;
+  CHECK(files->Load(PlanOf(*files, 0, 1), 1, sink, progress, kNeverCancel).ok());
+  const absl::Status status = files->Load(PlanOf(*files, 0, 2), 1, sink, progress, kNeverCancel);
+  CHECK(absl::IsInvalidArgument(status));
+  CHECK(absl::StrContains(status.message(),
+                          "tensor blk.0.attn_output.weight: this shard's columns 0 to 16 cut a "
+                          "block of 32 Q8_0 numbers; one shard would work"));
+}
+
+}  // namespace
+}  // namespace weft::shard
