@@ -60,7 +60,7 @@ struct MemoryPlan {
 
 // Plans rank `slice.rank` of `slice.world`. `slice_bytes` are the bytes of this rank's tensors in
 // the files (ModelFiles::SliceBytes). RESOURCE_EXHAUSTED, naming --kv-memory and the least that
-// works, when the pool could not hold one block per sequence of the running batch.
+// works, when the pool could not hold one block.
 absl::StatusOr<MemoryPlan> PlanMemory(const DecoderSpec& spec, const SlicePlan& slice,
                                       uint32_t mlp_multiple, TensorType main_type,
                                       uint64_t slice_bytes, const MemoryFlags& flags);

@@ -1,0 +1,94 @@
+#include "shard/device/cpu/step_rows.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "common/limits.h"
+#include "common/status.h"
+
+namespace weft::shard {
+namespace {
+
+bool LongerContext(const StepRows::Run& a, const StepRows::Run& b) {
+  return a.start + a.rows > b.start + b.rows;
+}
+
+}  // namespace
+
+StepRows::StepRows(const StepRowsLimits& limits) : limits_(limits) {
+  ids_.reserve(limits.step_tokens_max);
+  positions_.reserve(limits.step_tokens_max);
+  // Every sequence adds at most one short run.
+  runs_.reserve(limits.step_tokens_max / kRunRows + limits.running_max + 1);
+  sampled_.reserve(limits.running_max);
+}
+
+absl::Status StepRows::Build(const StepBatch& batch, absl::FunctionRef<TokenId(Slot)> last_token) {
+  rows_ = 0;
+  positions_end_ = 0;
+  ids_.clear();
+  positions_.clear();
+  runs_.clear();
+  sampled_.clear();
+  if (batch.ids.size() > limits_.step_tokens_max || batch.sequences.size() > limits_.running_max) {
+    return absl::InternalError(absl::StrCat("step of ", batch.ids.size(), " tokens and ",
+                                            batch.sequences.size(), " sequences; at most ",
+                                            limits_.step_tokens_max, " and ", limits_.running_max));
+  }
+  for (const StepSequence& sequence : batch.sequences) {
+    WEFT_RETURN_IF_ERROR(AddSequence(batch, sequence, last_token));
+  }
+  // Costly items first, so that the last one taken is a short one.
+  std::sort(runs_.begin(), runs_.end(), LongerContext);
+  return absl::OkStatus();
+}
+
+absl::Status StepRows::AddSequence(const StepBatch& batch, const StepSequence& sequence,
+                                   absl::FunctionRef<TokenId(Slot)> last_token) {
+  auto error = [&sequence](absl::string_view what) {
+    return absl::InternalError(absl::StrCat("sequence ", sequence.sequence, ": ", what));
+  };
+  const uint64_t end = uint64_t{sequence.start} + sequence.token_count;
+  if (sequence.token_count == 0 ||
+      uint64_t{sequence.token_begin} + sequence.token_count > batch.ids.size()) {
+    return error("token range outside the step");
+  }
+  if (end > limits_.context_tokens) return error("position outside the context");
+  if (uint64_t{sequence.block_begin} + sequence.block_count > batch.block_ids.size() ||
+      uint64_t{sequence.block_count} * kKvBlockTokensCpu < end) {
+    return error("block table too short");
+  }
+  if (sequence.slot >= limits_.running_max) return error("slot out of range");
+  const BlockId* blocks = batch.block_ids.data() + sequence.block_begin;
+  for (uint32_t i = 0; i < sequence.block_count; ++i) {
+    if (blocks[i] >= limits_.kv_blocks) return error("block id outside the pool");
+  }
+  for (uint32_t i = 0; i < sequence.token_count; ++i) {
+    TokenId id = batch.ids[sequence.token_begin + i];
+    if (sequence.from_last_sample) id = last_token(sequence.slot);
+    if (id >= limits_.vocab) return error("token id outside the vocabulary");
+    ids_.push_back(id);
+    positions_.push_back(sequence.start + i);
+  }
+  for (uint32_t i = 0; i < sequence.token_count; i += kRunRows) {
+    runs_.push_back(
+        Run{rows_ + i, std::min(kRunRows, sequence.token_count - i), sequence.start + i, blocks});
+  }
+  rows_ += sequence.token_count;
+  positions_end_ = std::max(positions_end_, static_cast<uint32_t>(end));
+  if (sequence.sample) {
+    sampled_.push_back(SampledRow{rows_ - 1, sequence.slot, static_cast<Position>(end), blocks});
+  }
+  return absl::OkStatus();
+}
+
+void StepRows::KeepSampled() {
+  rows_ = static_cast<uint32_t>(sampled_.size());
+  runs_.clear();
+  for (uint32_t i = 0; i < rows_; ++i) {
+    runs_.push_back(Run{i, 1, sampled_[i].position - 1, sampled_[i].block_ids});
+  }
+  std::sort(runs_.begin(), runs_.end(), LongerContext);
+}
+
+}  // namespace weft::shard

@@ -1,0 +1,73 @@
+// The activations of the largest step of a CPU shard: one piece of memory cut into buffers, sized
+// by the flags alone, so that the memory plan can state it without taking it (invariant mem.plan).
+// Taken at load, touched as steps need it; used by CpuOps.
+
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "kernels/cpu/linear.h"
+#include "shard/device/cpu/host_memory.h"
+#include "shard/model/decoder_spec.h"
+#include "shard/weights/slice_plan.h"
+
+namespace weft::shard {
+
+struct WorkspaceLimits {
+  uint32_t step_tokens_max = 0;
+  uint32_t running_max = 0;
+  uint32_t threads = 1;
+};
+
+class Workspace {
+ public:
+  Workspace() = default;
+  static uint64_t Bytes(const DecoderSpec& spec, const SlicePlan& slice,
+                        const WorkspaceLimits& limits);
+  static absl::StatusOr<Workspace> Create(const DecoderSpec& spec, const SlicePlan& slice,
+                                          const WorkspaceLimits& limits);
+
+  // [rows, hidden]
+  float* residual = nullptr;
+  // [rows, (heads + 2 * kv_heads) * head_dim]: query, key, value of a row side by side.
+  float* qkv = nullptr;
+  // [rows, heads * head_dim]
+  float* attention = nullptr;
+  // [rows, MLP columns] each; silu(gate) * up goes to gate.
+  float* gate = nullptr;
+  float* up = nullptr;
+  // [rows, hidden]: partial sums in a group of one.
+  float* partial = nullptr;
+  // [running_max, vocabulary slice]
+  float* logits = nullptr;
+  // The sampler's exchange: own records, and those of all ranks. Null in a group of one.
+  uint8_t* exchange_mine = nullptr;
+  uint8_t* exchange_all = nullptr;
+  // [context, rope.dims / 2] each.
+  float* cosines = nullptr;
+  float* sines = nullptr;
+  // Linear inputs prepared for the kernels, by ActivationType, wide enough for the widest input:
+  // bases and bytes only, CpuOps sets rows and inputs.
+  uint8_t* values[2] = {nullptr, nullptr};
+  float* block_sums[2] = {nullptr, nullptr};
+
+  // Per-thread scratch.
+  struct ThreadScratch {
+    // One row as wide as `hidden`.
+    float* row = nullptr;
+    void* linear = nullptr;
+    void* attention = nullptr;
+  };
+  std::vector<ThreadScratch> threads;
+
+ private:
+  // Sets all pointers as if memory began at `base`; returns the bytes needed.
+  uint64_t Carve(uint8_t* base, const DecoderSpec& spec, const SlicePlan& slice,
+                 const WorkspaceLimits& limits);
+
+  HostMemory memory_;
+};
+
+}  // namespace weft::shard
