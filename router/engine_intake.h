@@ -70,7 +70,6 @@ class Engine : public Intake {
 
 // Loads the model's text side, starts all threads and returns while the shards may still be
 // loading. `probe` must outlive the engine. Errors name the file or the option.
-absl::StatusOr<std::unique_ptr<Engine>> CreateEngineIntake(EngineOptions options,
-                                                           Probe* probe);
+absl::StatusOr<std::unique_ptr<Engine>> CreateEngineIntake(EngineOptions options, Probe* probe);
 
 }  // namespace weft::router

@@ -38,7 +38,8 @@ void StepLedger::Sent(StepNumber step, int64_t now_us) {
   entry.missing = world_;
 }
 
-absl::Status StepLedger::Answered(Rank rank, weft::shard::v1::StepResponse response) {
+absl::Status StepLedger::Answered(Rank rank, StepAnswer answer) {
+  const weft::shard::v1::StepResponse& response = answer.response;
   const StepNumber first = steps_.empty() ? 0 : steps_.front().step;
   if (response.epoch() != epoch_ || steps_.empty() || response.step() < first ||
       response.step() > steps_.back().step) {
@@ -62,14 +63,14 @@ absl::Status StepLedger::Answered(Rank rank, weft::shard::v1::StepResponse respo
   entry.hash = response.ids_hash();
   entry.answered[rank] = true;
   --entry.missing;
-  if (rank == 0) entry.from_rank_0 = std::move(response);
+  if (rank == 0) entry.from_rank_0 = std::move(answer);
   while (!steps_.empty() && steps_.front().missing == 0 && steps_.front().taken) {
     steps_.pop_front();
   }
   return absl::OkStatus();
 }
 
-std::optional<weft::shard::v1::StepResponse> StepLedger::TakeNext() {
+std::optional<StepAnswer> StepLedger::TakeNext() {
   for (Step& entry : steps_) {
     if (entry.taken) continue;
     // The front is the oldest step that some rank still owes.
@@ -78,12 +79,12 @@ std::optional<weft::shard::v1::StepResponse> StepLedger::TakeNext() {
       return std::nullopt;
     }
     entry.taken = true;
-    std::optional<weft::shard::v1::StepResponse> response = std::move(entry.from_rank_0);
+    std::optional<StepAnswer> answer = std::move(entry.from_rank_0);
     entry.from_rank_0.reset();
     while (!steps_.empty() && steps_.front().missing == 0 && steps_.front().taken) {
       steps_.pop_front();
     }
-    return response;
+    return answer;
   }
   return std::nullopt;
 }

@@ -20,6 +20,12 @@ namespace weft::router {
 // FNV-1a over the ids, 4 bytes each, little endian (StepResponse.ids_hash).
 uint32_t HashIds(const google::protobuf::RepeatedField<uint32_t>& ids);
 
+// What rank 0 said of a step, and how long its call took.
+struct StepAnswer {
+  weft::shard::v1::StepResponse response;
+  int64_t call_us = 0;
+};
+
 class StepLedger {
  public:
   // Begins an epoch of `world` ranks: forgets everything.
@@ -29,9 +35,9 @@ class StepLedger {
   void Sent(StepNumber step, int64_t now_us);
   // `rank` answered. INTERNAL when the answer does not fit: another epoch or step, a second answer,
   // ids that do not match their hash, a hash unlike another rank's.
-  absl::Status Answered(Rank rank, weft::shard::v1::StepResponse response);
+  absl::Status Answered(Rank rank, StepAnswer answer);
   // Rank 0's next answer in step order, once it may be used; empty when there is none yet.
-  std::optional<weft::shard::v1::StepResponse> TakeNext();
+  std::optional<StepAnswer> TakeNext();
 
   // Steps some rank has not answered.
   size_t in_flight() const { return steps_.size(); }
@@ -45,7 +51,7 @@ class StepLedger {
     std::vector<bool> answered;
     uint32_t missing = 0;
     std::optional<uint32_t> hash;
-    std::optional<weft::shard::v1::StepResponse> from_rank_0;
+    std::optional<StepAnswer> from_rank_0;
     bool taken = false;
   };
 
