@@ -1,0 +1,45 @@
+// A seeded simulation of the scheduler: random requests, cancellations, answers and lost groups
+// against MockShard, with everything checked after every event. A broken rule aborts the process
+// with a message; a caller that wants to survive it forks first.
+
+#pragma once
+
+#include <cstdint>
+
+namespace weft::router {
+
+struct SimulationOptions {
+  uint64_t seed = 1;
+  // Split over worlds: runs of their own with random configurations.
+  uint32_t requests = 10000;
+  uint32_t worlds = 10;
+  // Also Scheduler::CheckInvariantsForTest() after every event. Off, only what can be seen from
+  // outside counts.
+  bool check_invariants = true;
+};
+
+// How often what the simulation is for did happen.
+struct SimulationReport {
+  uint64_t events = 0;
+  uint64_t steps = 0;
+  uint64_t tokens = 0;
+  uint64_t ended_by_length = 0;
+  uint64_t ended_by_eos = 0;
+  uint64_t cancelled = 0;
+  uint64_t cancelled_in_flight = 0;
+  uint64_t cancelled_mid_prompt = 0;
+  uint64_t preemptions = 0;
+  uint64_t results_after_preemption = 0;
+  uint64_t rows_in_vain = 0;
+  uint64_t prefix_hit_tokens = 0;
+  uint64_t evicted_blocks = 0;
+  uint64_t groups_lost = 0;
+  uint64_t mixed_steps = 0;
+  uint64_t chunked_prompts = 0;
+  // Of all plans; equal for equal seeds.
+  uint64_t digest = 0;
+};
+
+SimulationReport RunSimulation(const SimulationOptions& options);
+
+}  // namespace weft::router

@@ -1,0 +1,61 @@
+// The scheduler under seeds: nothing may break, and everything that can go wrong must have
+// happened.
+
+#include <catch2/catch.hpp>
+#include <iostream>
+
+#include "tests/sim/simulation.h"
+
+namespace weft::router {
+namespace {
+
+void Print(uint64_t seed, const SimulationReport& r) {
+  std::cout << "seed " << seed << ": " << r.events << " events, " << r.steps << " steps ("
+            << r.mixed_steps << " mixed), " << r.tokens << " tokens, ended " << r.ended_by_length
+            << " by length, " << r.ended_by_eos << " by eos, " << r.cancelled << " cancelled ("
+            << r.cancelled_in_flight << " in flight, " << r.cancelled_mid_prompt
+            << " in a prompt), " << r.preemptions << " preemptions (" << r.results_after_preemption
+            << " results behind them), " << r.rows_in_vain << " rows in vain, "
+            << r.prefix_hit_tokens << " prefix hit tokens, " << r.evicted_blocks
+            << " blocks evicted, " << r.groups_lost << " groups lost, " << r.chunked_prompts
+            << " chunked prompts\n";
+}
+
+void RunSeed(uint64_t seed) {
+  SimulationOptions options;
+  options.seed = seed;
+  std::cout << "simulation with seed " << seed << std::endl;
+  const SimulationReport report = RunSimulation(options);
+  Print(seed, report);
+  CHECK(report.ended_by_length + report.ended_by_eos + report.cancelled == options.requests);
+  CHECK(report.ended_by_length > 100);
+  CHECK(report.ended_by_eos > 100);
+  CHECK(report.cancelled_in_flight > 100);
+  CHECK(report.cancelled_mid_prompt > 10);
+  CHECK(report.preemptions > 100);
+  CHECK(report.results_after_preemption > 10);
+  CHECK(report.rows_in_vain > 100);
+  CHECK(report.prefix_hit_tokens > 1000);
+  CHECK(report.evicted_blocks > 100);
+  CHECK(report.groups_lost > 20);
+  CHECK(report.mixed_steps > 1000);
+  CHECK(report.chunked_prompts > 100);
+}
+
+TEST_CASE("10,000 requests end once each with the right tokens, seed 1", "[sim]") { RunSeed(1); }
+TEST_CASE("10,000 requests end once each with the right tokens, seed 2", "[sim]") { RunSeed(2); }
+TEST_CASE("10,000 requests end once each with the right tokens, seed 3", "[sim]") { RunSeed(3); }
+TEST_CASE("10,000 requests end once each with the right tokens, seed 4", "[sim]") { RunSeed(4); }
+
+TEST_CASE("The same seed gives the same plans", "[sim]") {
+  SimulationOptions options;
+  options.seed = 5;
+  options.requests = 1000;
+  const uint64_t digest = RunSimulation(options).digest;
+  CHECK(RunSimulation(options).digest == digest);
+  options.seed = 6;
+  CHECK(RunSimulation(options).digest != digest);
+}
+
+}  // namespace
+}  // namespace weft::router

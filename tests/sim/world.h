@@ -1,0 +1,93 @@
+// One world of the simulation: a scheduler, a mock shard, the requests and what must be true of
+// them. Actions are the events of an engine loop; each one checks all it can see.
+
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <random>
+#include <set>
+#include <vector>
+
+#include "router/scheduler/scheduler.h"
+#include "tests/sim/mock_shard.h"
+#include "tests/sim/simulation.h"
+
+namespace weft::router {
+
+class World {
+ public:
+  World(uint64_t seed, uint32_t requests, bool check_invariants, SimulationReport* report);
+
+  // Until every request has ended.
+  void Run();
+
+ private:
+  struct Request {
+    MockRequest mock;
+    int32_t priority = 0;
+    uint64_t arrival_number = 0;
+    uint32_t prompt_length = 0;
+    uint32_t length_limit = 0;
+    bool ignore_eos = false;
+    std::vector<TokenId> log;
+    // Rows of steps in flight, and how many of them sample.
+    uint32_t rows_in_flight = 0;
+    uint32_t samples_in_flight = 0;
+    bool preempted = false;
+  };
+  struct Flight {
+    StepPlan plan;
+    std::vector<SampledRow> rows;
+    // With each row's request: all rows, also those that do not sample.
+    std::vector<SequenceId> ids;
+  };
+
+  uint64_t Random(uint64_t below) { return random_() % below; }
+  bool Chance(uint64_t percent) { return Random(100) < percent; }
+
+  void ChooseConfig();
+  void FormGroup();
+  void LoseGroup();
+  void Arrive();
+  void Cancel();
+  void PlanStep();
+  void AnswerStep();
+
+  // world_checks.cc: what a plan, a result and an end must look like.
+  void CheckPlan(const StepPlan& plan);
+  void CheckRanks(const StepPlan& plan);
+  void CheckBudget(const StepPlan& plan) const;
+  void CheckAdmissions(const StepPlan& plan) const;
+  void CheckEmitted(const std::vector<Emitted>& emitted, const std::vector<SampledRow>& rows);
+  void CheckEnded(const std::vector<Ended>& ended);
+  void CheckAfterEvent();
+  void CheckAtEnd() const;
+  bool Outranks(SequenceId a, SequenceId b) const;
+
+  std::mt19937_64 random_;
+  uint32_t requests_left_;
+  const bool check_invariants_;
+  SimulationReport& report_;
+
+  SchedulerConfig config_;
+  uint32_t kv_blocks_ = 0;
+  uint32_t length_max_ = 0;
+  uint32_t live_max_ = 0;
+  std::vector<std::vector<TokenId>> prefixes_;
+
+  std::unique_ptr<Scheduler> scheduler_;
+  std::unique_ptr<MockShard> shard_;
+  bool formed_ = false;
+  bool was_lost_ = false;
+  Epoch epoch_ = 0;
+  StepNumber planned_ = 0;
+  StepNumber answered_ = 0;
+  std::map<SequenceId, Request> live_;
+  SequenceId next_id_ = 1;
+  std::deque<Flight> in_flight_;
+};
+
+}  // namespace weft::router

@@ -1,0 +1,167 @@
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "common/limits.h"
+#include "tests/sim/world.h"
+
+namespace weft::router {
+
+bool World::Outranks(SequenceId a, SequenceId b) const {
+  const Request& left = live_.at(a);
+  const Request& right = live_.at(b);
+  if (left.priority != right.priority) return left.priority > right.priority;
+  return left.arrival_number < right.arrival_number;
+}
+
+// Called before the shard runs the plan.
+void World::CheckPlan(const StepPlan& plan) {
+  WEFT_CHECK_EQ(plan.step, ++planned_);
+  report_.digest = Mix(report_.digest ^ plan.step);
+  for (const Slot slot : plan.decode_slots) report_.digest = Mix(report_.digest ^ slot);
+  for (const BlockId block : plan.block_ids) report_.digest = Mix(report_.digest ^ block);
+  for (const PlannedChunk& chunk : plan.chunks) {
+    report_.digest = Mix(report_.digest ^ Mix(chunk.id) ^ chunk.count);
+  }
+  const StepKind kind = !plan.chunks.empty()         ? StepKind::kPrefill
+                        : !plan.decode_slots.empty() ? StepKind::kDecode
+                                                     : StepKind::kFilter;
+  WEFT_CHECK(plan.kind == kind);
+  WEFT_CHECK(plan.kind != StepKind::kFilter || !plan.drops.empty());
+  WEFT_CHECK_EQ(plan.with_decode, !plan.decode_slots.empty());
+  WEFT_CHECK(std::is_sorted(plan.decode_slots.begin(), plan.decode_slots.end()));
+  if (plan.kind == StepKind::kPrefill && plan.with_decode) ++report_.mixed_steps;
+  CheckRanks(plan);
+  CheckBudget(plan);
+  CheckAdmissions(plan);
+}
+
+// Who keeps a slot, who loses one.
+void World::CheckRanks(const StepPlan& plan) {
+  std::vector<SequenceId> kept;
+  std::vector<SequenceId> victims;
+  shard_->ForEachSlot([&](Slot slot, SequenceId id) {
+    const bool dropped = std::find(plan.drops.begin(), plan.drops.end(), slot) != plan.drops.end();
+    WEFT_CHECK_MSG(dropped || live_.count(id) == 1,
+                   absl::StrCat("ended sequence ", id, " is not dropped by the next plan"));
+    if (!dropped) {
+      kept.push_back(id);
+      const bool decodes =
+          std::binary_search(plan.decode_slots.begin(), plan.decode_slots.end(), slot);
+      if (!decodes) return;
+      const Request& request = live_.at(id);
+      WEFT_CHECK_MSG(request.log.size() + request.samples_in_flight < request.length_limit,
+                     absl::StrCat("a row beyond the length limit of sequence ", id));
+    } else if (live_.count(id) == 1) {
+      victims.push_back(id);
+    }
+  });
+  for (const SequenceId victim : victims) {
+    live_.at(victim).preempted = true;
+    WEFT_CHECK_MSG(!kept.empty(), "the first by rank was preempted");
+    for (const SequenceId other : kept) {
+      WEFT_CHECK_MSG(Outranks(other, victim), "not the youngest of the lowest priority preempted");
+    }
+  }
+  // Nobody is admitted in a step that preempts.
+  for (const PlannedChunk& chunk : plan.chunks) WEFT_CHECK(victims.empty() || !chunk.first);
+}
+
+void World::CheckBudget(const StepPlan& plan) const {
+  uint32_t prompt_tokens = 0;
+  for (const PlannedChunk& chunk : plan.chunks) {
+    WEFT_CHECK_GT(chunk.count, 0u);
+    prompt_tokens += chunk.count;
+  }
+  WEFT_CHECK_LE(plan.chunks.size(), kChunksPerStepMax);
+  WEFT_CHECK_LE(plan.decode_slots.size() + prompt_tokens, config_.step_tokens_max);
+  // The microsecond budget gives way to a prompt's minimum and to a recovery.
+  if (config_.inter_token_target_us == 0 || was_lost_ || plan.chunks.size() != 1) return;
+  if (plan.decode_slots.empty() || prompt_tokens <= config_.block_tokens) return;
+  WEFT_CHECK_LE(plan.predicted_us, config_.inter_token_target_us);
+}
+
+void World::CheckAdmissions(const StepPlan& plan) const {
+  std::set<SequenceId> holders;
+  shard_->ForEachSlot([&](Slot slot, SequenceId id) {
+    if (std::find(plan.drops.begin(), plan.drops.end(), slot) == plan.drops.end()) {
+      holders.insert(id);
+    }
+  });
+  const size_t before = holders.size();
+  for (const PlannedChunk& chunk : plan.chunks) {
+    WEFT_CHECK_EQ(chunk.first, holders.insert(chunk.id).second);
+    const Request& request = live_.at(chunk.id);
+    if (!chunk.first) continue;
+    WEFT_CHECK_MSG(request.rows_in_flight == 0, "prefilled again with a row in flight");
+    if (chunk.count < request.log.size() - chunk.start) ++report_.chunked_prompts;
+  }
+  if (holders.size() == before) {
+    // Whoever is in the middle of a prompt moves: with everybody decoding or waiting, none is.
+    return;
+  }
+  for (const auto& [id, request] : live_) {
+    if (holders.count(id) == 1) continue;
+    for (const PlannedChunk& chunk : plan.chunks) {
+      WEFT_CHECK_MSG(!chunk.first || live_.at(chunk.id).priority >= request.priority,
+                     "a lower priority was admitted first");
+    }
+  }
+  const SchedulerStats stats = scheduler_->Stats();
+  const uint32_t watermark = (kv_blocks_ * config_.watermark_permille + 999) / 1000;
+  if (holders.size() >= 2) {
+    WEFT_CHECK_MSG(stats.blocks_total - stats.blocks_used >= watermark, "below the watermark");
+  }
+}
+
+void World::CheckEmitted(const std::vector<Emitted>& emitted, const std::vector<SampledRow>& rows) {
+  for (const Emitted& e : emitted) {
+    const auto it = live_.find(e.id);
+    WEFT_CHECK_MSG(it != live_.end(), "a token for an ended sequence");
+    Request& request = it->second;
+    WEFT_CHECK_EQ(rows.at(e.row).token, e.token);
+    const auto position = static_cast<Position>(request.log.size());
+    WEFT_CHECK_MSG(e.token == MockShard::TokenAt(request.mock.seed, position),
+                   absl::StrCat("a wrong token at ", position, " of sequence ", e.id));
+    request.log.push_back(e.token);
+  }
+}
+
+void World::CheckEnded(const std::vector<Ended>& ended) {
+  for (const Ended& end : ended) {
+    const auto it = live_.find(end.id);
+    WEFT_CHECK_MSG(it != live_.end(), "a sequence ended twice");
+    const Request& request = it->second;
+    const bool eos = request.log.size() > request.prompt_length && request.log.back() == 0 &&
+                     !request.ignore_eos;
+    if (end.reason == EndReason::kEosToken) {
+      WEFT_CHECK(eos);
+    } else if (end.reason == EndReason::kLength) {
+      WEFT_CHECK(!eos && request.log.size() == request.length_limit);
+    }
+    WEFT_CHECK(!scheduler_->IsLive(end.id));
+    live_.erase(it);
+  }
+}
+
+void World::CheckAfterEvent() {
+  if (check_invariants_) scheduler_->CheckInvariantsForTest();
+  const SchedulerStats stats = scheduler_->Stats();
+  WEFT_CHECK_EQ(stats.running + stats.waiting, live_.size());
+  for (const auto& [id, request] : live_) {
+    WEFT_CHECK_EQ(scheduler_->Log(id).size(), request.log.size());
+  }
+}
+
+void World::CheckAtEnd() const {
+  const SchedulerStats stats = scheduler_->Stats();
+  WEFT_CHECK(live_.empty());
+  WEFT_CHECK_EQ(stats.running + stats.waiting, 0u);
+  WEFT_CHECK_EQ(stats.blocks_used, 0u);
+  shard_->ForEachSlot([](Slot, SequenceId) { WEFT_CHECK_MSG(false, "a slot was never dropped"); });
+  report_.preemptions += stats.preemptions;
+  report_.prefix_hit_tokens += stats.prefix_hit_tokens;
+  report_.evicted_blocks += stats.evicted_blocks;
+}
+
+}  // namespace weft::router
