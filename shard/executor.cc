@@ -1,5 +1,6 @@
 #include "shard/executor.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -297,23 +298,28 @@ void Executor::Send(Answers answers) {
 }
 
 void Executor::Shutdown(absl::Duration drain) {
-  Answers answers;
+  const absl::Status why = absl::UnavailableError("the shard is shutting down");
+  Answers refused;
   {
     absl::MutexLock lock(&mutex_);
     if (stop_device_) return;
     draining_ = true;
-    const absl::Status why = absl::UnavailableError("the shard is shutting down");
-    FailPrepared(why, &answers);
-    if (current_ != nullptr) FailWaiting(*current_, why, &answers);
+    FailPrepared(why, &refused);
+    if (current_ != nullptr) FailWaiting(*current_, why, &refused);
+  }
+  Send(std::move(refused));
+  Answers ended;
+  {
+    absl::MutexLock lock(&mutex_);
     const auto no_step = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
       return device_job_ != Job::kStep;
     };
     mutex_.AwaitWithTimeout(absl::Condition(&no_step), drain);
-    BeginEnd(why, &answers);
+    BeginEnd(why, &ended);
     stop_device_ = true;
     device_wake_.Signal();
   }
-  Send(std::move(answers));
+  Send(std::move(ended));
   // The device thread ends the epoch first; the step thread watches it and answers the last step.
   device_thread_.Join();
   {

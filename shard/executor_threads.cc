@@ -206,7 +206,7 @@ void Executor::RunEnd() {
   Answers answers;
   {
     absl::MutexLock lock(&mutex_);
-    WEFT_LOG_INFO("left the group epoch={}", current_->number);
+    if (joined) WEFT_LOG_INFO("left the group epoch={}", current_->number);
     current_.reset();
     leave_deadline_ = absl::InfiniteFuture();
     for (Done& done : leave_calls_) answers.emplace_back(std::move(done), absl::OkStatus());

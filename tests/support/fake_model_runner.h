@@ -1,0 +1,168 @@
+// A ModelRunner without a model, for tests of everything around it. Its KV cache holds token ids,
+// written and read through the block tables as a real one would hold keys and values, and the next
+// token is a hash of the sequence's whole log: a wrong block, position or slot gives other tokens.
+// Steps can take time, block and fail on demand. Thread-safe where ModelRunner says "any thread".
+
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/check.h"
+#include "shard/step_batch.h"
+
+namespace weft::shard {
+
+struct FakeRunnerOptions {
+  uint32_t vocab_size = 1000;
+  uint32_t block_tokens = 16;
+  uint32_t kv_blocks = 256;
+  // Length of a step on the real clock; Abort cuts it short.
+  absl::Duration step_duration = absl::ZeroDuration();
+  // Called on the device thread at the start of each call; an error is the call's result. May
+  // block, for example until the test says so.
+  std::function<absl::Status()> on_begin_epoch;
+  std::function<absl::Status()> on_warmup;
+  std::function<absl::Status(const StepBatch&)> on_run;
+};
+
+class FakeModelRunner : public ModelRunner {
+ public:
+  explicit FakeModelRunner(FakeRunnerOptions options)
+      : options_(std::move(options)),
+        kv_(size_t{options_.kv_blocks} * options_.block_tokens, kNoToken) {}
+
+  // The token after `log`.
+  static TokenId NextToken(const std::vector<TokenId>& log, uint32_t vocab_size) {
+    uint64_t hash = 0x9e3779b97f4a7c15u;
+    for (const TokenId id : log) hash = (hash ^ (id + 1)) * 0x100000001b3u;
+    hash ^= hash >> 29;
+    return static_cast<TokenId>(hash % vocab_size);
+  }
+
+  absl::Status BeginEpoch(std::unique_ptr<Communicator> communicator, const std::string&) override {
+    if (options_.on_begin_epoch) {
+      if (absl::Status status = options_.on_begin_epoch(); !status.ok()) return status;
+    }
+    absl::MutexLock lock(&mutex_);
+    WEFT_CHECK(communicator_ == nullptr);
+    communicator_ = std::move(communicator);
+    aborted_ = false;
+    ++epochs_begun_;
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<WarmupResult> Warmup() override {
+    if (options_.on_warmup) {
+      if (absl::Status status = options_.on_warmup(); !status.ok()) return status;
+    }
+    absl::MutexLock lock(&mutex_);
+    ++warmups_;
+    WarmupResult result;
+    result.kv_blocks = options_.kv_blocks;
+    result.costs = {{1, 0, 16, 1000}, {8, 0, 128, 1500}};
+    return result;
+  }
+
+  absl::StatusOr<StepResult> Run(const StepBatch& batch) override {
+    if (options_.on_run) {
+      if (absl::Status status = options_.on_run(batch); !status.ok()) return status;
+    }
+    {
+      absl::MutexLock lock(&mutex_);
+      mutex_.AwaitWithTimeout(absl::Condition(&aborted_), options_.step_duration);
+      if (aborted_) return absl::AbortedError("the epoch was aborted");
+      ++steps_;
+    }
+    for (const Slot slot : batch.drops) last_.erase(slot);
+    for (const SequenceStart& start : batch.starts) WEFT_CHECK(!last_.contains(start.slot));
+    if (absl::Status status = Meet(); !status.ok()) return status;
+    StepResult result;
+    result.weight_passes = batch.sequences.empty() ? 0 : 1;
+    for (const StepSequence& rows : batch.sequences) RunSequence(batch, rows, &result);
+    return result;
+  }
+
+  void EndEpoch() override {
+    absl::MutexLock lock(&mutex_);
+    communicator_.reset();
+    last_.clear();
+  }
+
+  void Abort() override {
+    absl::MutexLock lock(&mutex_);
+    aborted_ = true;
+    if (communicator_ != nullptr) communicator_->Abort();
+  }
+
+  int epochs_begun() const {
+    absl::MutexLock lock(&mutex_);
+    return epochs_begun_;
+  }
+  int warmups() const {
+    absl::MutexLock lock(&mutex_);
+    return warmups_;
+  }
+  int steps() const {
+    absl::MutexLock lock(&mutex_);
+    return steps_;
+  }
+
+ private:
+  // One collective a step, so that ranks depend on each other as real ones do.
+  absl::Status Meet() {
+    Communicator* communicator = nullptr;
+    {
+      absl::MutexLock lock(&mutex_);
+      communicator = communicator_.get();
+    }
+    float target = 0.0f;
+    *communicator->Stage(1) = 1.0f;
+    absl::Status status = communicator->AllReduceAdd(&target, 1);
+    if (status.ok()) WEFT_CHECK_EQ(target, static_cast<float>(communicator->world()));
+    return status;
+  }
+
+  void RunSequence(const StepBatch& batch, const StepSequence& rows, StepResult* result) {
+    const auto place = [&](Position position) -> TokenId& {
+      const uint32_t index = position / options_.block_tokens;
+      WEFT_CHECK_LT(index, rows.block_count);
+      return kv_[size_t{batch.block_ids[rows.block_begin + index]} * options_.block_tokens +
+                 position % options_.block_tokens];
+    };
+    for (uint32_t i = 0; i < rows.token_count; ++i) {
+      const TokenId id =
+          rows.from_last_sample ? last_.at(rows.slot) : batch.ids[rows.token_begin + i];
+      place(rows.start + i) = id;
+    }
+    if (!rows.sample) return;
+    std::vector<TokenId> log;
+    for (Position p = 0; p < rows.start + rows.token_count; ++p) log.push_back(place(p));
+    const TokenId next = NextToken(log, options_.vocab_size);
+    last_[rows.slot] = next;
+    result->slots.push_back(rows.slot);
+    result->ids.push_back(next);
+  }
+
+  const FakeRunnerOptions options_;
+  // Device thread only.
+  std::vector<TokenId> kv_;
+  std::map<Slot, TokenId> last_;
+
+  mutable absl::Mutex mutex_;
+  std::unique_ptr<Communicator> communicator_ ABSL_GUARDED_BY(mutex_);
+  bool aborted_ ABSL_GUARDED_BY(mutex_) = false;
+  int epochs_begun_ ABSL_GUARDED_BY(mutex_) = 0;
+  int warmups_ ABSL_GUARDED_BY(mutex_) = 0;
+  int steps_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace weft::shard
