@@ -158,7 +158,8 @@ absl::Status EngineIntake::Start() {
   // Addresses are checked before anything runs.
   for (Rank rank = 0; rank < options_.shards.size(); ++rank) {
     WEFT_RETURN_IF_ERROR(
-        MakeGrpcShardClient(rank, options_.shards[rank], [](ShardReply) {}).status());
+        MakeGrpcShardClient(rank, options_.shards[rank], options_.shard_tls, [](ShardReply) {
+        }).status());
   }
   if (!options_.supervisor_socket.empty()) {
     supervisor_ = std::make_unique<SupervisorClient>(
@@ -168,7 +169,7 @@ absl::Status EngineIntake::Start() {
     std::vector<std::unique_ptr<ShardClient>> clients;
     for (Rank rank = 0; rank < options_.shards.size(); ++rank) {
       absl::StatusOr<std::unique_ptr<ShardClient>> client =
-          MakeGrpcShardClient(rank, options_.shards[rank], sink);
+          MakeGrpcShardClient(rank, options_.shards[rank], options_.shard_tls, sink);
       WEFT_CHECK(client.ok());
       clients.push_back(*std::move(client));
     }

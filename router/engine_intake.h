@@ -15,6 +15,7 @@
 #include "absl/time/time.h"
 #include "common/limits.h"
 #include "router/intake.h"
+#include "router/shard_client.h"
 
 namespace weft::router {
 
@@ -27,6 +28,8 @@ struct EngineOptions {
   std::string served_model_name;
   // One per rank, in order: "unix:/path/shard-0.sock" or "host:port". 1 .. kWorldMax.
   std::vector<std::string> shards;
+  // For shards on other hosts; they are not reached without.
+  ShardTls shard_tls;
   // `weft serve`'s socket; empty = nobody to ask for restarts.
   std::string supervisor_socket;
 

@@ -1,6 +1,8 @@
 #include "router/shard_client.h"
 
 #include <chrono>
+#include <fstream>
+#include <sstream>
 #include <utility>
 #include <vector>
 
@@ -11,6 +13,7 @@
 #include "absl/synchronization/mutex.h"
 #include "common/clock.h"
 #include "common/limits.h"
+#include "common/status.h"
 #include "grpcpp/channel.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/create_channel.h"
@@ -75,15 +78,40 @@ absl::Status ToStatus(const grpc::Status& status) {
   return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
 }
 
+absl::StatusOr<std::string> ReadFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream content;
+  if (!file || !(content << file.rdbuf())) {
+    return absl::NotFoundError(absl::StrCat("shard TLS: cannot read \"", path, "\""));
+  }
+  return content.str();
+}
+
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> Credentials(Rank rank, bool loopback,
+                                                                      bool unix_path,
+                                                                      const ShardTls& tls) {
+  const int given = !tls.cert.empty() + !tls.key.empty() + !tls.ca.empty();
+  // A socket's directory is ours alone.
+  if (unix_path || (given == 0 && loopback)) return grpc::InsecureChannelCredentials();
+  if (given != 3) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "shard ", rank, " is on another host: expected certificate, key and authority of TLS"));
+  }
+  grpc::SslCredentialsOptions options;
+  WEFT_ASSIGN_OR_RETURN(options.pem_cert_chain, ReadFile(tls.cert));
+  WEFT_ASSIGN_OR_RETURN(options.pem_private_key, ReadFile(tls.key));
+  WEFT_ASSIGN_OR_RETURN(options.pem_root_certs, ReadFile(tls.ca));
+  return grpc::SslCredentials(options);
+}
+
 class GrpcShardClient : public ShardClient {
  public:
-  GrpcShardClient(Rank rank, const std::string& address, ShardReplySink sink)
+  GrpcShardClient(Rank rank, const std::string& address,
+                  std::shared_ptr<grpc::ChannelCredentials> credentials, ShardReplySink sink)
       : rank_(rank),
         local_(absl::StartsWith(address, "unix:")),
         sink_(std::move(sink)),
-        // The socket's directory is ours alone; TCP across hosts is for a private network.
-        channel_(grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(),
-                                           ChannelArguments())),
+        channel_(grpc::CreateCustomChannel(address, std::move(credentials), ChannelArguments())),
         stub_(channel_) {
     // Names are made once, not per call.
     for (ShardCall call :
@@ -186,6 +214,7 @@ const char* CallName(ShardCall call) {
 
 absl::StatusOr<std::unique_ptr<ShardClient>> MakeGrpcShardClient(Rank rank,
                                                                  const std::string& address,
+                                                                 const ShardTls& tls,
                                                                  ShardReplySink sink) {
   const bool unix_path = absl::StartsWith(address, "unix:") && address.size() > 5;
   const size_t colon = address.rfind(':');
@@ -195,7 +224,12 @@ absl::StatusOr<std::unique_ptr<ShardClient>> MakeGrpcShardClient(Rank rank,
     return absl::InvalidArgumentError(absl::StrCat(
         "shard ", rank, ": expected an address unix:/path or host:port, found \"", address, "\""));
   }
-  return std::make_unique<GrpcShardClient>(rank, address, std::move(sink));
+  const bool loopback = unix_path || absl::StartsWith(address, "127.") ||
+                        absl::StartsWith(address, "localhost:") ||
+                        absl::StartsWith(address, "[::1]:");
+  WEFT_ASSIGN_OR_RETURN(std::shared_ptr<grpc::ChannelCredentials> credentials,
+                        Credentials(rank, loopback, unix_path, tls));
+  return std::make_unique<GrpcShardClient>(rank, address, std::move(credentials), std::move(sink));
 }
 
 }  // namespace weft::router

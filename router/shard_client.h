@@ -64,10 +64,19 @@ class ShardClient {
   virtual bool is_local() const = 0;
 };
 
-// A client over its own gRPC channel. `address` is "unix:/path" or "host:port".
-// INVALID_ARGUMENT names a malformed address.
+// PEM files of mutual TLS: own certificate and key, and the authority that signs the shards'. All
+// or none.
+struct ShardTls {
+  std::string cert;
+  std::string key;
+  std::string ca;
+};
+
+// A client over its own gRPC channel. `address` is "unix:/path" or "host:port"; another host than
+// loopback needs `tls`. INVALID_ARGUMENT names what is malformed, NOT_FOUND a file.
 absl::StatusOr<std::unique_ptr<ShardClient>> MakeGrpcShardClient(Rank rank,
                                                                  const std::string& address,
+                                                                 const ShardTls& tls,
                                                                  ShardReplySink sink);
 
 }  // namespace weft::router

@@ -241,8 +241,10 @@ bool ShardGroup::AllReady(int64_t now_us) {
     if (state.info->state() == ShardState::SHARD_STATE_READY) {
       ++ready;
     } else if (state.info->state() == ShardState::SHARD_STATE_JOINED) {
-      // An epoch of a router that is gone, or of an attempt of ours whose end it missed.
-      SendLeave(rank, state.info->epoch());
+      // An epoch of a router that is gone (a higher number fences it), or one of ours whose end it
+      // missed.
+      const Epoch theirs = state.info->epoch();
+      SendLeave(rank, theirs == epoch_ ? epoch_ : std::max<Epoch>(theirs + 1, epoch_));
       state.info.reset();
     } else if (state.info->state() == ShardState::SHARD_STATE_FAILED) {
       detail_ = absl::StrCat("rank ", rank, " failed: ", state.info->error());
@@ -417,6 +419,10 @@ void ShardGroup::OnLeave(Rank rank, const ShardReply& reply) {
   state.info.reset();  // what it said before is out of date
   state.info_due_us = 0;
   if (reply.status.ok() || closed_) return;
+  if (reply.status.code() == absl::StatusCode::kFailedPrecondition) {
+    return Fatal(absl::FailedPreconditionError(
+        absl::StrCat("another router has taken over: rank ", rank, ": ", reply.status.message())));
+  }
   // A shard that cannot become idle exits by itself; one that cannot even do that is killed.
   AskRestart(rank, RestartReason::kTimeout, OfRank(rank, reply.call, reply.status));
 }
