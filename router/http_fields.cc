@@ -51,11 +51,6 @@ absl::string_view JsonKindName(const boost::json::value& value) {
   return "something else";
 }
 
-std::string Range::Text() const {
-  return low_open ? absl::StrCat("greater than ", low, " and at most ", high)
-                  : absl::StrCat("between ", low, " and ", high);
-}
-
 FieldReader::FieldReader(const boost::json::object& object, std::string path)
     : object_(object), path_(std::move(path)) {}
 

@@ -17,6 +17,7 @@
 #include "boost/json/object.hpp"
 #include "boost/json/value.hpp"
 #include "router/http_message.h"
+#include "router/range.h"
 
 namespace weft::router {
 
@@ -25,19 +26,6 @@ struct RefusedField {
   absl::string_view name;
   // JSON values that change nothing, separated by '|': they are accepted, as null is.
   absl::string_view neutral;
-};
-
-// An interval of numbers.
-struct Range {
-  double low;
-  double high;
-  bool low_open = false;
-
-  bool Contains(double value) const {
-    return (low_open ? value > low : value >= low) && value <= high;
-  }
-  // "0 .. 100" or "> 0 and <= 100".
-  std::string Text() const;
 };
 
 class FieldReader {

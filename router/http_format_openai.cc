@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/version.h"
+#include "router/errors.h"
 #include "router/http_replies.h"
 #include "router/json.h"
 #include "router/sse.h"
@@ -148,7 +149,7 @@ class OpenAiFormatter : public ResponseFormatter {
 
   void Fail(const absl::Status& status, std::string* out) override {
     SseBegin(out);
-    *out += OpenAiErrorBody(status);
+    *out += OpenAiErrorBody(Named(status));
     SseEnd(out);
     SseDone(out);
   }
@@ -178,9 +179,17 @@ class OpenAiFormatter : public ResponseFormatter {
     return reply;
   }
 
-  HttpReply Error(const absl::Status& status) override { return OpenAiError(status); }
+  HttpReply Error(const absl::Status& status) override { return OpenAiError(Named(status)); }
 
  private:
+  // The engine's field names in OpenAI's words.
+  absl::Status Named(const absl::Status& status) const {
+    const std::string field = ErrorField(status).value_or("");
+    if (field == "prompt" && format_.chat) return RenameField(status, "messages");
+    if (field == "stop_sequences") return RenameField(status, "stop");
+    return status;
+  }
+
   // The choices of a chunk and the rest of it, after `prefix_`.
   void WriteChunk(const TokenEvent* token, const FinishedEvent* finished, std::string* out) {
     std::string& text = text_;  // of this chunk alone

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "router/errors.h"
 #include "router/http_replies.h"
 #include "router/json.h"
 #include "router/sse.h"
@@ -49,6 +50,18 @@ void WriteTopTokens(const TokenEvent& token, JsonWriter* json) {
   json->EndArray();
 }
 
+// The engine's field names in TGI's words.
+absl::Status TgiName(const absl::Status& status) {
+  const std::string field = ErrorField(status).value_or("");
+  if (field.empty()) return status;
+  if (field == "prompt") return RenameField(status, "inputs");
+  if (field == "max_tokens") return RenameField(status, "parameters.max_new_tokens");
+  if (field == "truncate_prompt_tokens") return RenameField(status, "parameters.truncate");
+  if (field == "stop_sequences") return RenameField(status, "parameters.stop");
+  if (field == "top_logprobs") return RenameField(status, "parameters.top_n_tokens");
+  return RenameField(status, absl::StrCat("parameters.", field));
+}
+
 class TgiFormatter : public ResponseFormatter {
  public:
   explicit TgiFormatter(TgiFormat format) : format_(std::move(format)) {
@@ -89,7 +102,7 @@ class TgiFormatter : public ResponseFormatter {
 
   void Fail(const absl::Status& status, std::string* out) override {
     SseBegin(out);
-    *out += TgiErrorBody(status);
+    *out += TgiErrorBody(TgiName(status));
     SseEnd(out);
   }
 
@@ -110,7 +123,7 @@ class TgiFormatter : public ResponseFormatter {
     return reply;
   }
 
-  HttpReply Error(const absl::Status& status) override { return TgiError(status); }
+  HttpReply Error(const absl::Status& status) override { return TgiError(TgiName(status)); }
 
   void Started(const StartedEvent& started) override { prompt_tokens_ = started.prompt_tokens; }
 

@@ -12,10 +12,6 @@
 namespace weft::router {
 namespace {
 
-constexpr Range kShare = {0, 1};
-constexpr Range kPositiveShare = {0, 1, true};
-constexpr Range kPenalty = {-2, 2};
-
 void ReadLogitBias(FieldReader& fields, SamplingParams* sampling) {
   const boost::json::object* object = fields.Object("logit_bias");
   if (object == nullptr) return;
@@ -49,13 +45,13 @@ void ReadCommonParameters(FieldReader& fields, GenerateInput* input) {
   SamplingParams& sampling = input->sampling;
   sampling.top_k = static_cast<uint32_t>(
       std::max<int64_t>(0, fields.Integer("top_k", -1, kVocabMax).value_or(0)));
-  sampling.top_p = fields.Float("top_p", kPositiveShare).value_or(1.0f);
-  sampling.min_p = fields.Float("min_p", kShare).value_or(0.0f);
-  sampling.typical_p = fields.Float("typical_p", kPositiveShare).value_or(1.0f);
+  sampling.top_p = fields.Float("top_p", kPositiveShareRange).value_or(1.0f);
+  sampling.min_p = fields.Float("min_p", kShareRange).value_or(0.0f);
+  sampling.typical_p = fields.Float("typical_p", kPositiveShareRange).value_or(1.0f);
   sampling.repetition_penalty =
       fields.Float("repetition_penalty", {0, kRepetitionPenaltyMax, true}).value_or(1.0f);
-  sampling.presence_penalty = fields.Float("presence_penalty", kPenalty).value_or(0.0f);
-  sampling.frequency_penalty = fields.Float("frequency_penalty", kPenalty).value_or(0.0f);
+  sampling.presence_penalty = fields.Float("presence_penalty", kPenaltyRange).value_or(0.0f);
+  sampling.frequency_penalty = fields.Float("frequency_penalty", kPenaltyRange).value_or(0.0f);
   ReadLogitBias(fields, &sampling);
   input->seed = fields.Bits("seed");
   input->ignore_eos = fields.Bool("ignore_eos").value_or(false);
