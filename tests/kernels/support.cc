@@ -1,0 +1,179 @@
+#include "tests/kernels/support.h"
+
+#include <cmath>
+#include <cstdlib>
+
+namespace weft::kernels::cpu::testing {
+
+uint64_t Random::Next() {
+  state_ += 0x9E3779B97F4A7C15ull;
+  uint64_t z = state_;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
+  return z ^ (z >> 31);
+}
+
+float Random::Uniform(float low, float high) {
+  return low + (high - low) * static_cast<float>(Next() >> 40) * 0x1p-24f;
+}
+
+float Random::Normal() {
+  float sum = 0.0f;
+  for (int i = 0; i < 6; ++i) sum += Uniform(-1.0f, 1.0f);
+  return sum * 0.70710678f;
+}
+
+Aligned::Aligned(int64_t bytes, int fill) : size_((bytes + 63) / 64 * 64) {
+  data_.reset(static_cast<uint8_t*>(std::aligned_alloc(64, static_cast<size_t>(size_ + 64))));
+  std::memset(data_.get(), fill, static_cast<size_t>(size_ + 64));
+}
+
+void Aligned::Free::operator()(uint8_t* p) const { std::free(p); }
+
+std::vector<Isa> SupportedIsas() {
+  std::vector<Isa> isas;
+  for (const Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512Bf16}) {
+    if (IsSupported(isa)) isas.push_back(isa);
+  }
+  return isas;
+}
+
+const char* TypeName(WeightType type) {
+  constexpr const char* kNames[] = {"F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1"};
+  return kNames[static_cast<int>(type)];
+}
+
+std::vector<WeightType> AllWeightTypes() {
+  return {WeightType::kF32,  WeightType::kF16,  WeightType::kBf16,
+          WeightType::kQ8_0, WeightType::kQ4_0, WeightType::kQ4_1};
+}
+
+float FloatOfHalf(uint16_t half) {
+  const int exponent = half >> 10 & 31;
+  const int mantissa = half & 1023;
+  float value = exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -24)
+                              : std::ldexp(static_cast<float>(mantissa + 1024), exponent - 25);
+  if (exponent == 31) value = mantissa == 0 ? INFINITY : NAN;
+  return (half & 0x8000) != 0 ? -value : value;
+}
+
+// Truncates; good enough to make test numbers.
+uint16_t HalfOf(float x) {
+  const uint16_t sign = std::signbit(x) ? 0x8000 : 0;
+  int exponent = 0;
+  const float fraction = std::frexp(std::fabs(x), &exponent);
+  if (fraction == 0.0f) return sign;
+  const int stored = exponent + 14;
+  if (stored <= 0) return static_cast<uint16_t>(sign | static_cast<int>(std::fabs(x) * 0x1p24f));
+  const int mantissa = static_cast<int>(fraction * 2048.0f) & 1023;
+  return static_cast<uint16_t>(sign | stored << 10 | mantissa);
+}
+
+uint16_t Bf16Of(float x) {
+  uint32_t bits;
+  std::memcpy(&bits, &x, 4);
+  bits += 0x7FFF + (bits >> 16 & 1);
+  return static_cast<uint16_t>(bits >> 16);
+}
+
+float FloatOfBf16(uint16_t word) {
+  const uint32_t bits = static_cast<uint32_t>(word) << 16;
+  float x;
+  std::memcpy(&x, &bits, 4);
+  return x;
+}
+
+float TestMatrix::At(int64_t n, int64_t k) const {
+  const uint8_t* row = source.data() + n * SourceRowBytes(type, inputs);
+  const auto half = [](const uint8_t* p) {
+    return FloatOfHalf(static_cast<uint16_t>(p[0] | p[1] << 8));
+  };
+  const int64_t b = k / 32;
+  const int64_t i = k % 32;
+  const auto nibble = [&](const uint8_t* p) { return i < 16 ? p[i] & 15 : p[i - 16] >> 4; };
+  float value = 0.0f;
+  switch (type) {
+    case WeightType::kF32:
+      std::memcpy(&value, row + 4 * k, 4);
+      return value;
+    case WeightType::kF16:
+      return half(row + 2 * k);
+    case WeightType::kBf16:
+      return FloatOfBf16(static_cast<uint16_t>(row[2 * k] | row[2 * k + 1] << 8));
+    case WeightType::kQ8_0:
+      return static_cast<float>(static_cast<int8_t>(row[34 * b + 2 + i])) * half(row + 34 * b);
+    case WeightType::kQ4_0:
+      return static_cast<float>(nibble(row + 18 * b + 2) - 8) * half(row + 18 * b);
+    case WeightType::kQ4_1:
+      value = static_cast<float>(nibble(row + 20 * b + 4)) * half(row + 20 * b);
+      return value + half(row + 20 * b + 2);
+  }
+  return value;
+}
+
+TestMatrix RandomMatrix(WeightType type, int64_t outputs, int64_t inputs, uint64_t seed) {
+  TestMatrix matrix{type, outputs, inputs, {}, Aligned(PackedBytes(type, outputs, inputs), 0xFF)};
+  const int64_t row_bytes = SourceRowBytes(type, inputs);
+  matrix.source.resize(static_cast<size_t>(outputs * row_bytes));
+  Random random(seed);
+  const auto put_half = [&](uint8_t* p, float x) {
+    const uint16_t half = HalfOf(x);
+    std::memcpy(p, &half, 2);
+  };
+  for (int64_t n = 0; n < outputs; ++n) {
+    uint8_t* row = matrix.source.data() + n * row_bytes;
+    if (IsQuantised(type)) {
+      const int64_t block_bytes = row_bytes / (inputs / 32);
+      for (int64_t at = 0; at < row_bytes; ++at) row[at] = static_cast<uint8_t>(random.Next());
+      for (int64_t b = 0; b < inputs / 32; ++b) {
+        const float unit = type == WeightType::kQ8_0 ? 0.001f : 0.01f;
+        put_half(row + b * block_bytes, random.Uniform(-unit, 3.0f * unit));
+        if (type == WeightType::kQ4_1) {
+          put_half(row + b * block_bytes + 2, random.Uniform(-0.2f, 0.1f));
+        }
+      }
+      continue;
+    }
+    for (int64_t k = 0; k < inputs; ++k) {
+      const float w = random.Uniform(-0.2f, 0.2f);
+      if (type == WeightType::kF32) std::memcpy(row + 4 * k, &w, 4);
+      if (type == WeightType::kF16) put_half(row + 2 * k, w);
+      const uint16_t word = Bf16Of(w);
+      if (type == WeightType::kBf16) std::memcpy(row + 2 * k, &word, 2);
+    }
+  }
+  Pack(matrix);
+  return matrix;
+}
+
+void Pack(TestMatrix& matrix) {
+  const int64_t row_bytes = SourceRowBytes(matrix.type, matrix.inputs);
+  const int64_t tile_bytes = PackedTileBytes(matrix.type, matrix.inputs);
+  for (int64_t tile = 0; tile < TileCount(matrix.outputs); ++tile) {
+    const uint8_t* rows[kTileOutputs];
+    for (int64_t n = 0; n < kTileOutputs; ++n) {
+      const int64_t output = tile * kTileOutputs + n;
+      rows[n] = output < matrix.outputs ? matrix.source.data() + output * row_bytes : nullptr;
+    }
+    PackTile(matrix.type, rows, matrix.inputs, matrix.packed.bytes() + tile * tile_bytes);
+  }
+}
+
+TestActivations Prepare(const Kernels& kernels, ActivationType type, const float* x, int64_t rows,
+                        int64_t inputs) {
+  TestActivations result{{},
+                         Aligned(rows * ActivationRowBytes(inputs), 0xFF),
+                         Aligned(rows * BlockSumCount(inputs) * 4, 0xFF)};
+  result.view = Activations{type, rows, inputs, result.values.bytes(), result.sums.as<float>()};
+  kernels.prepare_activations(x, inputs, 0, rows, result.view);
+  return result;
+}
+
+std::vector<float> RandomFloats(int64_t count, uint64_t seed) {
+  Random random(seed);
+  std::vector<float> values(static_cast<size_t>(count));
+  for (float& value : values) value = random.Normal();
+  return values;
+}
+
+}  // namespace weft::kernels::cpu::testing
