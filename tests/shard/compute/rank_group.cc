@@ -1,0 +1,179 @@
+#include "tests/shard/compute/rank_group.h"
+
+#include <atomic>
+#include <stdexcept>
+#include <thread>
+#include <utility>
+
+#include "common/check.h"
+#include "shard/comm/local_communicator.h"
+#include "shard/comm/shm_communicator.h"
+
+namespace weft::shard {
+namespace {
+
+void Require(const absl::Status& status) {
+  if (!status.ok()) throw std::runtime_error(status.ToString());
+}
+
+template <typename T>
+T Require(absl::StatusOr<T> value) {
+  Require(value.status());
+  return std::move(value).value();
+}
+
+// Runs body(rank) on a thread each; throws the first rank's error.
+template <typename Body>
+void OnAllRanks(uint32_t world, Body body) {
+  std::vector<absl::Status> statuses(world);
+  std::vector<std::thread> threads;
+  for (uint32_t rank = 1; rank < world; ++rank) {
+    threads.emplace_back([&, rank] { statuses[rank] = body(rank); });
+  }
+  statuses[0] = body(0);
+  for (std::thread& thread : threads) thread.join();
+  for (const absl::Status& status : statuses) Require(status);
+}
+
+}  // namespace
+
+RankGroup::RankGroup(const GroupOptions& options) : options_(options) {
+  files_ = Require(ModelFiles::Open(options.model));
+  for (Rank rank = 0; rank < options.world; ++rank) {
+    const SlicePlan slice =
+        Require(MakeSlicePlan(files_->spec(), rank, options.world, files_->mlp_multiple()));
+    CpuRunnerOptions runner;
+    runner.memory.dtype = options.dtype;
+    runner.memory.kv_dtype = options.kv_dtype;
+    runner.memory.kv_memory_bytes = options.kv_memory_bytes;
+    runner.memory.running_max = options.running_max;
+    runner.memory.step_tokens_max = options.step_tokens_max;
+    runner.memory.threads = options.threads;
+    runner.isa = options.isa;
+    LoadProgress progress;
+    const std::atomic<bool> cancel{false};
+    runners_.push_back(Require(CreateCpuModelRunner(runner, *files_, slice, progress, cancel)));
+  }
+  NewEpoch(options.isa);
+}
+
+RankGroup::~RankGroup() = default;
+
+void RankGroup::NewEpoch(const std::string& isa) {
+  ++epoch_;
+  const uint32_t world = options_.world;
+  const int64_t capacity = int64_t{options_.step_tokens_max} * spec().hidden;
+  const ShmShape shape{world, epoch_, capacity};
+  std::string token;
+  std::vector<ShmSegment> segments;
+  if (world > 1) {
+    segments.push_back(Require(ShmSegment::Create(shape)));
+    token = segments[0].token();
+  }
+  OnAllRanks(world, [&](uint32_t rank) -> absl::Status {
+    std::unique_ptr<Communicator> communicator;
+    if (world == 1) {
+      communicator = MakeLocalCommunicator(capacity);
+    } else {
+      auto opened =
+          ShmCommunicator::Open(token, shape, rank, absl::Seconds(30), /*heartbeat=*/nullptr);
+      if (!opened.ok()) return opened.status();
+      if (absl::Status met = (*opened)->Meet(absl::Seconds(30)); !met.ok()) return met;
+      communicator = std::move(*opened);
+    }
+    absl::Status begun = runners_[rank]->BeginEpoch(std::move(communicator), isa);
+    if (!begun.ok()) return begun;
+    auto warm = runners_[rank]->Warmup();
+    if (!warm.ok()) return warm.status();
+    if (rank == 0) kv_blocks_ = warm->kv_blocks;
+    return absl::OkStatus();
+  });
+}
+
+StepResult RankGroup::Run(const StepBatch& batch) {
+  std::vector<StepResult> results(options_.world);
+  OnAllRanks(options_.world, [&](uint32_t rank) -> absl::Status {
+    auto result = runners_[rank]->Run(batch);
+    if (!result.ok()) return result.status();
+    results[rank] = std::move(*result);
+    return absl::OkStatus();
+  });
+  for (const StepResult& result : results) {
+    if (result.ids != results[0].ids) throw std::runtime_error("ranks sampled different ids");
+  }
+  return std::move(results[0]);
+}
+
+void StepMaker::Start(Slot slot, const SamplingParams& sampling, uint32_t prompt_len,
+                      std::vector<TokenId> penalty_ids) {
+  WEFT_CHECK(entries_[slot].blocks.empty());
+  batch_.starts.push_back(
+      SequenceStart{slot, SequenceId{slot} + 1, prompt_len, sampling, std::move(penalty_ids)});
+}
+
+BlockId StepMaker::NextBlock() {
+  if (!free_.empty()) {
+    const BlockId block = free_.back();
+    free_.pop_back();
+    return block;
+  }
+  WEFT_CHECK_LT(next_block_, kv_blocks_);
+  // From the end of the pool, so that ids differ from those that Warmup has used.
+  return kv_blocks_ - 1 - next_block_++;
+}
+
+StepSequence& StepMaker::AddRows(Slot slot, uint32_t count) {
+  Entry& entry = entries_[slot];
+  StepSequence sequence;
+  sequence.slot = slot;
+  sequence.sequence = SequenceId{slot} + 1;
+  sequence.token_begin = static_cast<uint32_t>(batch_.ids.size());
+  sequence.token_count = count;
+  sequence.start = entry.length;
+  entry.length += count;
+  while (entry.blocks.size() * kKvBlockTokensCpu < entry.length) {
+    entry.blocks.push_back(NextBlock());
+  }
+  sequence.block_begin = static_cast<uint32_t>(batch_.block_ids.size());
+  sequence.block_count = static_cast<uint32_t>(entry.blocks.size());
+  batch_.block_ids.insert(batch_.block_ids.end(), entry.blocks.begin(), entry.blocks.end());
+  batch_.sequences.push_back(sequence);
+  return batch_.sequences.back();
+}
+
+void StepMaker::Chunk(Slot slot, const std::vector<TokenId>& ids, bool sample) {
+  AddRows(slot, static_cast<uint32_t>(ids.size())).sample = sample;
+  batch_.ids.insert(batch_.ids.end(), ids.begin(), ids.end());
+}
+
+void StepMaker::Decode(Slot slot) {
+  StepSequence& sequence = AddRows(slot, 1);
+  sequence.from_last_sample = true;
+  sequence.sample = true;
+  batch_.ids.push_back(kNoToken);
+}
+
+void StepMaker::Drop(Slot slot) {
+  Entry& entry = entries_[slot];
+  for (size_t i = entry.shared_blocks; i < entry.blocks.size(); ++i) {
+    free_.push_back(entry.blocks[i]);
+  }
+  entry = Entry{};
+  batch_.drops.push_back(slot);
+}
+
+void StepMaker::SharePrefix(Slot slot, Slot other, uint32_t tokens) {
+  WEFT_CHECK_EQ(tokens % kKvBlockTokensCpu, 0u);
+  Entry& entry = entries_[slot];
+  entry.shared_blocks = tokens / kKvBlockTokensCpu;
+  entry.blocks.assign(entries_[other].blocks.begin(),
+                      entries_[other].blocks.begin() + entry.shared_blocks);
+  entry.length = tokens;
+}
+
+StepBatch StepMaker::Take() {
+  batch_.step = ++step_;
+  return std::exchange(batch_, StepBatch{});
+}
+
+}  // namespace weft::shard
