@@ -1,0 +1,184 @@
+// weft-shard: one process, one slice of a model. The main thread starts everything and then waits
+// for a signal or for the loader's end; see shard/executor.h for the threads that work.
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/log.h"
+#include "common/metrics.h"
+#include "common/shutdown.h"
+#include "common/status.h"
+#include "common/thread.h"
+#include "common/version.h"
+#include "prometheus/exposer.h"
+#include "shard/executor.h"
+#include "shard/model_loading.h"
+#include "shard/probe.h"
+#include "shard/shard_flags.h"
+#include "shard/step_service.h"
+
+namespace weft::shard {
+namespace {
+
+constexpr int kExitStartup = 1;
+constexpr int kExitStuck = 3;
+constexpr absl::Duration kDrain = absl::Seconds(2);
+// Compute stands behind the router, which shares the cores.
+constexpr int kDeviceNice = 1;
+
+void PrintLine(absl::string_view message) {
+  std::fprintf(stderr, "weft-shard: %.*s\n", static_cast<int>(message.size()), message.data());
+}
+
+// /metrics on its own port. Null when it was not asked for.
+absl::StatusOr<std::unique_ptr<prometheus::Exposer>> StartMetrics(const ShardFlags& flags) {
+  if (!flags.metrics_port.has_value()) return nullptr;
+  const std::string address = absl::StrCat(flags.metrics_host, ":", *flags.metrics_port);
+  // The library reports by exceptions; this is the edge where they become a Status.
+  try {
+    auto exposer = std::make_unique<prometheus::Exposer>(address, 1);
+    exposer->RegisterCollectable(MetricRegistry());
+    for (const int port : exposer->GetListeningPorts()) {
+      std::printf("metrics on http://%s:%d/metrics\n", flags.metrics_host.c_str(), port);
+    }
+    std::fflush(stdout);
+    return exposer;
+  } catch (const std::exception& error) {
+    return absl::UnavailableError(absl::StrCat("--metrics-port: cannot listen on ", address, " (",
+                                               error.what(), "); is the port taken?"));
+  }
+}
+
+// The load, on its own thread; `finished` becomes readable when it has ended.
+class Loading {
+ public:
+  Loading(const ShardFlags& flags, Executor& executor, ShardProbe& probe, LoadProgress& progress)
+      : finished_(eventfd(0, EFD_CLOEXEC)),
+        thread_("loader", [this, &flags, &executor, &probe, &progress] {
+          const absl::Time begin = absl::Now();
+          absl::StatusOr<LoadedModel> model = LoadModel(flags, progress, cancel_);
+          const absl::Duration elapsed = absl::Now() - begin;
+          probe.Loading(progress.bytes_done.load(), progress.bytes_total.load(), elapsed);
+          if (model.ok()) {
+            probe.Loaded(model->facts.memory());
+            WEFT_LOG_INFO("loaded {} rank={} of {} in {} ms, {} threads, {}", flags.model,
+                          flags.rank, flags.world, absl::ToInt64Milliseconds(elapsed),
+                          flags.memory.threads, model->isa());
+            executor.SetReady(*std::move(model));
+          } else {
+            executor.SetFailed(model.status());
+            status_ = model.status();
+          }
+          const uint64_t one = 1;
+          (void)!write(finished_, &one, sizeof(one));
+        }) {}
+
+  ~Loading() {
+    cancel_.store(true);
+    thread_.Join();
+    close(finished_);
+  }
+
+  int finished_fd() const { return finished_; }
+  // REQUIRES: finished_fd() was readable.
+  const absl::Status& status() const { return status_; }
+
+ private:
+  const int finished_;
+  std::atomic<bool> cancel_{false};
+  absl::Status status_;
+  Thread thread_;
+};
+
+// Waits for a signal, or for a load that failed. OK means: a signal came.
+absl::Status WaitForEnd(ShutdownSignals& signals, const Loading& loading) {
+  pollfd entries[2] = {{signals.fd(), POLLIN, 0}, {loading.finished_fd(), POLLIN, 0}};
+  int watched = 2;
+  for (;;) {
+    if (poll(entries, static_cast<nfds_t>(watched), -1) < 0) continue;
+    if (entries[0].revents != 0) {
+      if (signals.Wait(absl::ZeroDuration()).has_value()) return absl::OkStatus();
+    } else if (watched == 2 && entries[1].revents != 0) {
+      WEFT_RETURN_IF_ERROR(loading.status());
+      watched = 1;
+    }
+  }
+}
+
+// From here on a signal does what it does by default: it ends the process at once.
+void UnblockSignals() {
+  sigset_t mask;
+  sigemptyset(&mask);
+  sigaddset(&mask, SIGTERM);
+  sigaddset(&mask, SIGINT);
+  sigaddset(&mask, SIGHUP);
+  pthread_sigmask(SIG_UNBLOCK, &mask, nullptr);
+}
+
+absl::Status Serve(const ShardFlags& flags, ShutdownSignals signals) {
+  WEFT_RETURN_IF_ERROR(
+      InitLogging(absl::StrCat("shard-", flags.rank), flags.log_format, flags.log_level));
+  if (flags.die_with_parent) WEFT_RETURN_IF_ERROR(DieWithParent());
+  ShardProbe probe(flags.model, flags.rank);
+  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<prometheus::Exposer> exposer, StartMetrics(flags));
+
+  LoadProgress progress;
+  ExecutorOptions options;
+  options.rank = flags.rank;
+  options.world = flags.world;
+  options.peer_timeout = flags.peer_timeout;
+  options.device_nice = kDeviceNice;
+  options.probe = &probe;
+  options.on_stuck = [](const std::string& why) {
+    PrintLine(why);
+    std::_Exit(kExitStuck);
+  };
+  Executor executor(std::move(options), EarlyFacts(flags), progress);
+  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<ShardServer> server,
+                        ShardServer::Start(flags.listen, executor, &probe));
+  std::printf("listening on %s\n", server->address().c_str());
+  std::fflush(stdout);
+  WEFT_LOG_INFO("weft-shard {} ({}) rank={} of {} on {}", Version(), Revision(), flags.rank,
+                flags.world, server->address());
+  {
+    Loading loading(flags, executor, probe, progress);
+    WEFT_RETURN_IF_ERROR(WaitForEnd(signals, loading));
+    WEFT_LOG_INFO("stopping; a second signal stops at once");
+    UnblockSignals();
+    executor.Shutdown(kDrain);
+    server->Shutdown(absl::ZeroDuration());
+  }
+  return absl::OkStatus();
+}
+
+int Main(int argc, char** argv) {
+  absl::StatusOr<ShutdownSignals> signals = ShutdownSignals::Create();
+  ShardFlags flags;
+  std::string help_text;
+  absl::Status status = signals.status();
+  if (status.ok()) status = ParseShardFlags(argc, argv, &flags, &help_text);
+  if (status.ok() && !help_text.empty()) {
+    std::fputs(help_text.c_str(), stdout);
+    return 0;
+  }
+  if (status.ok()) status = Serve(flags, *std::move(signals));
+  if (status.ok()) return 0;
+  PrintLine(status.message());
+  return kExitStartup;
+}
+
+}  // namespace
+}  // namespace weft::shard
+
+int main(int argc, char** argv) { return weft::shard::Main(argc, argv); }

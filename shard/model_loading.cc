@@ -1,0 +1,96 @@
+#include "shard/model_loading.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "common/limits.h"
+#include "common/status.h"
+#include "common/version.h"
+#include "shard/model_runner.h"
+
+namespace weft::shard {
+namespace {
+
+types::v1::DataType ToProto(NumberType type) {
+  switch (type) {
+    case NumberType::kFloat32:
+      return types::v1::DATA_TYPE_FLOAT32;
+    case NumberType::kBfloat16:
+      return types::v1::DATA_TYPE_BFLOAT16;
+    case NumberType::kFloat16:
+      return types::v1::DATA_TYPE_FLOAT16;
+    case NumberType::kAuto:
+      break;
+  }
+  return types::v1::DATA_TYPE_UNSPECIFIED;
+}
+
+void AddModelFacts(const ModelFiles& files, const MemoryPlan& plan, v1::InfoResponse* facts) {
+  const DecoderSpec& spec = files.spec();
+  facts->set_spec_hash(files.Hash());
+  facts->set_dtype(ToProto(plan.types.activation));
+  facts->set_kv_dtype(ToProto(plan.types.kv));
+  facts->set_vocab_size(spec.vocab);
+  facts->set_context_tokens(std::min(spec.context_tokens, kContextTokensMax));
+  facts->set_family(spec.family);
+  facts->set_parameters(spec.parameters());
+  v1::KvGroup* group = facts->add_kv_groups();
+  group->set_layers(spec.layers);
+  group->set_kv_heads(spec.kv_heads);
+  group->set_head_dim(spec.head_dim);
+  group->set_block_tokens(kKvBlockTokensCpu);
+  group->set_block_bytes(plan.kv_block_bytes);
+  facts->mutable_memory()->set_weights_bytes(plan.weights_bytes);
+  facts->mutable_memory()->set_workspace_bytes(plan.workspace_bytes);
+  facts->mutable_memory()->set_kv_bytes(plan.kv_bytes);
+}
+
+}  // namespace
+
+v1::InfoResponse EarlyFacts(const ShardFlags& flags) {
+  v1::InfoResponse facts;
+  facts.set_protocol_version(kShardProtocolVersion);
+  facts.mutable_build()->set_version(Version());
+  facts.mutable_build()->set_revision(Revision());
+  facts.set_rank(flags.rank);
+  facts.set_world(flags.world);
+  facts.set_device("cpu");
+  facts.set_running_max(flags.memory.running_max);
+  facts.set_step_tokens_max(flags.memory.step_tokens_max);
+  facts.set_pid(static_cast<uint64_t>(getpid()));
+  for (const std::string& isa : SupportedInstructionSets()) facts.add_isa_supported(isa);
+  return facts;
+}
+
+absl::StatusOr<LoadedModel> LoadModel(const ShardFlags& flags, LoadProgress& progress,
+                                      const std::atomic<bool>& cancel) {
+  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<ModelFiles> files, ModelFiles::Open(flags.model));
+  const DecoderSpec spec = files->spec();
+  absl::StatusOr<SlicePlan> slice =
+      MakeSlicePlan(spec, flags.rank, flags.world, files->mlp_multiple());
+  if (!slice.ok()) return Annotate(slice.status(), flags.model);
+  CpuRunnerOptions options;
+  options.memory = flags.memory;
+  options.isa = flags.isa;
+  absl::StatusOr<std::unique_ptr<CpuModelRunner>> runner =
+      CreateCpuModelRunner(options, *files, *slice, progress, cancel);
+  if (!runner.ok()) return Annotate(runner.status(), flags.model);
+
+  LoadedModel model;
+  model.facts = EarlyFacts(flags);
+  AddModelFacts(*files, (*runner)->memory(), &model.facts);
+  model.limits.vocab_size = spec.vocab;
+  model.limits.context_tokens = model.facts.context_tokens();
+  model.limits.running_max = flags.memory.running_max;
+  model.limits.step_tokens_max = flags.memory.step_tokens_max;
+  model.limits.block_tokens = kKvBlockTokensCpu;
+  model.window_floats = int64_t{flags.memory.step_tokens_max} * spec.hidden;
+  model.isa = [runner = runner->get()] { return runner->isa(); };
+  model.runner = *std::move(runner);
+  return model;
+}
+
+}  // namespace weft::shard

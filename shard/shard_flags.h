@@ -1,0 +1,46 @@
+// The command line of weft-shard: names, defaults, and the checks that need no model. Used by main
+// only.
+
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "common/limits.h"
+#include "common/log.h"
+#include "shard/memory_plan.h"
+#include "shard/step_service.h"
+
+namespace weft::shard {
+
+struct ShardFlags {
+  std::string model;
+  uint32_t rank = 0;
+  uint32_t world = 1;
+  ListenOptions listen;
+  // Types, pool, limits and threads, resolved from the texts of the flags.
+  MemoryFlags memory;
+  // Empty = the best of this machine.
+  std::string isa;
+  // Off without a value; 0 = a free port.
+  std::optional<uint32_t> metrics_port;
+  std::string metrics_host = "127.0.0.1";
+  absl::Duration peer_timeout;
+  bool die_with_parent = false;
+  LogFormat log_format = LogFormat::kText;
+  std::string log_level = "info";
+};
+
+// Fills `flags`. OK with `help_text` set when that is all that was asked for. INVALID_ARGUMENT
+// names the flag, what it was and what it may be; UNIMPLEMENTED for a device that is not built in.
+absl::Status ParseShardFlags(int argc, char** argv, ShardFlags* flags, std::string* help_text);
+
+// "1073741824", "512MiB", "1.5GiB": bytes. INVALID_ARGUMENT otherwise.
+absl::StatusOr<uint64_t> ParseBytes(absl::string_view text);
+
+}  // namespace weft::shard
