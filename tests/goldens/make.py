@@ -47,6 +47,15 @@ ODD = dict(
 )
 # The same with rows of whole blocks, for the quantised types; a head is one block.
 BLOCKS = dict(ODD, hidden_size=96, head_dim=32)
+# Biases on every projection; plain rotary positions.
+BIASED = dict(
+    ODD,
+    vocab_size=101,
+    intermediate_size=90,
+    attention_bias=True,
+    mlp_bias=True,
+    rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
+)
 MODELS = {
     "llama_tied_llama3": dict(config=ODD, form="F32"),
     "llama_tied_llama3_gguf": dict(config=ODD, form="gguf F32", same_as="llama_tied_llama3"),
@@ -75,6 +84,8 @@ MODELS = {
         ),
         form="F16",
     ),
+    "llama_biased": dict(config=BIASED, form="F32"),
+    "llama_biased_gguf": dict(config=BIASED, form="gguf F32", same_as="llama_biased"),
     "llama_q8_0": dict(config=BLOCKS, form="gguf Q8_0"),
     "llama_q4_0": dict(config=BLOCKS, form="gguf Q4_0"),
     "llama_q4_1": dict(config=BLOCKS, form="gguf Q4_1"),
@@ -125,7 +136,9 @@ def random_weights(config, seed):
     out = {}
     for name, tensor in model.state_dict().items():
         noise = torch.randn(tensor.shape, generator=generator)
-        if tensor.dim() == 1:
+        if name.endswith(".bias"):
+            out[name] = 0.5 * noise
+        elif tensor.dim() == 1:
             out[name] = 1.0 + 0.2 * noise
         elif "embed_tokens" in name or "lm_head" in name:
             out[name] = 0.4 * noise
@@ -148,14 +161,15 @@ def gguf_name(name):
     if name in top:
         return top[name]
     _, _, layer, rest = name.split(".", 3)
-    return f"blk.{layer}.{GGUF_NAMES[rest.removesuffix('.weight')]}.weight"
+    module, kind = rest.rsplit(".", 1)
+    return f"blk.{layer}.{GGUF_NAMES[module]}.{kind}"
 
 
 def gguf_type(name, form):
     """Type of a GGUF tensor; like published files, vectors stay F32 and 4-bit ones get a Q8_0
     embedding."""
     part = name.removesuffix(".weight").split(".")[-1]
-    if part.endswith("norm"):
+    if part.endswith("norm") or name.endswith(".bias"):
         return gguf.GGMLQuantizationType.F32
     if form == "mixed":
         return gguf.GGMLQuantizationType[MIXED_TYPES[part]]
@@ -168,7 +182,7 @@ def permute(rows, heads):
     """Row i + j * half of a head becomes row 2i + j, as llama.cpp's converter stores Q and K."""
     shape = rows.shape
     return (
-        rows.reshape(heads, 2, shape[0] // heads // 2, shape[1]).swapaxes(1, 2).reshape(shape)
+        rows.reshape(heads, 2, shape[0] // heads // 2, *shape[1:]).swapaxes(1, 2).reshape(shape)
     )
 
 
@@ -355,7 +369,8 @@ def write_gguf(folder, config, weights, form):
     writer.add_bos_token_id(1)
     writer.add_eos_token_id(2)
     writer.add_add_bos_token(False)
-    writer.add_tensor("rope_freqs.weight", rope_factors(config))
+    if config.rope_parameters["rope_type"] == "llama3":
+        writer.add_tensor("rope_freqs.weight", rope_factors(config))
     for name, tensor in weights.items():
         if name == "lm_head.weight" and config.tie_word_embeddings:
             continue

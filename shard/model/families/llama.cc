@@ -16,7 +16,7 @@
 namespace weft::shard {
 namespace {
 
-// The names of one file format; layer tensors are "<layer_prefix><layer>.<name>.weight".
+// The names of one file format; layer tensors are "<layer_prefix><layer>.<name>.weight" (".bias").
 struct Names {
   const char* embedding;
   const char* final_norm;
@@ -73,23 +73,39 @@ std::vector<ParamTensor> MakeParams(const DecoderSpec& spec, const Names& names)
   out.push_back(
       {{ParamKind::kTokenEmbedding}, names.embedding, {spec.vocab, hidden}, Split::kVocabRows});
   for (uint32_t layer = 0; layer < spec.layers; ++layer) {
-    const auto add = [&](ParamKind kind, const char* name, std::vector<uint64_t> shape, Split split,
+    const auto add = [&](ParamKind kind, const char* name, const char* suffix,
+                         std::vector<uint64_t> shape, Split split,
                          RowOrder order = RowOrder::kPlain) {
       out.push_back({{kind, layer},
-                     absl::StrCat(names.layer_prefix, layer, ".", name, ".weight"),
+                     absl::StrCat(names.layer_prefix, layer, ".", name, suffix),
                      std::move(shape),
                      split,
                      order});
     };
-    add(ParamKind::kAttentionNorm, names.attention_norm, {hidden}, Split::kWhole);
-    add(ParamKind::kQuery, names.query, {q, hidden}, Split::kHeadRows, names.query_key_order);
-    add(ParamKind::kKey, names.key, {kv, hidden}, Split::kKvHeadRows, names.query_key_order);
-    add(ParamKind::kValue, names.value, {kv, hidden}, Split::kKvHeadRows);
-    add(ParamKind::kOutput, names.output, {hidden, q}, Split::kHeadColumns);
-    add(ParamKind::kMlpNorm, names.mlp_norm, {hidden}, Split::kWhole);
-    add(ParamKind::kGate, names.gate, {mlp, hidden}, Split::kMlpRows);
-    add(ParamKind::kUp, names.up, {mlp, hidden}, Split::kMlpRows);
-    add(ParamKind::kDown, names.down, {hidden, mlp}, Split::kMlpColumns);
+    const RowOrder rotary = names.query_key_order;
+    add(ParamKind::kAttentionNorm, names.attention_norm, ".weight", {hidden}, Split::kWhole);
+    add(ParamKind::kQuery, names.query, ".weight", {q, hidden}, Split::kHeadRows, rotary);
+    add(ParamKind::kKey, names.key, ".weight", {kv, hidden}, Split::kKvHeadRows, rotary);
+    add(ParamKind::kValue, names.value, ".weight", {kv, hidden}, Split::kKvHeadRows);
+    add(ParamKind::kOutput, names.output, ".weight", {hidden, q}, Split::kHeadColumns);
+    add(ParamKind::kMlpNorm, names.mlp_norm, ".weight", {hidden}, Split::kWhole);
+    add(ParamKind::kGate, names.gate, ".weight", {mlp, hidden}, Split::kMlpRows);
+    add(ParamKind::kUp, names.up, ".weight", {mlp, hidden}, Split::kMlpRows);
+    add(ParamKind::kDown, names.down, ".weight", {hidden, mlp}, Split::kMlpColumns);
+    if (spec.qkv_bias) {
+      add(ParamKind::kQueryBias, names.query, ".bias", {q}, Split::kHeadRows, rotary);
+      add(ParamKind::kKeyBias, names.key, ".bias", {kv}, Split::kKvHeadRows, rotary);
+      add(ParamKind::kValueBias, names.value, ".bias", {kv}, Split::kKvHeadRows);
+    }
+    // What row-parallel matrices add is whole on every rank; the device adds it once.
+    if (spec.output_bias) {
+      add(ParamKind::kOutputBias, names.output, ".bias", {hidden}, Split::kWhole);
+    }
+    if (spec.mlp_bias) {
+      add(ParamKind::kGateBias, names.gate, ".bias", {mlp}, Split::kMlpRows);
+      add(ParamKind::kUpBias, names.up, ".bias", {mlp}, Split::kMlpRows);
+      add(ParamKind::kDownBias, names.down, ".bias", {hidden}, Split::kWhole);
+    }
   }
   out.push_back({{ParamKind::kFinalNorm}, names.final_norm, {hidden}, Split::kWhole});
   if (!spec.tied_head) {
@@ -103,10 +119,6 @@ absl::Status Unsupported(std::string where, absl::string_view what) {
 }
 
 absl::Status RefuseUnsupported(const HfObject& root) {
-  for (const char* key : {"attention_bias", "mlp_bias"}) {
-    WEFT_ASSIGN_OR_RETURN(const bool bias, root.GetBoolOr(key, false));
-    if (bias) return Unsupported(root.Where(key), "true is not supported for family llama");
-  }
   WEFT_ASSIGN_OR_RETURN(const std::string act, root.GetStringOr("hidden_act", "silu"));
   if (act != "silu") {
     return Unsupported(root.Where("hidden_act"),
@@ -260,6 +272,9 @@ absl::StatusOr<ModelDescription> LlamaFromHf(const HfConfig& config) {
   WEFT_ASSIGN_OR_RETURN(spec.context_tokens, root.GetUint("max_position_embeddings"));
   WEFT_ASSIGN_OR_RETURN(spec.norm_epsilon, root.GetFloatOr("rms_norm_eps", 1e-6f));
   WEFT_ASSIGN_OR_RETURN(spec.tied_head, root.GetBoolOr("tie_word_embeddings", false));
+  WEFT_ASSIGN_OR_RETURN(spec.qkv_bias, root.GetBoolOr("attention_bias", false));
+  spec.output_bias = spec.qkv_bias;
+  WEFT_ASSIGN_OR_RETURN(spec.mlp_bias, root.GetBoolOr("mlp_bias", false));
   spec.rope.dims = spec.head_dim;
   WEFT_RETURN_IF_ERROR(RopeFromHf(root, &spec.rope));
   // generate() takes the end set of generation_config.json where there is one.
@@ -310,7 +325,11 @@ absl::StatusOr<ModelDescription> LlamaFromGguf(const GgufFile& file) {
   WEFT_ASSIGN_OR_RETURN(const double epsilon,
                         file.GetFloat("llama.attention.layer_norm_rms_epsilon"));
   spec.norm_epsilon = static_cast<float>(epsilon);
+  // No key tells of a separate head or of biases: the tensors themselves do.
   spec.tied_head = file.FindTensor(kGgufNames.head) == nullptr;
+  spec.qkv_bias = file.FindTensor("blk.0.attn_q.bias") != nullptr;
+  spec.output_bias = file.FindTensor("blk.0.attn_output.bias") != nullptr;
+  spec.mlp_bias = file.FindTensor("blk.0.ffn_gate.bias") != nullptr;
   WEFT_ASSIGN_OR_RETURN(spec.rope.dims,
                         GgufUint(file, "llama.rope.dimension_count", spec.head_dim));
   WEFT_RETURN_IF_ERROR(RopeFromGguf(file, &spec.rope));

@@ -1,5 +1,5 @@
 // The Llama family: RMSNorm, rotary positions on halves of a head, grouped-query attention, a MLP
-// gated by SiLU, no biases, tied or untied head. Turns config.json or GGUF metadata into a
+// gated by SiLU, biases or none, tied or untied head. Turns config.json or GGUF metadata into a
 // ModelDescription. Names of keys and tensors: transformers' LlamaConfig and LlamaForCausalLM;
 // llama.cpp's gguf-py/gguf/constants.py for architecture "llama".
 
@@ -12,8 +12,7 @@
 
 namespace weft::shard {
 
-// UNIMPLEMENTED naming the key for what this code does not have: biases, activations other than
-// SiLU, rotary scaling other than linear and llama3, experts, quantised checkpoints.
+// UNIMPLEMENTED naming the key for what this code does not have: activations other than SiLU, rotary scaling other than linear and llama3, experts, quantised checkpoints.
 absl::StatusOr<ModelDescription> LlamaFromHf(const HfConfig& config);
 absl::StatusOr<ModelDescription> LlamaFromGguf(const GgufFile& file);
 

@@ -25,6 +25,8 @@ inline const std::vector<std::string>& GoldenModels() {
                                                           "llama_tied_llama3_gguf",
                                                           "llama_untied_linear_parts",
                                                           "llama_nine_heads_f16",
+                                                          "llama_biased",
+                                                          "llama_biased_gguf",
                                                           "llama_q8_0",
                                                           "llama_q4_0",
                                                           "llama_q4_1",

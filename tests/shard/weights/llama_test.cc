@@ -91,6 +91,20 @@ TEST_CASE("The end set is generation_config.json's where there is one", "[shard]
   CHECK(Describe(config, {{"temperature", 1.0}})->spec.eos_ids == std::vector<uint32_t>{2});
 }
 
+TEST_CASE("Bias keys add the bias tensors", "[shard][model]") {
+  const auto attention = With("attention_bias", true);
+  REQUIRE(attention.ok());
+  CHECK(attention->spec.qkv_bias);
+  CHECK(attention->spec.output_bias);
+  CHECK_FALSE(attention->spec.mlp_bias);
+  CHECK(attention->params.size() == 1 + 2 * (9 + 4) + 2);
+  const auto mlp = With("mlp_bias", true);
+  REQUIRE(mlp.ok());
+  CHECK(mlp->spec.mlp_bias);
+  CHECK(mlp->params.size() == 1 + 2 * (9 + 3) + 2);
+  CHECK_FALSE(With("mlp_bias", 1).ok());
+}
+
 TEST_CASE("What the Llama code does not have is refused by key", "[shard][model]") {
   const struct {
     const char* key;
@@ -98,8 +112,6 @@ TEST_CASE("What the Llama code does not have is refused by key", "[shard][model]
     const char* want;
   } cases[] = {
       {"model_type", "gpt2", "model_type: \"gpt2\" is not a known model family; known are: llama"},
-      {"attention_bias", true, "attention_bias: true is not supported"},
-      {"mlp_bias", true, "mlp_bias: true is not supported"},
       {"hidden_act", "gelu", "hidden_act: \"gelu\" is not supported; known is: silu"},
       {"partial_rotary_factor", 0.5, "partial_rotary_factor: 0.5 is not supported"},
       {"quantization_config", json::object{{"bits", 4}}, "quantization_config: quantised"},

@@ -63,6 +63,13 @@ ParamId ParamOf(absl::string_view name) {
       {"mlp.gate_proj.weight", ParamKind::kGate},
       {"mlp.up_proj.weight", ParamKind::kUp},
       {"mlp.down_proj.weight", ParamKind::kDown},
+      {"self_attn.q_proj.bias", ParamKind::kQueryBias},
+      {"self_attn.k_proj.bias", ParamKind::kKeyBias},
+      {"self_attn.v_proj.bias", ParamKind::kValueBias},
+      {"self_attn.o_proj.bias", ParamKind::kOutputBias},
+      {"mlp.gate_proj.bias", ParamKind::kGateBias},
+      {"mlp.up_proj.bias", ParamKind::kUpBias},
+      {"mlp.down_proj.bias", ParamKind::kDownBias},
   };
   if (name == "model.embed_tokens.weight") return {ParamKind::kTokenEmbedding, 0};
   if (name == "model.norm.weight") return {ParamKind::kFinalNorm, 0};
@@ -103,25 +110,27 @@ TEST_CASE("Loaded rows hold the values that PyPI gguf and torch hold", "[shard][
 }
 
 TEST_CASE("A GGUF file's F32 weights are those of its safetensors twin", "[shard][weights]") {
-  const auto twin = OpenOrFail(test::GoldenModelPath("llama_tied_llama3"));
-  const auto gguf = OpenOrFail(test::GoldenModelPath("llama_tied_llama3_gguf"));
-  const auto a = LoadAll(*twin, PlanOf(*twin, 0, 1));
-  const auto b = LoadAll(*gguf, PlanOf(*gguf, 0, 1));
-  REQUIRE(a.size() == b.size());
-  for (const auto& [id, param] : a) {
-    INFO("kind " << static_cast<int>(id.first) << " layer " << id.second);
-    CHECK(param.bytes == b.at(id).bytes);
-    CHECK(param.values == b.at(id).values);
+  for (const std::string name : {"llama_tied_llama3", "llama_biased"}) {
+    const auto twin = OpenOrFail(test::GoldenModelPath(name));
+    const auto gguf = OpenOrFail(test::GoldenModelPath(name + "_gguf"));
+    const auto a = LoadAll(*twin, PlanOf(*twin, 0, 1));
+    const auto b = LoadAll(*gguf, PlanOf(*gguf, 0, 1));
+    REQUIRE(a.size() == b.size());
+    for (const auto& [id, param] : a) {
+      INFO(name << " kind " << static_cast<int>(id.first) << " layer " << id.second);
+      CHECK(param.bytes == b.at(id).bytes);
+      CHECK(param.values == b.at(id).values);
+    }
+    // llama3 scaling is told as a tensor of divisors, and means the same.
+    const auto x = RopeInverseFrequencies(twin->spec().rope);
+    const auto y = RopeInverseFrequencies(gguf->spec().rope);
+    REQUIRE(x.size() == y.size());
+    for (size_t i = 0; i < x.size(); ++i) CHECK(x[i] == Approx(y[i]).epsilon(1e-6));
+    CHECK(twin->Hash() != gguf->Hash());
   }
-  // The spec differs only in how the rotary scaling is told.
-  CHECK(gguf->spec().rope.scaling == RopeScalingKind::kFrequencyFactors);
-  const auto x = RopeInverseFrequencies(twin->spec().rope);
-  const auto y = RopeInverseFrequencies(gguf->spec().rope);
-  for (size_t i = 0; i < x.size(); ++i) CHECK(x[i] == Approx(y[i]).epsilon(1e-6));
-  CHECK(twin->Hash() != gguf->Hash());
 }
 
-// The part of `whole` that a rank must hold.
+// The part of `whole` that a rank must hold: bytes of a matrix.
 std::string Cut(const Collected& whole, Range rows, Range columns) {
   const uint64_t row_bytes = BytesOf(whole.type, static_cast<uint64_t>(whole.inputs));
   std::string out;
@@ -146,7 +155,8 @@ TEST_CASE("Slices of 1 to 4 shards are the matching parts of the whole", "[shard
         for (const auto& [id, part] : LoadAll(*files, plan, 1 + static_cast<int>(rank))) {
           const Collected& all = whole.at(id);
           INFO(name << " kind " << static_cast<int>(id.first) << " rank " << rank << "/" << world);
-          Range rows{0, static_cast<uint32_t>(all.outputs)};
+          const bool vector = !all.values.empty();
+          Range rows{0, static_cast<uint32_t>(vector ? all.values.size() : all.outputs)};
           Range columns{0, static_cast<uint32_t>(all.inputs)};
           switch (id.first) {
             case ParamKind::kTokenEmbedding:
@@ -154,10 +164,13 @@ TEST_CASE("Slices of 1 to 4 shards are the matching parts of the whole", "[shard
               rows = plan.vocab;
               break;
             case ParamKind::kQuery:
+            case ParamKind::kQueryBias:
               rows = scaled(plan.heads);
               break;
             case ParamKind::kKey:
             case ParamKind::kValue:
+            case ParamKind::kKeyBias:
+            case ParamKind::kValueBias:
               rows = scaled(plan.kv_heads);
               break;
             case ParamKind::kOutput:
@@ -165,6 +178,8 @@ TEST_CASE("Slices of 1 to 4 shards are the matching parts of the whole", "[shard
               break;
             case ParamKind::kGate:
             case ParamKind::kUp:
+            case ParamKind::kGateBias:
+            case ParamKind::kUpBias:
               rows = plan.mlp;
               break;
             case ParamKind::kDown:
@@ -173,8 +188,12 @@ TEST_CASE("Slices of 1 to 4 shards are the matching parts of the whole", "[shard
             default:
               break;
           }
+          if (vector) {
+            REQUIRE(part.values == std::vector<float>(all.values.begin() + rows.begin,
+                                                      all.values.begin() + rows.end));
+            continue;
+          }
           REQUIRE(part.type == all.type);
-          REQUIRE(part.values == all.values);
           REQUIRE(part.outputs == rows.size());
           REQUIRE(part.inputs == columns.size());
           REQUIRE(part.bytes == Cut(all, rows, columns));
