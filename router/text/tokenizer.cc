@@ -17,24 +17,17 @@ void Tokenizer::Deleter::operator()(WeftTokenizer* tokenizer) const {
   weft_tokenizer_free(tokenizer);
 }
 
-Tokenizer::Tokenizer(Handle handle) : handle_(std::move(handle)) {}
-
-Tokenizer::~Tokenizer() = default;
-
-absl::Status Tokenizer::ReadVocab() {
-  WeftVocab vocab = {};
-  FfiText error;
-  const WeftTextStatus status = weft_tokenizer_vocab(handle_.get(), kVocabMax, &vocab, error.out());
-  if (status != WEFT_TEXT_OK) return ToStatus(status, error.view());
-  absl::Cleanup free_vocab = [&vocab] { weft_vocab_free(vocab); };
-  starts_.assign(vocab.starts, vocab.starts + vocab.size + 1);
-  bytes_.assign(reinterpret_cast<const char*>(vocab.bytes), starts_.back());
-  special_.assign(vocab.specials, vocab.specials + vocab.size);
+Tokenizer::Tokenizer(Handle handle) : handle_(std::move(handle)) {
+  const WeftVocab vocab = weft_tokenizer_vocab(handle_.get());
+  bytes_ = vocab.bytes;
+  starts_ = absl::MakeConstSpan(vocab.starts, vocab.size + 1);
+  special_ = absl::MakeConstSpan(vocab.specials, vocab.size);
   decoder_kind_ = vocab.decoder == WEFT_DECODER_SENTENCE_PIECE ? DecoderKind::kSentencePiece
                                                                : DecoderKind::kByteLevel;
   strip_leading_blank_ = vocab.strip_leading_blank;
-  return absl::OkStatus();
 }
+
+Tokenizer::~Tokenizer() = default;
 
 absl::StatusOr<Tokenizer::Encoding> Tokenizer::Encode(absl::string_view text,
                                                       bool add_special_tokens) const {

@@ -12,7 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
@@ -65,7 +64,7 @@ class Tokenizer {
   // Empty for an id outside the vocabulary or in a gap of it. Lives as long as the Tokenizer.
   absl::string_view TokenBytes(TokenId id) const {
     if (id >= vocab_size()) return {};
-    return absl::string_view(bytes_).substr(starts_[id], starts_[id + 1] - starts_[id]);
+    return absl::string_view(bytes_ + starts_[id], starts_[id + 1] - starts_[id]);
   }
   // A control token: skipped in answers, never part of a stop string.
   bool IsSpecial(TokenId id) const { return id < special_.size() && special_[id] != 0; }
@@ -87,17 +86,16 @@ class Tokenizer {
 
   static absl::StatusOr<std::unique_ptr<Tokenizer>> FromJson(const std::string& path);
   static absl::StatusOr<std::unique_ptr<Tokenizer>> FromGguf(const std::string& path);
-  // Fills the table of bytes from the handle.
-  absl::Status ReadVocab();
 
   Handle handle_;
   // What add_special_tokens puts around a text, for GGUF files; a tokenizer.json does it by itself.
   std::optional<TokenId> bos_;
   std::optional<TokenId> eos_;
-  // Bytes of all tokens one after another; token i is [starts_[i], starts_[i + 1]).
-  std::string bytes_;
-  std::vector<uint32_t> starts_;
-  std::vector<uint8_t> special_;
+  // Views into the handle. Bytes of all tokens one after another; token i is [starts_[i],
+  // starts_[i + 1]).
+  const char* bytes_;
+  absl::Span<const uint32_t> starts_;
+  absl::Span<const uint8_t> special_;
   DecoderKind decoder_kind_ = DecoderKind::kByteLevel;
   bool strip_leading_blank_ = false;
 };

@@ -88,14 +88,12 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::FromJson(const std::string
   WeftTokenizer* raw = nullptr;
   FfiText error;
   const WeftTextStatus status = weft_tokenizer_from_json(
-      {reinterpret_cast<const char*>(bytes.data()), bytes.size()}, &raw, error.out());
+      {reinterpret_cast<const char*>(bytes.data()), bytes.size()}, kVocabMax, &raw, error.out());
   if (status != WEFT_TEXT_OK) {
     return Annotate(ToStatus(status, error.view()),
-                    absl::StrCat(path, ": is no tokenizer.json of Hugging Face tokenizers"));
+                    absl::StrCat(path, ": cannot be used as a tokenizer.json"));
   }
-  auto tokenizer = std::unique_ptr<Tokenizer>(new Tokenizer(Handle(raw)));
-  WEFT_RETURN_IF_ERROR(Annotate(tokenizer->ReadVocab(), path));
-  return tokenizer;
+  return std::unique_ptr<Tokenizer>(new Tokenizer(Handle(raw)));
 }
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::FromGguf(const std::string& path) {
@@ -127,7 +125,6 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::FromGguf(const std::string
   if (status != WEFT_TEXT_OK) return Annotate(ToStatus(status, error.view()), path);
 
   auto tokenizer = std::unique_ptr<Tokenizer>(new Tokenizer(Handle(raw)));
-  WEFT_RETURN_IF_ERROR(Annotate(tokenizer->ReadVocab(), path));
   // Files of Llama 3 from before the flag existed expect a BOS; all others are explicit.
   WEFT_ASSIGN_OR_RETURN(tokenizer->bos_,
                         AddedToken(*file, "tokenizer.ggml.add_bos_token", pre == "llama-bpe",

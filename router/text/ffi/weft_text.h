@@ -65,8 +65,10 @@ typedef struct {
   WeftSlice pre;
 } WeftBpe;
 
-// From the contents of a tokenizer.json.
-WeftTextStatus weft_tokenizer_from_json(WeftSlice json, WeftTokenizer** out, WeftText* error);
+// From the contents of a tokenizer.json. WEFT_TEXT_INVALID also when its decoder is none of
+// WeftDecoderKind, or when it has an id >= ids_max.
+WeftTextStatus weft_tokenizer_from_json(WeftSlice json, uint32_t ids_max, WeftTokenizer** out,
+                                        WeftText* error);
 WeftTextStatus weft_tokenizer_from_bpe(const WeftBpe* bpe, WeftTokenizer** out, WeftText* error);
 void weft_tokenizer_free(WeftTokenizer* tokenizer);
 
@@ -83,21 +85,18 @@ void weft_encoding_free(WeftEncoding encoding);
 
 typedef enum { WEFT_DECODER_BYTE_LEVEL = 0, WEFT_DECODER_SENTENCE_PIECE = 1 } WeftDecoderKind;
 
-// The raw bytes behind all ids; token i is bytes [starts[i], starts[i + 1]).
+// The raw bytes behind all ids; token i is bytes [starts[i], starts[i + 1]). Borrowed: lives as
+// long as the tokenizer.
 typedef struct {
-  uint8_t* bytes;
-  uint32_t* starts;   // size + 1
-  uint8_t* specials;  // size; 1 = special
-  uint32_t size;      // largest id + 1
-  uint8_t decoder;    // WeftDecoderKind
+  const char* bytes;
+  const uint32_t* starts;   // size + 1
+  const uint8_t* specials;  // size; 1 = special
+  uint32_t size;            // largest id + 1
+  uint8_t decoder;          // WeftDecoderKind
   bool strip_leading_blank;
 } WeftVocab;
 
-// WEFT_TEXT_INVALID when the tokenizer's decoder is none of WeftDecoderKind, or when there are more
-// than `size_max` ids.
-WeftTextStatus weft_tokenizer_vocab(const WeftTokenizer* tokenizer, uint32_t size_max,
-                                    WeftVocab* out, WeftText* error);
-void weft_vocab_free(WeftVocab vocab);
+WeftVocab weft_tokenizer_vocab(const WeftTokenizer* tokenizer);
 
 // True and the id when `token` is the written form of a token.
 bool weft_tokenizer_find(const WeftTokenizer* tokenizer, WeftSlice token, uint32_t* id);

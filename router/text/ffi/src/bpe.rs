@@ -19,7 +19,7 @@ use crate::abi::{borrow, Failure, Outcome, Slice};
 pub struct Bpe {
     tokens: *const Slice,
     token_kinds: *const u8,
-    pub token_count: usize,
+    token_count: usize,
     merges: *const Slice,
     merge_count: usize,
     pre: Slice,
@@ -39,9 +39,18 @@ struct Pre {
     nfc: bool,
 }
 
-// \p{N}{1,3} and \p{N} are all that differs between the patterns of Llama 3 and of Qwen 2.
-const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-const QWEN2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+/// The pattern of Llama 3 and Qwen 2, which differ in how many digits one piece may have.
+macro_rules! words_and_digits {
+    ($digits:literal) => {
+        concat!(
+            r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|",
+            $digits,
+            r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+        )
+    };
+}
+const LLAMA3: &str = words_and_digits!(r"\p{N}{1,3}");
+const QWEN2: &str = words_and_digits!(r"\p{N}");
 
 const PRES: &[Pre] = &[
     Pre {
@@ -106,24 +115,55 @@ fn find_pre(name: &str) -> Outcome<&'static Pre> {
         })
 }
 
-/// Everything but the post-processor: BOS and EOS of GGUF files are added by the caller.
-///
-/// # Safety
-/// The pointers of `bpe` must be valid for their counts.
-pub unsafe fn build(bpe: &Bpe) -> Outcome<Tokenizer> {
-    // SAFETY: the caller's promise, here and for each slice below.
-    let slices = unsafe { borrow(bpe.tokens, bpe.token_count) };
-    let kinds = unsafe { borrow(bpe.token_kinds, bpe.token_count) };
-    let merges = unsafe { borrow(bpe.merges, bpe.merge_count) };
-    let pre = find_pre(unsafe { bpe.pre.text("tokenizer.ggml.pre")? })?;
+/// What a `Bpe` points to, as texts.
+pub struct Parts<'a> {
+    pub tokens: Vec<&'a str>,
+    kinds: &'a [u8],
+    merges: &'a [Slice],
+    pre: &'a str,
+}
 
-    let mut vocab = AHashMap::with_capacity(slices.len());
+impl Bpe {
+    /// # Safety
+    /// The pointers must be valid for their counts as long as the result is used.
+    pub unsafe fn read<'a>(&self) -> Outcome<Parts<'a>> {
+        // SAFETY: the caller's promise, for all four.
+        unsafe {
+            let tokens = borrow(self.tokens, self.token_count).iter();
+            Ok(Parts {
+                tokens: tokens
+                    .map(|token| token.text("a token of tokenizer.ggml.tokens"))
+                    .collect::<Outcome<_>>()?,
+                kinds: borrow(self.token_kinds, self.token_count),
+                merges: borrow(self.merges, self.merge_count),
+                pre: self.pre.text("tokenizer.ggml.pre")?,
+            })
+        }
+    }
+}
+
+/// The two tokens of a merge.
+fn read_merge(slice: &Slice) -> Outcome<(String, String)> {
+    // SAFETY: part of what `Bpe::read` was promised.
+    let merge = unsafe { slice.text("a merge of tokenizer.ggml.merges")? };
+    // The first token may itself begin with a blank, so one at byte 0 never parts them.
+    match merge.bytes().skip(1).position(|byte| byte == b' ') {
+        Some(at) => Ok((merge[..at + 1].to_string(), merge[at + 2..].to_string())),
+        None => Err(Failure::invalid(format!(
+            "tokenizer.ggml.merges has {merge:?}; expected two tokens with a blank between"
+        ))),
+    }
+}
+
+/// Everything but the post-processor: BOS and EOS of GGUF files are added by the caller.
+pub fn build(parts: &Parts) -> Outcome<Tokenizer> {
+    let pre = find_pre(parts.pre)?;
+    let mut vocab = AHashMap::with_capacity(parts.tokens.len());
     let mut added = Vec::new();
-    for (id, slice) in slices.iter().enumerate() {
-        let token = unsafe { slice.text("a token of tokenizer.ggml.tokens")? };
-        if kinds[id] == TOKEN_CONTROL || kinds[id] == TOKEN_USER_DEFINED {
-            let special = kinds[id] == TOKEN_CONTROL;
-            added.push(AddedToken::from(token, special).normalized(false));
+    for (id, token) in parts.tokens.iter().enumerate() {
+        if matches!(parts.kinds[id], TOKEN_CONTROL | TOKEN_USER_DEFINED) {
+            let special = parts.kinds[id] == TOKEN_CONTROL;
+            added.push(AddedToken::from(*token, special).normalized(false));
         }
         if let Some(first) = vocab.insert(token.to_string(), id as u32) {
             return Err(Failure::invalid(format!(
@@ -131,30 +171,18 @@ pub unsafe fn build(bpe: &Bpe) -> Outcome<Tokenizer> {
             )));
         }
     }
-
-    let mut pairs = Vec::with_capacity(merges.len());
-    for slice in merges {
-        let merge = unsafe { slice.text("a merge of tokenizer.ggml.merges")? };
-        // The first half may itself begin with a blank, so the blank at byte 0 never parts them.
-        let cut = merge
-            .char_indices()
-            .skip(1)
-            .find(|(_, c)| *c == ' ')
-            .map(|(at, _)| at);
-        let cut = cut.ok_or_else(|| {
-            Failure::invalid(format!(
-                "tokenizer.ggml.merges has {merge:?}: expected two tokens"
-            ))
-        })?;
-        pairs.push((merge[..cut].to_string(), merge[cut + 1..].to_string()));
-    }
+    let merges = parts
+        .merges
+        .iter()
+        .map(read_merge)
+        .collect::<Outcome<_>>()?;
 
     let failed = |error: tokenizers::Error| Failure::invalid(error.to_string());
     let model = BPE::builder()
-        .vocab_and_merges(vocab, pairs)
+        .vocab_and_merges(vocab, merges)
         .ignore_merges(pre.ignore_merges)
         .build()
-        .map_err(failed)?;
+        .map_err(|error| Failure::invalid(format!("tokenizer.ggml.merges: {error}")))?;
     let mut tokenizer = Tokenizer::new(model);
     if pre.nfc {
         tokenizer

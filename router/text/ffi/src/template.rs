@@ -182,7 +182,7 @@ fn render(
     let template = environment
         .get_template(NAME)
         .map_err(|error| Failure::invalid(describe(&error)))?;
-    // `tools` and `documents` are defined and none, as in transformers: templates ask `is not none`.
+    // `tools` and `documents` are defined and none as in transformers; templates ask `is not none`.
     let values = context! {
         messages => messages,
         add_generation_prompt => add_generation_prompt,

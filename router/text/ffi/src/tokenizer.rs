@@ -5,13 +5,64 @@ use tokenizers::Tokenizer;
 
 use crate::abi::{give, guard, take_back, Failure, Outcome, Slice, Status, Text};
 use crate::bpe::{self, Bpe};
-use crate::decoder;
+use crate::decoder::{self, Decoder};
 
 /// `WeftTokenizer` of weft_text.h.
 pub struct Handle {
     tokenizer: Tokenizer,
-    /// Largest id + 1.
-    size: u32,
+    decoder: Decoder,
+    /// Bytes of all tokens one after another; token i is [starts[i], starts[i + 1]).
+    bytes: Vec<u8>,
+    starts: Vec<u32>,
+    /// 1 = special.
+    specials: Vec<u8>,
+}
+
+impl Handle {
+    /// `tokens` gives the written form of id 0, 1, ..., None in a gap.
+    fn new<T: AsRef<str>>(
+        tokenizer: Tokenizer,
+        tokens: impl ExactSizeIterator<Item = Option<T>>,
+    ) -> Outcome<*mut Handle> {
+        let decoder = decoder::understand(tokenizer.get_decoder())?;
+        let mut bytes = Vec::with_capacity(8 * tokens.len());
+        let mut starts = Vec::with_capacity(tokens.len() + 1);
+        let mut specials = vec![0; tokens.len()];
+        for (id, token) in &tokenizer.get_added_tokens_decoder() {
+            specials[*id as usize] = u8::from(token.special);
+        }
+        starts.push(0);
+        for token in tokens {
+            if let Some(token) = token {
+                decoder.append_bytes(token.as_ref(), &mut bytes);
+            }
+            starts.push(bytes.len() as u32);
+        }
+        Ok(Box::into_raw(Box::new(Handle {
+            tokenizer,
+            decoder,
+            bytes,
+            starts,
+            specials,
+        })))
+    }
+}
+
+fn from_json(json: &[u8], ids_max: u32) -> Outcome<*mut Handle> {
+    let failed = |error: tokenizers::Error| Failure::invalid(error.to_string());
+    let mut tokenizer = Tokenizer::from_bytes(json).map_err(failed)?;
+    // Left over from training in some published files; a prompt is never cut or filled up here.
+    tokenizer.with_padding(None);
+    tokenizer.with_truncation(None).map_err(failed)?;
+    let largest = tokenizer.get_vocab(true).into_values().max();
+    let Some(largest) = largest.filter(|id| *id < ids_max) else {
+        let found = largest.map_or("no token".to_string(), |id| format!("token id {id}"));
+        return Err(Failure::invalid(format!(
+            "{found}; expected ids below {ids_max}"
+        )));
+    };
+    let tokens: Vec<Option<String>> = (0..=largest).map(|id| tokenizer.id_to_token(id)).collect();
+    Handle::new(tokenizer, tokens.iter().map(Option::as_ref))
 }
 
 /// # Safety
@@ -19,27 +70,12 @@ pub struct Handle {
 #[no_mangle]
 pub unsafe extern "C" fn weft_tokenizer_from_json(
     json: Slice,
+    ids_max: u32,
     out: *mut *mut Handle,
     error: *mut Text,
 ) -> Status {
-    let body = || {
-        let bytes = unsafe { json.bytes() };
-        let mut tokenizer =
-            Tokenizer::from_bytes(bytes).map_err(|error| Failure::invalid(error.to_string()))?;
-        // Left over from training in some published files; a prompt is never cut or filled up here.
-        tokenizer.with_padding(None);
-        tokenizer
-            .with_truncation(None)
-            .map_err(|error| Failure::invalid(error.to_string()))?;
-        let size = tokenizer
-            .get_vocab(true)
-            .values()
-            .max()
-            .map_or(0, |id| id + 1);
-        Ok(Box::into_raw(Box::new(Handle { tokenizer, size })))
-    };
     // SAFETY: the caller's promise.
-    unsafe { guard(out, error, body) }
+    unsafe { guard(out, error, || from_json(json.bytes(), ids_max)) }
 }
 
 /// # Safety
@@ -51,8 +87,10 @@ pub unsafe extern "C" fn weft_tokenizer_from_bpe(
     error: *mut Text,
 ) -> Status {
     let body = || {
-        let (tokenizer, size) = unsafe { (bpe::build(&*bpe)?, (*bpe).token_count as u32) };
-        Ok(Box::into_raw(Box::new(Handle { tokenizer, size })))
+        // SAFETY: the caller's promise.
+        let parts = unsafe { (*bpe).read()? };
+        let tokenizer = bpe::build(&parts)?;
+        Handle::new(tokenizer, parts.tokens.iter().map(Some))
     };
     // SAFETY: the caller's promise.
     unsafe { guard(out, error, body) }
@@ -121,74 +159,27 @@ pub unsafe extern "C" fn weft_encoding_free(encoding: Encoding) {
 /// `WeftVocab` of weft_text.h.
 #[repr(C)]
 pub struct Vocab {
-    bytes: *mut u8,
-    starts: *mut u32,
-    specials: *mut u8,
+    bytes: *const u8,
+    starts: *const u32,
+    specials: *const u8,
     size: u32,
     decoder: u8,
     strip_leading_blank: bool,
 }
 
-fn vocab(handle: &Handle, size_max: u32) -> Outcome<Vocab> {
-    let tokenizer = &handle.tokenizer;
-    let decoder = decoder::understand(tokenizer.get_decoder())?;
-    let size = handle.size;
-    if size > size_max {
-        return Err(Failure::invalid(format!(
-            "{size} ids; at most {size_max} are supported"
-        )));
-    }
-
-    let mut bytes = Vec::with_capacity(8 * size as usize);
-    let mut starts = Vec::with_capacity(size as usize + 1);
-    for id in 0..size {
-        starts.push(bytes.len() as u32);
-        if let Some(token) = tokenizer.id_to_token(id) {
-            decoder.append_bytes(&token, &mut bytes);
-        }
-    }
-    starts.push(bytes.len() as u32);
-    let mut specials = vec![0; size as usize];
-    for (id, token) in &tokenizer.get_added_tokens_decoder() {
-        specials[*id as usize] = u8::from(token.special);
-    }
-    // The caller frees `bytes` by starts[size], its length.
-    Ok(Vocab {
-        bytes: give(bytes).0,
-        starts: give(starts).0,
-        specials: give(specials).0,
-        size,
-        decoder: decoder.kind as u8,
-        strip_leading_blank: decoder.strip_leading_blank,
-    })
-}
-
 /// # Safety
-/// See weft_text.h: `handle` from this library, `out` and `error` writable.
+/// `handle` from this library; the result must not outlive it.
 #[no_mangle]
-pub unsafe extern "C" fn weft_tokenizer_vocab(
-    handle: *const Handle,
-    size_max: u32,
-    out: *mut Vocab,
-    error: *mut Text,
-) -> Status {
+pub unsafe extern "C" fn weft_tokenizer_vocab(handle: *const Handle) -> Vocab {
     // SAFETY: the caller's promise.
-    unsafe { guard(out, error, || vocab(&*handle, size_max)) }
-}
-
-/// # Safety
-/// `vocab` is from weft_tokenizer_vocab and not used again.
-#[no_mangle]
-pub unsafe extern "C" fn weft_vocab_free(vocab: Vocab) {
-    if vocab.starts.is_null() {
-        return;
-    }
-    let size = vocab.size as usize;
-    // SAFETY: made by `give` with these lengths; the last start is the number of bytes.
-    unsafe {
-        take_back(vocab.bytes, *vocab.starts.add(size) as usize);
-        take_back(vocab.starts, size + 1);
-        take_back(vocab.specials, size);
+    let handle = unsafe { &*handle };
+    Vocab {
+        bytes: handle.bytes.as_ptr(),
+        starts: handle.starts.as_ptr(),
+        specials: handle.specials.as_ptr(),
+        size: handle.specials.len() as u32,
+        decoder: handle.decoder.kind as u8,
+        strip_leading_blank: handle.decoder.strip_leading_blank,
     }
 }
 

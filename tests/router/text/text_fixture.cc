@@ -1,0 +1,112 @@
+#include "text_fixture.h"
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "common/check.h"
+
+namespace weft::router {
+namespace {
+
+// Where the demo file's tensor data begins: all metadata lies before.
+constexpr size_t kDemoMetadataBytes = 1785664;
+
+std::string ReadFile(const std::string& path, size_t bytes_max) {
+  std::ifstream file(path, std::ios::binary);
+  REQUIRE(file.is_open());
+  std::string contents(std::min<size_t>(bytes_max, std::filesystem::file_size(path)), '\0');
+  file.read(contents.data(), static_cast<std::streamsize>(contents.size()));
+  return contents;
+}
+
+}  // namespace
+
+const boost::json::value& Golden(const char* key) {
+  static const boost::json::value goldens =
+      boost::json::parse(ReadFile(WEFT_TEXT_TEST_DIR "/goldens.json", SIZE_MAX));
+  return goldens.at(key);
+}
+
+std::string Text(const boost::json::value& value) {
+  const boost::json::string& text = value.as_string();
+  return std::string(text.data(), text.size());
+}
+
+std::vector<TokenId> Ids(const boost::json::value& value) {
+  return boost::json::value_to<std::vector<TokenId>>(value);
+}
+
+std::vector<std::pair<uint32_t, uint32_t>> Offsets(const boost::json::value& value) {
+  return boost::json::value_to<std::vector<std::pair<uint32_t, uint32_t>>>(value);
+}
+
+std::string DemoPath() {
+  std::string path;
+  if (const char* set = std::getenv("WEFT_DEMO_MODEL")) {
+    path = set;
+  } else {
+    const char* cache = std::getenv("XDG_CACHE_HOME");
+    const char* home = std::getenv("HOME");
+    path = cache != nullptr ? cache : std::string(home == nullptr ? "" : home) + "/.cache";
+    path += "/weft/models/SmolLM2-135M-Instruct.Q4_1.gguf";
+  }
+  INFO("the demo model is missing; deploy/setup.sh downloads it: " << path);
+  REQUIRE(std::filesystem::exists(path));
+  return path;
+}
+
+const Tokenizer& DemoTokenizer() {
+  static const std::unique_ptr<Tokenizer> tokenizer = [] {
+    auto loaded = Tokenizer::FromModel(DemoPath());
+    INFO(loaded.status().ToString());
+    REQUIRE(loaded.ok());
+    return std::move(loaded).value();
+  }();
+  return *tokenizer;
+}
+
+std::string ModelPath(const std::string& name) { return WEFT_TEXT_TEST_DIR "/models/" + name; }
+
+std::unique_ptr<Tokenizer> LoadSmall(const std::string& name) {
+  auto loaded = Tokenizer::FromModel(ModelPath(name));
+  INFO(loaded.status().ToString());
+  REQUIRE(loaded.ok());
+  return std::move(loaded).value();
+}
+
+TempDir::TempDir() {
+  std::string path = (std::filesystem::temp_directory_path() / "weft-text-XXXXXX").string();
+  WEFT_CHECK(mkdtemp(path.data()) != nullptr);
+  path_ = path;
+}
+
+TempDir::~TempDir() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+std::string TempDir::Write(const std::string& name, absl::string_view contents) const {
+  const std::string path = path_ + "/" + name;
+  std::ofstream file(path, std::ios::binary);
+  file.write(contents.data(), static_cast<std::streamsize>(contents.size()));
+  REQUIRE(file.good());
+  return path;
+}
+
+std::string TempDir::PatchDemo(const std::string& name, absl::string_view from,
+                               absl::string_view to) const {
+  REQUIRE(from.size() == to.size());
+  const std::string demo = DemoPath();
+  std::string metadata = ReadFile(demo, kDemoMetadataBytes);
+  const size_t at = metadata.find(std::string(from));
+  REQUIRE(at != std::string::npos);
+  metadata.replace(at, to.size(), std::string(to));
+  const std::string path = Write(name, metadata);
+  std::filesystem::resize_file(path, std::filesystem::file_size(demo));
+  return path;
+}
+
+}  // namespace weft::router

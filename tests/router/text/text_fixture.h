@@ -1,0 +1,50 @@
+// What the text tests share: goldens.json (made by make_goldens.py), the demo model and patched
+// copies of it, files in a directory of their own.
+
+#pragma once
+
+#include <boost/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "common/ids.h"
+#include "router/text/tokenizer.h"
+
+namespace weft::router {
+
+// A member of goldens.json.
+const boost::json::value& Golden(const char* key);
+std::string Text(const boost::json::value& value);
+std::vector<TokenId> Ids(const boost::json::value& value);
+std::vector<std::pair<uint32_t, uint32_t>> Offsets(const boost::json::value& value);
+
+// Path of the demo GGUF; fails the test when it is not there.
+std::string DemoPath();
+// Loaded once for all tests.
+const Tokenizer& DemoTokenizer();
+// Folder of a small committed model.
+std::string ModelPath(const std::string& name);
+// The small model, loaded anew.
+std::unique_ptr<Tokenizer> LoadSmall(const std::string& name);
+
+// A directory that goes away with it.
+class TempDir {
+ public:
+  TempDir();
+  ~TempDir();
+
+  const std::string& path() const { return path_; }
+  // Writes a file and returns its path.
+  std::string Write(const std::string& name, absl::string_view contents) const;
+  // A copy of the demo GGUF with the first `from` of its metadata replaced by `to` (equal length);
+  // the tensor data is a hole in the file.
+  std::string PatchDemo(const std::string& name, absl::string_view from,
+                        absl::string_view to) const;
+
+ private:
+  std::string path_;
+};
+
+}  // namespace weft::router
