@@ -7,12 +7,12 @@
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/synchronization/mutex.h"
 #include "shard/weights/tensor_view.h"
 #include "shard/weights/weight_sink.h"
 
@@ -51,14 +51,14 @@ class CollectingSink : public shard::WeightSink {
 
  private:
   absl::Status Add(shard::ParamKey key, Collected collected) {
-    absl::MutexLock lock(&mutex_);
+    const std::lock_guard<std::mutex> lock(mutex_);
     if (!params_.emplace(ParamId{key.kind, key.layer}, std::move(collected)).second) {
       return absl::InternalError("a parameter came twice");
     }
     return absl::OkStatus();
   }
 
-  absl::Mutex mutex_;
+  std::mutex mutex_;
   std::map<ParamId, Collected> params_;
 };
 
