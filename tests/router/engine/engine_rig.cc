@@ -1,0 +1,380 @@
+#include "tests/router/engine/engine_rig.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "common/check.h"
+
+namespace weft::router {
+namespace {
+
+using testing::MockShard;
+using testing::MockShardOptions;
+
+// GPT-2's alphabet: printable bytes stand for themselves, the others for code points from 256 on.
+std::vector<int> ByteAlphabet() {
+  std::vector<int> code_points(256);
+  int next = 256;
+  for (int byte = 0; byte < 256; ++byte) {
+    const bool plain = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
+    code_points[static_cast<size_t>(byte)] = plain ? byte : next++;
+  }
+  return code_points;
+}
+
+std::string JsonEscape(int code_point) {
+  char text[8];
+  std::snprintf(text, sizeof(text), "\\u%04x", code_point);
+  return text;
+}
+
+}  // namespace
+
+TempDir::TempDir() {
+  std::string path = "/tmp/weft-engine-XXXXXX";
+  WEFT_CHECK(mkdtemp(path.data()) != nullptr);
+  path_ = path;
+}
+
+TempDir::~TempDir() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+std::string TempDir::Write(const std::string& name, const std::string& contents) const {
+  const std::string path = absl::StrCat(path_, "/", name);
+  std::ofstream(path) << contents;
+  return path;
+}
+
+void WriteByteModel(const TempDir& dir) {
+  std::vector<std::string> vocabulary;
+  const std::vector<int> alphabet = ByteAlphabet();
+  for (int id = 0; id < 256; ++id) {
+    vocabulary.push_back(
+        absl::StrCat("\"", JsonEscape(alphabet[static_cast<size_t>(id)]), "\": ", id));
+  }
+  vocabulary.push_back("\"<eos>\": 256");
+  const char* byte_level =
+      R"({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false})";
+  dir.Write("tokenizer.json",
+            absl::StrCat(R"({"version": "1.0", "truncation": null, "padding": null,
+"added_tokens": [{"id": 256, "content": "<eos>", "single_word": false, "lstrip": false,
+  "rstrip": false, "normalized": false, "special": true}],
+"normalizer": null, "pre_tokenizer": )",
+                         byte_level, R"(, "post_processor": null, "decoder": )", byte_level,
+                         R"(, "model": {"type": "BPE", "dropout": null, "unk_token": null,
+"continuing_subword_prefix": null, "end_of_word_suffix": null, "fuse_unk": false,
+"byte_fallback": false, "vocab": {)",
+                         absl::StrJoin(vocabulary, ", "), R"(}, "merges": []}})"));
+  dir.Write("generation_config.json", R"({"eos_token_id": 256})");
+  dir.Write("config.json", R"({"model_type": "llama", "eos_token_id": 256})");
+  dir.Write("tokenizer_config.json", R"({"eos_token": "<eos>"})");
+  dir.Write("chat_template.jinja",
+            "{% for message in messages %}{{ message.role }}:{{ message.content }};{% endfor %}");
+}
+
+// -- FakeSink ------------------------------------------------------------------------------------
+
+Waker* FakeSink::Deliver(std::vector<ResponseEvent> events) {
+  deliveries_.fetch_add(1);
+  absl::MutexLock lock(&mutex_);
+  for (ResponseEvent& event : events) {
+    // Nothing follows a terminal event (invariant end.once).
+    WEFT_CHECK(finished_.empty() && failed_.empty());
+    if (auto* started = std::get_if<StartedEvent>(&event)) {
+      WEFT_CHECK(started_.empty() && tokens_.empty());
+      started_.push_back(std::move(*started));
+    } else if (auto* token = std::get_if<TokenEvent>(&event)) {
+      WEFT_CHECK(!started_.empty());
+      text_ += token->text;
+      tokens_.push_back(std::move(*token));
+    } else if (auto* finished = std::get_if<FinishedEvent>(&event)) {
+      text_ += finished->text;
+      finished_.push_back(std::move(*finished));
+    } else {
+      failed_.push_back(std::get<FailedEvent>(std::move(event)));
+    }
+  }
+  return this;
+}
+
+bool FakeSink::ended() const {
+  absl::MutexLock lock(&mutex_);
+  return !finished_.empty() || !failed_.empty();
+}
+
+void FakeSink::WaitEnd(absl::Duration timeout) {
+  absl::MutexLock lock(&mutex_);
+  const auto ended = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return !finished_.empty() || !failed_.empty();
+  };
+  INFO("tokens so far: " << tokens_.size());
+  REQUIRE(mutex_.AwaitWithTimeout(absl::Condition(&ended), timeout));
+}
+
+void FakeSink::WaitTokens(size_t count, absl::Duration timeout) {
+  absl::MutexLock lock(&mutex_);
+  const auto enough = [this, count]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return tokens_.size() >= count || !finished_.empty() || !failed_.empty();
+  };
+  REQUIRE(mutex_.AwaitWithTimeout(absl::Condition(&enough), timeout));
+}
+
+std::vector<TokenId> FakeSink::ids() const {
+  absl::MutexLock lock(&mutex_);
+  std::vector<TokenId> ids;
+  for (const TokenEvent& token : tokens_) ids.push_back(token.id);
+  return ids;
+}
+
+std::string FakeSink::text() const {
+  absl::MutexLock lock(&mutex_);
+  return text_;
+}
+
+std::vector<TokenEvent> FakeSink::tokens() const {
+  absl::MutexLock lock(&mutex_);
+  return tokens_;
+}
+
+StartedEvent FakeSink::started() const {
+  absl::MutexLock lock(&mutex_);
+  REQUIRE(started_.size() == 1);
+  return started_[0];
+}
+
+absl::Status FakeSink::status() const {
+  absl::MutexLock lock(&mutex_);
+  return failed_.empty() ? absl::OkStatus() : failed_[0].status;
+}
+
+FinishedEvent FakeSink::finished() const {
+  absl::MutexLock lock(&mutex_);
+  REQUIRE(finished_.size() == 1);
+  return finished_[0];
+}
+
+// -- FakeSupervisor ------------------------------------------------------------------------------
+
+FakeSupervisor::FakeSupervisor(const std::string& socket_path, Restart restart)
+    : restart_(std::move(restart)) {
+  listen_fd_ = socket(AF_UNIX, SOCK_STREAM, 0);
+  stop_fd_ = eventfd(0, 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::strncpy(address.sun_path, socket_path.c_str(), sizeof(address.sun_path) - 1);
+  WEFT_CHECK_EQ(bind(listen_fd_, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  WEFT_CHECK_EQ(listen(listen_fd_, 4), 0);
+  thread_ = Thread("supervisor-fake", [this] { Run(); });
+}
+
+FakeSupervisor::~FakeSupervisor() {
+  eventfd_write(stop_fd_, 1);
+  thread_.Join();
+  close(listen_fd_);
+  close(stop_fd_);
+}
+
+void FakeSupervisor::SendDied(uint32_t rank, uint64_t pid) {
+  const std::string line = absl::StrCat("died ", rank, " ", pid, "\n");
+  absl::MutexLock lock(&mutex_);
+  WEFT_CHECK_EQ(send(client_fd_, line.data(), line.size(), MSG_NOSIGNAL),
+                static_cast<ssize_t>(line.size()));
+}
+
+bool FakeSupervisor::connected() const {
+  absl::MutexLock lock(&mutex_);
+  return client_fd_ >= 0;
+}
+
+void FakeSupervisor::Run() {
+  std::string buffer;
+  int client = -1;
+  while (true) {
+    pollfd fds[2] = {{stop_fd_, POLLIN, 0}, {client < 0 ? listen_fd_ : client, POLLIN, 0}};
+    poll(fds, 2, -1);
+    if (fds[0].revents != 0) break;
+    if (client < 0) {
+      client = accept(listen_fd_, nullptr, nullptr);
+      absl::MutexLock lock(&mutex_);
+      client_fd_ = client;
+      continue;
+    }
+    char bytes[256];
+    const ssize_t got = recv(client, bytes, sizeof(bytes), 0);
+    if (got <= 0) {
+      absl::MutexLock lock(&mutex_);
+      close(client);
+      client = client_fd_ = -1;
+      continue;
+    }
+    buffer.append(bytes, static_cast<size_t>(got));
+    size_t end;
+    while ((end = buffer.find('\n')) != std::string::npos) {
+      const std::vector<std::string> words =
+          absl::StrSplit(buffer.substr(0, end), absl::MaxSplits(' ', 3));
+      buffer.erase(0, end + 1);
+      WEFT_CHECK(words.size() == 4 && words[0] == "restart");
+      {
+        absl::MutexLock lock(&mutex_);
+        WEFT_CHECK_EQ(send(client, "ok\n", 3, MSG_NOSIGNAL), 3);
+      }
+      uint32_t rank;
+      uint64_t pid;
+      WEFT_CHECK(absl::SimpleAtoi(words[1], &rank) && absl::SimpleAtoi(words[2], &pid));
+      restart_(rank, pid, words[3]);
+    }
+  }
+  absl::MutexLock lock(&mutex_);
+  if (client >= 0) close(client);
+  client_fd_ = -1;
+}
+
+// -- EngineRig -----------------------------------------------------------------------------------
+
+EngineRig::EngineRig(RigOptions options) : options_(std::move(options)) {
+  WriteByteModel(dir_);
+  for (uint32_t rank = 0; rank < options_.world; ++rank) {
+    MockShardOptions shard;
+    shard.socket = absl::StrCat(dir_.path(), "/shard-", rank, ".sock");
+    shard.rank = rank;
+    shard.world = options_.world;
+    shard.shape = options_.shape;
+    shard.step_us = options_.step_us;
+    shard.late_us = options_.late_us;
+    shards_.push_back(std::make_unique<MockShard>(shard));
+    options_.engine.shards.push_back(shards_.back()->address());
+  }
+  if (options_.supervisor) {
+    options_.engine.supervisor_socket = dir_.path() + "/supervisor.sock";
+    supervisor_ = std::make_unique<FakeSupervisor>(
+        options_.engine.supervisor_socket, [this](uint32_t rank, uint64_t pid, const std::string&) {
+          absl::MutexLock lock(&restart_mutex_);
+          if (shards_[rank]->pid() != pid) return;  // it runs as another process by now
+          restarts_.fetch_add(1);
+          shards_[rank]->Kill();
+          shards_[rank]->Start();
+        });
+  }
+  options_.engine.text_threads = 2;
+  if (!options_.engine.on_fatal) {
+    options_.engine.on_fatal = [this](const absl::Status&) { has_fatal_.store(true); };
+  }
+  engine_ = MakeEngine(options_.engine);
+}
+
+EngineRig::~EngineRig() {
+  engine_.reset();
+  supervisor_.reset();
+}
+
+std::unique_ptr<Engine> EngineRig::MakeEngine(EngineOptions options) {
+  if (options.shards.empty()) options.shards = options_.engine.shards;
+  options.model_path = dir_.path();
+  options.served_model_name = "mock";
+  auto engine = CreateEngineIntake(std::move(options), &probe_);
+  INFO(engine.status().ToString());
+  REQUIRE(engine.ok());
+  return *std::move(engine);
+}
+
+void EngineRig::RestartShard(uint32_t rank) {
+  absl::MutexLock lock(&restart_mutex_);
+  shards_[rank]->Kill();
+  shards_[rank]->Start();
+}
+
+void EngineRig::WaitUntil(const std::string& what, const std::function<bool()>& condition,
+                          absl::Duration timeout) {
+  const absl::Time deadline = absl::Now() + timeout;
+  while (!condition()) {
+    INFO("waiting until " << what);
+    REQUIRE(absl::Now() < deadline);
+    absl::SleepFor(absl::Milliseconds(2));
+  }
+}
+
+void EngineRig::WaitReady() {
+  WaitUntil("the engine serves", [this] { return engine_->Status().state == ServerState::kReady; });
+}
+
+std::shared_ptr<FakeSink> EngineRig::Submit(GenerateInput input,
+                                            std::shared_ptr<RequestHandle>* handle) {
+  auto sink = std::make_shared<FakeSink>();
+  std::shared_ptr<RequestHandle> made = engine_->Submit(std::move(input), sink);
+  if (handle != nullptr) *handle = std::move(made);
+  return sink;
+}
+
+std::vector<TokenId> EngineRig::Expected(const GenerateInput& input) const {
+  const auto& prompt = std::get<std::vector<TokenId>>(input.prompt);
+  const uint32_t room = options_.shape.context_tokens - static_cast<uint32_t>(prompt.size());
+  return testing::MockAnswer(options_.shape.vocabulary, prompt, *input.seed,
+                             input.max_tokens.value_or(room), input.ignore_eos);
+}
+
+void EngineRig::CheckClean() {
+  WaitUntil("every slot is free", [this] {
+    for (auto& shard : shards_) {
+      if (shard->stats().held_slots > 0) return false;
+    }
+    return MetricValue(probe_, "weft_num_requests_running") == 0 &&
+           MetricValue(probe_, "weft_num_requests_waiting") == 0 &&
+           MetricValue(probe_, "weft_kv_blocks{state=\"used\"}") == 0;
+  });
+  CHECK(engine_->WaitIdle(absl::Seconds(10)));
+  for (auto& shard : shards_) {
+    const testing::MockShardStats stats = shard->stats();
+    INFO(absl::StrJoin(stats.violations, "\n"));
+    CHECK(stats.violations.empty());
+    CHECK(stats.in_flight_max <= 4);
+  }
+}
+
+std::vector<TokenId> MakePrompt(uint64_t seed, size_t length) {
+  std::vector<TokenId> ids;
+  uint64_t state = seed + 1;
+  for (size_t i = 0; i < length; ++i) {
+    state = state * 6364136223846793005ull + 1442695040888963407ull;
+    ids.push_back(97 + static_cast<TokenId>((state >> 33) % 26));
+  }
+  return ids;
+}
+
+GenerateInput MakeInput(uint64_t seed, size_t prompt_tokens, uint32_t max_tokens) {
+  GenerateInput input;
+  input.prompt = MakePrompt(seed, prompt_tokens);
+  input.seed = seed;
+  input.max_tokens = max_tokens;
+  return input;
+}
+
+double MetricValue(Probe& probe, const std::string& series) {
+  for (absl::string_view line : absl::StrSplit(probe.Render(), '\n')) {
+    double value;
+    if (absl::StartsWith(line, series + " ") &&
+        absl::SimpleAtod(line.substr(series.size() + 1), &value)) {
+      return value;
+    }
+  }
+  return -1;
+}
+
+}  // namespace weft::router

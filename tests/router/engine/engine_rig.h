@@ -1,0 +1,157 @@
+// What the engine tests share: a tiny byte-level model directory, mock shards with a supervisor,
+// a real engine on top, and sinks that wait and check. Everything lives in a directory of its own.
+
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/thread.h"
+#include "router/engine_intake.h"
+#include "router/probe.h"
+#include "router/request.h"
+#include "tests/support/mock_shard.h"
+
+namespace weft::router {
+
+// A directory that goes away with it.
+class TempDir {
+ public:
+  TempDir();
+  ~TempDir();
+  const std::string& path() const { return path_; }
+  std::string Write(const std::string& name, const std::string& contents) const;
+
+ private:
+  std::string path_;
+};
+
+// Writes tokenizer, EOS id (256) and a chat template: one token per byte, id = byte.
+void WriteByteModel(const TempDir& dir);
+
+// Collects a request's events.
+class FakeSink : public ResponseSink, public Waker {
+ public:
+  Waker* Deliver(std::vector<ResponseEvent> events) override;
+  void Wake() override { wakes_.fetch_add(1); }
+
+  // Waits for the terminal event; fails the test after `timeout`.
+  void WaitEnd(absl::Duration timeout = absl::Seconds(60));
+  // Waits for so many tokens, or the end.
+  void WaitTokens(size_t count, absl::Duration timeout = absl::Seconds(60));
+
+  bool ended() const;
+  // Valid after WaitEnd.
+  std::vector<TokenId> ids() const;
+  std::string text() const;
+  std::vector<TokenEvent> tokens() const;
+  StartedEvent started() const;
+  // OK when it finished.
+  absl::Status status() const;
+  FinishedEvent finished() const;
+  int wakes() const { return wakes_.load(); }
+  int deliveries() const { return deliveries_.load(); }
+
+ private:
+  mutable absl::Mutex mutex_;
+  std::vector<TokenEvent> tokens_ ABSL_GUARDED_BY(mutex_);
+  std::vector<StartedEvent> started_ ABSL_GUARDED_BY(mutex_);
+  std::vector<FinishedEvent> finished_ ABSL_GUARDED_BY(mutex_);
+  std::vector<FailedEvent> failed_ ABSL_GUARDED_BY(mutex_);
+  std::string text_ ABSL_GUARDED_BY(mutex_);
+  std::atomic<int> wakes_{0};
+  std::atomic<int> deliveries_{0};
+};
+
+// The server side of router/supervisor_client: calls `restart` for each order.
+class FakeSupervisor {
+ public:
+  using Restart = std::function<void(uint32_t rank, uint64_t pid, const std::string& reason)>;
+  FakeSupervisor(const std::string& socket_path, Restart restart);
+  ~FakeSupervisor();
+
+  // Tells the router that a shard exited.
+  void SendDied(uint32_t rank, uint64_t pid);
+  bool connected() const;
+
+ private:
+  void Run();
+
+  const Restart restart_;
+  int listen_fd_ = -1;
+  int stop_fd_ = -1;
+  mutable absl::Mutex mutex_;
+  int client_fd_ ABSL_GUARDED_BY(mutex_) = -1;
+  Thread thread_;
+};
+
+struct RigOptions {
+  uint32_t world = 1;
+  testing::MockShape shape;
+  int64_t step_us = 1000;
+  int64_t late_us = 0;
+  bool supervisor = true;
+  EngineOptions engine;
+};
+
+class EngineRig {
+ public:
+  explicit EngineRig(RigOptions options);
+  ~EngineRig();
+
+  // Waits until the engine serves; fails the test otherwise.
+  void WaitReady();
+  // Waits until `condition` holds; fails the test with `what` otherwise.
+  static void WaitUntil(const std::string& what, const std::function<bool()>& condition,
+                        absl::Duration timeout = absl::Seconds(60));
+  // A second engine on the same shards.
+  std::unique_ptr<Engine> MakeEngine(EngineOptions options);
+  // Kills a shard and starts it again.
+  void RestartShard(uint32_t rank);
+
+  Engine& engine() { return *engine_; }
+  testing::MockShard& shard(uint32_t rank) { return *shards_[rank]; }
+  const testing::MockShape& shape() const { return options_.shape; }
+  FakeSupervisor* supervisor() { return supervisor_.get(); }
+  int restarts() const { return restarts_.load(); }
+  bool has_fatal() const { return has_fatal_.load(); }
+  Probe& probe() { return probe_; }
+
+  // Submits a request for token ids and returns its sink.
+  std::shared_ptr<FakeSink> Submit(GenerateInput input,
+                                   std::shared_ptr<RequestHandle>* handle = nullptr);
+  // What an undisturbed group answers.
+  std::vector<TokenId> Expected(const GenerateInput& input) const;
+  // Nobody runs or waits, the shards hold no slot, and no rule of the protocol was broken.
+  void CheckClean();
+
+ private:
+  RigOptions options_;
+  TempDir dir_;
+  std::vector<std::unique_ptr<testing::MockShard>> shards_;
+  // Restarts in progress; the supervisor's thread and tests both restart.
+  absl::Mutex restart_mutex_;
+  std::atomic<int> restarts_{0};
+  std::atomic<bool> has_fatal_{false};
+  Probe probe_;
+  std::unique_ptr<FakeSupervisor> supervisor_;
+  std::unique_ptr<Engine> engine_;
+};
+
+// A prompt of `length` lower-case letters made from `seed`, as ids.
+std::vector<TokenId> MakePrompt(uint64_t seed, size_t length);
+// A request for it.
+GenerateInput MakeInput(uint64_t seed, size_t prompt_tokens, uint32_t max_tokens);
+
+// The value of a series by its written form, as weft_kv_blocks{state="used"}, from /metrics; -1
+// when there is none.
+double MetricValue(Probe& probe, const std::string& series);
+
+}  // namespace weft::router

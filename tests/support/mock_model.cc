@@ -1,0 +1,240 @@
+#include "tests/support/mock_model.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/limits.h"
+
+namespace weft::testing {
+namespace {
+
+namespace wire = weft::shard::v1;
+
+constexpr size_t kViolationsMax = 20;
+
+// splitmix64's finaliser.
+uint64_t Mix(uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
+  return x ^ (x >> 31);
+}
+
+bool HasPenalty(const wire::SamplingParams& sampling) {
+  return sampling.repetition_penalty() != 1.0f || sampling.presence_penalty() != 0.0f ||
+         sampling.frequency_penalty() != 0.0f;
+}
+
+}  // namespace
+
+uint64_t MockChain(uint64_t chain, TokenId id) { return Mix(chain * 31 + id + 1); }
+
+TokenId MockToken(const MockVocabulary& vocabulary, uint64_t seed, Position position,
+                  uint64_t chain) {
+  const uint64_t draw = Mix(chain ^ Mix(seed + 0x9E3779B97F4A7C15ull * position));
+  if ((draw >> 32) % 1000 < vocabulary.eos_permille) return vocabulary.eos;
+  return vocabulary.first + static_cast<TokenId>(draw & 0xFFFFFFFF) % vocabulary.count;
+}
+
+std::vector<TokenId> MockAnswer(const MockVocabulary& vocabulary, absl::Span<const TokenId> prompt,
+                                uint64_t seed, uint32_t tokens_max, bool ignore_eos) {
+  uint64_t chain = 0;
+  for (TokenId id : prompt) chain = MockChain(chain, id);
+  std::vector<TokenId> answer;
+  while (answer.size() < tokens_max) {
+    const Position position = static_cast<Position>(prompt.size() + answer.size());
+    const TokenId id = MockToken(vocabulary, seed, position, chain);
+    answer.push_back(id);
+    chain = MockChain(chain, id);
+    if (id == vocabulary.eos && !ignore_eos) break;
+  }
+  return answer;
+}
+
+MockModel::MockModel(const MockShape& shape)
+    : shape_(shape), kv_(size_t{shape.kv_blocks} * shape.block_tokens) {}
+
+void MockModel::Reset() {
+  slots_.clear();
+  std::fill(kv_.begin(), kv_.end(), Entry{});
+}
+
+void MockModel::Prefill(const wire::PrefillRequest& request, wire::StepResponse* response) {
+  Apply(request.header());
+  Expect(request.chunks_size() > 0, "a Prefill without chunks");
+  Expect(request.chunks_size() <= static_cast<int>(kChunksPerStepMax), "too many chunks");
+  size_t tokens = 0;
+  if (request.with_decode()) {
+    DecodeRows(request.skip_slots(), response);
+    tokens = static_cast<size_t>(response->ids_size());
+    if (tokens > 0) ++mixed_steps_;
+  }
+  for (const wire::Chunk& chunk : request.chunks()) {
+    tokens += static_cast<size_t>(chunk.ids_size());
+    RunChunk(chunk, response);
+  }
+  Expect(tokens <= shape_.step_tokens_max, absl::StrCat(tokens, " tokens in a step"));
+  Expect(slots_.size() <= shape_.running_max, "too many slots are held");
+  Expect(new_tables_.empty(), "blocks for a slot that nobody holds");
+}
+
+void MockModel::Decode(const wire::DecodeRequest& request, wire::StepResponse* response) {
+  Apply(request.header());
+  Expect(new_tables_.empty(), "blocks for a slot that nobody holds");
+  DecodeRows(request.skip_slots(), response);
+  Expect(response->ids_size() > 0, "a Decode without rows");
+}
+
+void MockModel::Filter(const wire::FilterBatchRequest& request) {
+  Apply(request.header());
+  Expect(request.header().block_deltas_size() == 0, "a FilterBatch with blocks");
+}
+
+// Drops first, then blocks (invariant wire.once).
+void MockModel::Apply(const wire::StepHeader& header) {
+  step_ = header.step();
+  for (Slot slot : header.drop_slots()) {
+    Expect(slots_.erase(slot) == 1, absl::StrCat("drop of free slot ", slot));
+  }
+  new_tables_.clear();
+  for (const wire::BlockDelta& delta : header.block_deltas()) {
+    Expect(delta.group() == 0 && delta.slot() < shape_.running_max, "a delta for no group or slot");
+    const auto held = slots_.find(delta.slot());
+    std::vector<BlockId>& table =
+        held != slots_.end() ? held->second.blocks : new_tables_[delta.slot()];
+    for (BlockId block : delta.blocks()) {
+      Expect(block < shape_.kv_blocks, absl::StrCat("block ", block, " is beyond the pool"));
+      Expect(std::find(table.begin(), table.end(), block) == table.end(),
+             absl::StrCat("slot ", delta.slot(), " has block ", block, " twice"));
+      table.push_back(std::min(block, shape_.kv_blocks - 1));
+    }
+  }
+}
+
+void MockModel::DecodeRows(const google::protobuf::RepeatedField<uint32_t>& skip,
+                           wire::StepResponse* response) {
+  Expect(std::is_sorted(skip.begin(), skip.end()), "skip_slots are not ascending");
+  for (Slot slot : skip) {
+    const auto held = slots_.find(slot);
+    Expect(held != slots_.end() && held->second.running,
+           absl::StrCat("skip of slot ", slot, ", which does not run"));
+  }
+  for (auto& [slot, state] : slots_) {
+    if (!state.running || std::binary_search(skip.begin(), skip.end(), slot)) continue;
+    Write(slot, state, state.last);
+    Sample(slot, state, response);
+  }
+}
+
+void MockModel::RunChunk(const wire::Chunk& chunk, wire::StepResponse* response) {
+  ++chunks_;
+  Expect(chunk.slot() < shape_.running_max, absl::StrCat("slot ", chunk.slot(), " is too high"));
+  Expect(chunk.ids_size() > 0, "an empty chunk");
+  if (chunk.first()) BeginSequence(chunk);
+  const auto held = slots_.find(chunk.slot());
+  if (held == slots_.end() || held->second.sequence != chunk.sequence()) {
+    return Expect(false, absl::StrCat("chunk for slot ", chunk.slot(), ", which sequence ",
+                                      chunk.sequence(), " does not hold"));
+  }
+  SlotState& state = held->second;
+  Expect(!state.running, absl::StrCat("chunk for running slot ", chunk.slot()));
+  Expect(chunk.start() == state.written,
+         absl::StrCat("slot ", chunk.slot(), ": chunk starts at ", chunk.start(), ", written are ",
+                      state.written));
+  const uint64_t before = ChainBefore(chunk.slot(), state, state.written);
+  if (chunk.first()) CheckPenaltyIds(chunk, before);
+  for (TokenId id : chunk.ids()) {
+    Expect(id < shape_.vocabulary.size, absl::StrCat("token id ", id));
+    Write(chunk.slot(), state, id);
+  }
+  if (!chunk.last()) return;
+  state.running = true;
+  Sample(chunk.slot(), state, response);
+}
+
+void MockModel::BeginSequence(const wire::Chunk& chunk) {
+  Expect(slots_.count(chunk.slot()) == 0, absl::StrCat("slot ", chunk.slot(), " is held"));
+  Expect(chunk.prompt_len() > 0 && chunk.has_sampling(), "a first chunk without its fields");
+  SlotState& state = slots_[chunk.slot()];
+  state = SlotState();
+  state.sequence = chunk.sequence();
+  state.written = chunk.start();
+  state.sampling = chunk.sampling();
+  state.blocks = std::move(new_tables_[chunk.slot()]);
+  new_tables_.erase(chunk.slot());
+  if (chunk.start() > 0) ++prefix_hits_;
+  Expect(chunk.start() % shape_.block_tokens == 0, "a prefix hit inside a block");
+}
+
+void MockModel::CheckPenaltyIds(const wire::Chunk& chunk, uint64_t chain_before) {
+  if (!HasPenalty(chunk.sampling())) {
+    return Expect(chunk.penalty_ids_size() == 0, "penalty ids that nobody needs");
+  }
+  const auto& ids = chunk.penalty_ids();
+  const int end = static_cast<int>(chunk.start()) + chunk.ids_size();
+  if (ids.size() < end || ids.size() < static_cast<int>(chunk.prompt_len())) {
+    return Expect(false, "penalty ids do not cover the sequence");
+  }
+  uint64_t chain = 0;
+  for (uint32_t i = 0; i < chunk.start(); ++i) chain = MockChain(chain, ids[static_cast<int>(i)]);
+  Expect(chain == chain_before, "penalty ids are not the prefix in the cache");
+  Expect(std::equal(chunk.ids().begin(), chunk.ids().end(),
+                    ids.begin() + static_cast<int>(chunk.start())),
+         "penalty ids are not the chunk's");
+}
+
+void MockModel::Write(Slot slot, SlotState& state, TokenId id) {
+  const Position position = state.written;
+  Expect(position < shape_.context_tokens, absl::StrCat("position ", position));
+  const size_t index = position / shape_.block_tokens;
+  if (index >= state.blocks.size()) {
+    return Expect(false, absl::StrCat("slot ", slot, " has no block for position ", position));
+  }
+  const BlockId block = state.blocks[index];
+  for (const auto& [other, other_state] : slots_) {
+    const auto& blocks = other_state.blocks;
+    Expect(other == slot || std::find(blocks.begin(), blocks.end(), block) == blocks.end(),
+           absl::StrCat("slot ", slot, " writes block ", block, ", which slot ", other, " shares"));
+  }
+  const uint64_t chain = MockChain(ChainBefore(slot, state, position), id);
+  kv_[size_t{block} * shape_.block_tokens + position % shape_.block_tokens] = {chain, true};
+  ++state.written;
+}
+
+uint64_t MockModel::ChainBefore(Slot slot, const SlotState& state, Position position) {
+  if (position == 0) return 0;
+  const size_t index = (position - 1) / shape_.block_tokens;
+  if (index >= state.blocks.size()) {
+    Expect(false, absl::StrCat("slot ", slot, " has no block for position ", position - 1));
+    return 0;
+  }
+  const Entry& entry =
+      kv_[size_t{state.blocks[index]} * shape_.block_tokens + (position - 1) % shape_.block_tokens];
+  Expect(entry.valid, absl::StrCat("slot ", slot, " reads position ", position - 1,
+                                   ", which was never written"));
+  return entry.chain;
+}
+
+void MockModel::Sample(Slot slot, SlotState& state, wire::StepResponse* response) {
+  const uint64_t chain = ChainBefore(slot, state, state.written);
+  state.last = MockToken(shape_.vocabulary, state.sampling.seed(), state.written, chain);
+  const uint32_t row = static_cast<uint32_t>(response->ids_size());
+  response->add_slots(slot);
+  response->add_ids(state.last);
+  if (!state.sampling.logprobs()) return;
+  wire::RowLogprobs* logprobs = response->add_logprobs();
+  logprobs->set_row(row);
+  logprobs->set_logprob(-static_cast<float>(state.last) / 64);
+  for (uint32_t i = 0; i < state.sampling.top_logprobs(); ++i) {
+    auto* top = logprobs->add_top();
+    top->set_id(shape_.vocabulary.first + i);
+    top->set_logprob(-static_cast<float>(i));
+  }
+}
+
+void MockModel::Expect(bool condition, const std::string& what) {
+  if (condition || violations_.size() >= kViolationsMax) return;
+  violations_.push_back(absl::StrCat("step ", step_, ": ", what));
+}
+
+}  // namespace weft::testing

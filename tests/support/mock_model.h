@@ -1,0 +1,108 @@
+// The model inside a mock shard: it keeps slots, block tables and a KV pool like a real one, but
+// its KV is a hash chain over the tokens and its sampled token a hash of (seed, position, chain).
+// So one wrong, lost, doubled or misplaced token, block or position changes every later token, and
+// a test that knows prompt and seed knows the whole answer. Every rule of the protocol that a step
+// can break is checked and reported. Used by one thread; no I/O.
+
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "common/ids.h"
+#include "proto/shard.pb.h"
+
+namespace weft::testing {
+
+// Which tokens the model says.
+struct MockVocabulary {
+  uint32_t size = 257;
+  // Tokens are first .. first + count - 1 ...
+  TokenId first = 97;
+  uint32_t count = 26;
+  // ... or, in so many of a thousand cases, this one.
+  TokenId eos = 256;
+  uint32_t eos_permille = 0;
+};
+
+// What the model says after a log with this hash chain.
+TokenId MockToken(const MockVocabulary& vocabulary, uint64_t seed, Position position,
+                  uint64_t chain);
+uint64_t MockChain(uint64_t chain, TokenId id);
+
+// The answer to a prompt, as an undisturbed group gives it: up to `tokens_max` tokens, the last one
+// may be EOS.
+std::vector<TokenId> MockAnswer(const MockVocabulary& vocabulary, absl::Span<const TokenId> prompt,
+                                uint64_t seed, uint32_t tokens_max, bool ignore_eos = false);
+
+struct MockShape {
+  uint32_t kv_blocks = 256;
+  uint32_t block_tokens = 16;
+  uint32_t context_tokens = 1024;
+  uint32_t running_max = 64;
+  uint32_t step_tokens_max = 512;
+  MockVocabulary vocabulary;
+};
+
+class MockModel {
+ public:
+  explicit MockModel(const MockShape& shape);
+
+  // Begins an epoch: no slots, KV worth nothing.
+  void Reset();
+  // Runs one step and fills rows, ids, hash and log-probabilities of `response`.
+  void Prefill(const weft::shard::v1::PrefillRequest& request,
+               weft::shard::v1::StepResponse* response);
+  void Decode(const weft::shard::v1::DecodeRequest& request,
+              weft::shard::v1::StepResponse* response);
+  void Filter(const weft::shard::v1::FilterBatchRequest& request);
+
+  // Rules broken so far, in words.
+  const std::vector<std::string>& violations() const { return violations_; }
+  size_t held_slots() const { return slots_.size(); }
+  // Totals, to prove that a test met what it means to meet.
+  uint64_t chunks() const { return chunks_; }
+  uint64_t mixed_steps() const { return mixed_steps_; }
+  uint64_t prefix_hits() const { return prefix_hits_; }
+
+ private:
+  struct Entry {
+    uint64_t chain = 0;
+    bool valid = false;
+  };
+  struct SlotState {
+    SequenceId sequence = 0;
+    bool running = false;
+    Position written = 0;
+    std::vector<BlockId> blocks;
+    TokenId last = 0;
+    weft::shard::v1::SamplingParams sampling;
+  };
+
+  void Apply(const weft::shard::v1::StepHeader& header);
+  void DecodeRows(const google::protobuf::RepeatedField<uint32_t>& skip,
+                  weft::shard::v1::StepResponse* response);
+  void RunChunk(const weft::shard::v1::Chunk& chunk, weft::shard::v1::StepResponse* response);
+  void BeginSequence(const weft::shard::v1::Chunk& chunk);
+  void CheckPenaltyIds(const weft::shard::v1::Chunk& chunk, uint64_t chain_before);
+  void Write(Slot slot, SlotState& state, TokenId id);
+  uint64_t ChainBefore(Slot slot, const SlotState& state, Position position);
+  void Sample(Slot slot, SlotState& state, weft::shard::v1::StepResponse* response);
+  void Expect(bool condition, const std::string& what);
+
+  const MockShape shape_;
+  std::map<Slot, SlotState> slots_;
+  // Tables of slots whose first chunk is in this step.
+  std::map<Slot, std::vector<BlockId>> new_tables_;
+  std::vector<Entry> kv_;
+  std::vector<std::string> violations_;
+  StepNumber step_ = 0;
+  uint64_t chunks_ = 0;
+  uint64_t mixed_steps_ = 0;
+  uint64_t prefix_hits_ = 0;
+};
+
+}  // namespace weft::testing
