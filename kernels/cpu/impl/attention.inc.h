@@ -28,10 +28,13 @@ struct QueryState {
   float* scores;
 };
 
-// Where the blocks of one tile are; blocks beyond the last one repeat it.
+// Where the blocks of one tile are, and those of the next one, to be prefetched: blocks are
+// scattered, which hardware prefetchers do not follow. Blocks beyond the last one repeat it.
 struct TileBlocks {
   const uint8_t* k[kTileVectors];
   const uint8_t* v[kTileVectors];
+  const uint8_t* next_k[kTileVectors];
+  const uint8_t* next_v[kTileVectors];
 };
 
 // Elements 2i and 2i + 1 of 16 keys; or values of positions 2i and 2i + 1, element by element.
@@ -61,7 +64,11 @@ inline void ScoreBlocks(const TileBlocks& tile, int b, int64_t head_dim, float s
   }
   for (int64_t i = 0; i < head_dim / 2; ++i) {
     FloatPair keys[kBlocks];
-    for (int j = 0; j < kBlocks; ++j) keys[j] = LoadKeyPair<kBf16>(tile.k[b + j], i);
+    for (int j = 0; j < kBlocks; ++j) {
+      keys[j] = LoadKeyPair<kBf16>(tile.k[b + j], i);
+      Prefetch(tile.next_k[b + j] + i * (kBf16 ? 64 : 128));
+      if (!kBf16) Prefetch(tile.next_k[b + j] + i * 128 + 64);
+    }
     for (int q = 0; q < kQueries; ++q) {
       const Floats even = Set(queries[q].query[2 * i]);
       const Floats odd = Set(queries[q].query[2 * i + 1]);
@@ -79,28 +86,39 @@ inline void ScoreBlocks(const TileBlocks& tile, int b, int64_t head_dim, float s
   }
 }
 
-// Scores -> probabilities relative to the running maximum; updates maximum and sum.
-inline void SoftmaxTile(int64_t tile_begin, QueryState* query) {
+// Hides what the query may not see; its running maximum rises to that of the tile. Returns old
+// maximum - new maximum.
+inline float RaiseMax(int64_t tile_begin, QueryState* query) {
   const int64_t left = query->limit - tile_begin;
-  const int64_t valid = left < kAttentionTile ? left : kAttentionTile;
   const Floats hidden = Set(-kInfinity);
   Floats top = hidden;
-  Floats scores[kTileVectors];
   for (int j = 0; j < kTileVectors; ++j) {
-    const int64_t n = valid - j * kLanes;
-    scores[j] = hidden;
-    if (n > 0) scores[j] = Select(FirstLanes(n), Load(query->scores + j * kLanes), hidden);
-    top = Max(top, scores[j]);
+    const int64_t n = left - j * kLanes;
+    float* scores = query->scores + j * kLanes;
+    if (n < kLanes) Store(scores, n > 0 ? Select(FirstLanes(n), Load(scores), hidden) : hidden);
+    top = Max(top, Load(scores));
   }
   const float tile_max = MaxLanes(top);
-  const float max = query->max > tile_max ? query->max : tile_max;
-  query->rescale = ScalarExp(query->max - max);
-  query->max = max;
-  query->sum = Mul(query->sum, Set(query->rescale));
-  for (int j = 0; j < kTileVectors; ++j) {
-    const Floats p = Exp(Sub(scores[j], Set(max)));
-    Store(query->scores + j * kLanes, p);
-    query->sum = Add(query->sum, p);
+  const float old_max = query->max;
+  query->max = old_max > tile_max ? old_max : tile_max;
+  return old_max - query->max;
+}
+
+// Scores -> probabilities relative to the running maximum, for all queries; updates their sums.
+inline void SoftmaxTile(int64_t tile_begin, QueryState* queries, int count) {
+  alignas(64) float rescale[kLanes] = {};
+  for (int q = 0; q < count; ++q) rescale[q] = RaiseMax(tile_begin, &queries[q]);
+  Store(rescale, Exp(Load(rescale)));
+  for (int q = 0; q < count; ++q) {
+    QueryState& query = queries[q];
+    query.rescale = rescale[q];
+    query.sum = Mul(query.sum, Set(query.rescale));
+    const Floats max = Set(query.max);
+    for (int j = 0; j < kTileVectors; ++j) {
+      const Floats p = Exp(Sub(Load(query.scores + j * kLanes), max));
+      Store(query.scores + j * kLanes, p);
+      query.sum = Add(query.sum, p);
+    }
   }
 }
 
@@ -129,9 +147,14 @@ inline void WeighValues(const TileBlocks& tile, int64_t positions, int64_t head_
   for (int64_t t = 0; t < positions; t += 2) {
     const bool both = t + 1 < positions;
     const uint8_t* block = tile.v[t / kKvBlockTokens];
+    const uint8_t* next = tile.next_v[t / kKvBlockTokens];
+    const int64_t element_bytes = kBf16 ? 2 : 4;
+    const int64_t pair_bytes = t % kKvBlockTokens * head_dim * element_bytes;
     FloatPair values[kVectors];
     for (int j = 0; j < kVectors; ++j) {
       const int64_t at = d + j * kLanes;
+      Prefetch(next + pair_bytes + at * 4);
+      if (!kBf16) Prefetch(next + pair_bytes + (head_dim + at) * 4);
       values[j] =
           LoadValuePair<kBf16>(block, head_dim, t % kKvBlockTokens / 2, at, head_dim - at, both);
     }
@@ -161,7 +184,7 @@ void AttendTile(const TileBlocks& tile, int64_t tile_begin, int64_t head_dim, fl
   for (int b = 0; b < blocks; b += kScoreBlocks) {
     ScoreBlocks<kBf16, kQueries, kScoreBlocks>(tile, b, head_dim, scale, queries);
   }
-  for (int q = 0; q < kQueries; ++q) SoftmaxTile(tile_begin, &queries[q]);
+  SoftmaxTile(tile_begin, queries, kQueries);
   int64_t d = 0;
   for (; d + kScoreBlocks * kLanes <= head_dim; d += kScoreBlocks * kLanes) {
     WeighValues<kBf16, kQueries, kScoreBlocks>(tile, positions, head_dim, d, queries);
@@ -187,15 +210,19 @@ void AttendGroup(const KvBlocks& kv, int64_t kv_head, float scale, QueryState* q
   const int64_t head_bytes = kKvBlockTokens * kv.head_dim * (kBf16 ? 2 : 4);
   const int64_t limit = queries[count - 1].limit;
   const int64_t last_block = (limit - 1) / kKvBlockTokens;
+  const auto offset_of = [&](int64_t index) {
+    const int64_t block = kv.block_ids[index < last_block ? index : last_block];
+    return block * kv.block_stride_bytes + kv_head * head_bytes;
+  };
   for (int64_t begin = 0; begin < limit; begin += kAttentionTile) {
     TileBlocks tile;
     for (int j = 0; j < kTileVectors; ++j) {
-      const int64_t wanted = begin / kKvBlockTokens + j;
-      const int64_t block = wanted < last_block ? wanted : last_block;
-      const int64_t offset =
-          static_cast<int64_t>(kv.block_ids[block]) * kv.block_stride_bytes + kv_head * head_bytes;
-      tile.k[j] = kv.k_pool + offset;
-      tile.v[j] = kv.v_pool + offset;
+      const int64_t here = offset_of(begin / kKvBlockTokens + j);
+      const int64_t next = offset_of(begin / kKvBlockTokens + j + kTileVectors);
+      tile.k[j] = kv.k_pool + here;
+      tile.v[j] = kv.v_pool + here;
+      tile.next_k[j] = kv.k_pool + next;
+      tile.next_v[j] = kv.v_pool + next;
     }
     int first = 0;
     while (queries[first].limit <= begin) ++first;

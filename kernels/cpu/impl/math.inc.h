@@ -1,5 +1,5 @@
-// Reductions, exponential and logarithm over the vector vocabulary. The same bits on every
-// instruction set: fixed trees, explicit fma.
+// Exponential, logarithm and rounding over the vector vocabulary. The same bits on every
+// instruction set: explicit fma.
 
 #pragma once
 
@@ -9,25 +9,6 @@ namespace weft::kernels::cpu {
 namespace {
 
 constexpr float kInfinity = __builtin_inff();
-
-// Halves are added to halves: lane i + lane i + 8, then 4, 2, 1.
-inline float SumLanes(const Floats& x) {
-  alignas(64) float v[kLanes];
-  Store(v, x);
-  for (int half = kLanes / 2; half > 0; half /= 2) {
-    for (int i = 0; i < half; ++i) v[i] += v[i + half];
-  }
-  return v[0];
-}
-
-inline float MaxLanes(const Floats& x) {
-  alignas(64) float v[kLanes];
-  Store(v, x);
-  for (int half = kLanes / 2; half > 0; half /= 2) {
-    for (int i = 0; i < half; ++i) v[i] = v[i] > v[i + half] ? v[i] : v[i + half];
-  }
-  return v[0];
-}
 
 // exp(x): x = n ln 2 + r, a polynomial in r (coefficients of the Cephes library's expf), 2^n put
 // into the exponent. Below ln 2^-126 the result is 0, above ln of the largest float infinity.
@@ -80,12 +61,6 @@ inline Ints RoundToBf16(const Floats& x) {
   const Ints rounded = ShiftRight<16>(AddInts(bits, AddInts(odd, SetInts(0x7FFFu))));
   const Ints quiet = Or(ShiftRight<16>(bits), SetInts(0x40));
   return SelectInts(IsNan(x), quiet, rounded);
-}
-
-inline float ScalarExp(float x) {
-  alignas(64) float v[kLanes];
-  Store(v, Exp(Set(x)));
-  return v[0];
 }
 
 }  // namespace

@@ -180,6 +180,19 @@ inline void StoreInterleaved4(float* out, Floats x0, Floats x1, Floats x2, Float
   StoreInterleavedHalf(out + 32, x0.b, x1.b, x2.b, x3.b);
 }
 
+inline float SumOf8(__m256 x) {
+  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+inline float MaxOf8(__m256 x) {
+  const __m128 four = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+  const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
+}
+inline float SumLanes(Floats x) { return SumOf8(_mm256_add_ps(x.a, x.b)); }
+inline float MaxLanes(Floats x) { return MaxOf8(_mm256_max_ps(x.a, x.b)); }
+
 inline void Prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
 
 }  // namespace

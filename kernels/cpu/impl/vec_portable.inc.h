@@ -224,6 +224,20 @@ inline void StoreInterleaved4(float* out, const Floats& x0, const Floats& x1, co
   }
 }
 
+// Halves are added to (compared with) halves: lane i with lane i + 8, then 4, 2, 1.
+inline float SumLanes(Floats x) {
+  for (int half = kLanes / 2; half > 0; half /= 2) {
+    for (int i = 0; i < half; ++i) x.v[i] += x.v[i + half];
+  }
+  return x.v[0];
+}
+inline float MaxLanes(Floats x) {
+  for (int half = kLanes / 2; half > 0; half /= 2) {
+    for (int i = 0; i < half; ++i) x.v[i] = x.v[i] > x.v[i + half] ? x.v[i] : x.v[i + half];
+  }
+  return x.v[0];
+}
+
 inline void Prefetch(const void* p) { __builtin_prefetch(p); }
 
 }  // namespace
