@@ -5,7 +5,8 @@
 
 The demo file's tokenizer is built here from its vocabulary and merges, not by transformers' own
 GGUF conversion, which drops the Digits step. Chat templates are rendered by jinja2 set up as
-transformers.utils.chat_template_utils does it. Same input, same output: everything is seeded.
+transformers.utils.chat_template_utils does it. Same input, same output; to train the small models
+anew, delete them first.
 """
 
 import json
@@ -252,10 +253,13 @@ def small_sentence_piece():
     return tokenizer
 
 
-def small_model(name, tokenizer):
-    folder = HERE / "models" / name
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "tokenizer.json").write_text(tokenizer.to_str() + "\n")
+def small_model(name, train):
+    """Cases of a small model. Training breaks ties at random, so a committed model is kept."""
+    path = HERE / "models" / name / "tokenizer.json"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(train().to_str() + "\n")
+    tokenizer = Tokenizer.from_str(path.read_text())
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return [dict(encode_case(tokenizer, text, special), add_special_tokens=special)
@@ -282,8 +286,8 @@ def main():
         "demo": [encode_case(tokenizer, text) for text in texts()],
         "demo_random": random_decodes(tokenizer, 40, random.Random(SEED)),
         "pre": pre_cases(demo),
-        "byte_level": small_model("byte_level", small_byte_level()),
-        "sentence_piece": small_model("sentence_piece", small_sentence_piece()),
+        "byte_level": small_model("byte_level", small_byte_level),
+        "sentence_piece": small_model("sentence_piece", small_sentence_piece),
         "templates": TEMPLATES | {"demo": demo.chat_template},
         "chats": [case for name, source in (TEMPLATES | {"demo": demo.chat_template}).items()
                   for case in chat_cases(name, source)],
