@@ -29,11 +29,9 @@ struct Kernels {
 
   // y[r][16 * tile + n] for all rows of x and tiles [tile_begin, tile_end); outputs beyond
   // matrix.outputs are not written. x must have been prepared by this table, with
-  // x.inputs == matrix.inputs and x.type == ActivationFor(matrix.type, x.type). `scratch`:
-  // LinearScratchBytes(matrix.inputs). Many tiles a call are better than few: weights are unpacked
-  // two tiles at a time.
+  // x.inputs == matrix.inputs and x.type == ActivationFor(matrix.type, x.type).
   void (*linear)(const PackedMatrix& matrix, const Activations& x, int64_t tile_begin,
-                 int64_t tile_end, float* y, int64_t y_stride, void* scratch);
+                 int64_t tile_end, float* y, int64_t y_stride);
 
   // --- rows ---
 

@@ -8,7 +8,8 @@
 // clang-format off
 #include "kernels/cpu/impl/math.inc.h"
 #include "kernels/cpu/impl/prepare.inc.h"
-#include "kernels/cpu/impl/linear_f32.inc.h"
+#include "kernels/cpu/impl/decode_f32.inc.h"
+#include "kernels/cpu/impl/linear.inc.h"
 #include "kernels/cpu/impl/rows.inc.h"
 #include "kernels/cpu/impl/kv_append.inc.h"
 #include "kernels/cpu/impl/attention.inc.h"

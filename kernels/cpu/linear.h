@@ -41,8 +41,4 @@ int64_t BlockSumCount(int64_t inputs);
 // The rows [begin, end) of `all`.
 Activations SliceRows(const Activations& all, int64_t begin, int64_t end);
 
-// Bytes of scratch memory (64-byte aligned) that one call of Kernels::linear may use, for any
-// number of rows and any type; one per thread, contents need not be kept.
-int64_t LinearScratchBytes(int64_t inputs);
-
 }  // namespace weft::kernels::cpu

@@ -81,14 +81,6 @@ Activations SliceRows(const Activations& all, int64_t begin, int64_t end) {
   return slice;
 }
 
-int64_t LinearScratchBytes(int64_t inputs) {
-  // Two tiles unpacked to float32, then d and m of their blocks.
-  const int64_t panel_outputs = 2 * kTileOutputs;
-  const int64_t weights = PaddedInputs(inputs) * panel_outputs * 4;
-  const int64_t scales = BlockSumCount(inputs) * panel_outputs * 2 * 4;
-  return RoundUp(weights + scales, 64);
-}
-
 int64_t KvHeadBlockBytes(KvType type, int64_t head_dim) {
   return kKvBlockTokens * head_dim * (type == KvType::kF32 ? 4 : 2);
 }

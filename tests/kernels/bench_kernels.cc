@@ -165,14 +165,11 @@ double LinearPass(Team& team, const Kernels& kernels, const std::vector<PackedMa
     x_of.push_back(i);
   }
   std::vector<float> y(static_cast<size_t>(rows * outputs_max));
-  std::vector<Aligned> scratch;
-  for (int t = 0; t < team.threads(); ++t) scratch.emplace_back(LinearScratchBytes(1536));
   return team.Median(repeats, [&](int thread) {
     for (size_t i = 0; i < matrices.size(); ++i) {
       const PackedMatrix& m = matrices[i];
       const Part part = PartOf(TileCount(m.outputs), thread, team.threads());
-      kernels.linear(m, x[x_of[i]].view, part.begin, part.end, y.data(), m.outputs,
-                     scratch[static_cast<size_t>(thread)].bytes());
+      kernels.linear(m, x[x_of[i]].view, part.begin, part.end, y.data(), m.outputs);
     }
   });
 }

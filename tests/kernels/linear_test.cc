@@ -26,9 +26,7 @@ const Shape kShapes[] = {{16, 32},   {1, 32},    {17, 64},  {48, 96}, {33, 1536}
 std::vector<float> Run(const Kernels& kernels, const TestMatrix& matrix, const Activations& x,
                        int64_t tile_begin, int64_t tile_end) {
   std::vector<float> y(static_cast<size_t>(x.rows * (matrix.outputs + 3)), kPoison);
-  const Aligned scratch(LinearScratchBytes(matrix.inputs), 0xFF);
-  kernels.linear(matrix.view(), x, tile_begin, tile_end, y.data(), matrix.outputs + 3,
-                 scratch.bytes());
+  kernels.linear(matrix.view(), x, tile_begin, tile_end, y.data(), matrix.outputs + 3);
   return y;
 }
 

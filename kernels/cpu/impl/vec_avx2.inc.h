@@ -11,10 +11,10 @@ namespace weft::kernels::cpu {
 namespace {
 
 constexpr int kLanes = 16;
-// 4 rows x 2 registers of block sums, weights and one activation: 11 of 16 registers; the sums over
-// blocks are in memory.
-constexpr int kRowsMax = 4;
-constexpr int kTilesMax = 1;
+// Rows times one tile in the Linear kernel: 12 sums of a block, weights and one activation are 15
+// of 16 registers; the sums over blocks are in memory.
+constexpr int kOneTileRowsMax = 6;
+constexpr int kTwoTileRowsMax = 0;
 constexpr int kQueriesMax = 3;
 constexpr int kScoreBlocks = 1;
 
@@ -143,6 +143,13 @@ inline void MulWide(Ints x, uint32_t y, Ints* low, Ints* high) {
   MulWideHalf(x.b, factor.b, &low->b, &high->b);
 }
 inline Floats ToFloats(Ints x) { return {_mm256_cvtepi32_ps(x.a), _mm256_cvtepi32_ps(x.b)}; }
+
+// Nibble kShift / 4 of each lane, less kBias.
+template <int kShift, int kBias>
+inline Floats NibbleFloats(const Ints& words) {
+  const Ints nibble = And(ShiftRight<kShift>(words), SetInts(15));
+  return ToFloats(kBias == 0 ? nibble : SubInts(nibble, SetInts(kBias)));
+}
 
 inline Ints LoadWords(const uint16_t* p) {
   const __m128i* v = reinterpret_cast<const __m128i*>(p);

@@ -11,9 +11,10 @@ namespace weft::kernels::cpu {
 namespace {
 
 constexpr int kLanes = 16;
-// 6 x 2 accumulators of a block, as many over blocks, weights and one activation: 27 registers.
-constexpr int kRowsMax = 6;
-constexpr int kTilesMax = 2;
+// Rows times one and two tiles in the Linear kernel: 12 sums of a block, 12 over blocks, weights
+// and one activation are 27 of 32 registers.
+constexpr int kOneTileRowsMax = 12;
+constexpr int kTwoTileRowsMax = 6;
 constexpr int kQueriesMax = 6;
 constexpr int kScoreBlocks = 2;
 
@@ -83,6 +84,13 @@ inline void MulWide(Ints a, uint32_t b, Ints* low, Ints* high) {
 inline Floats ToFloats(Ints a) { return _mm512_cvtepi32_ps(a); }
 inline Floats AsFloats(Ints a) { return _mm512_castsi512_ps(a); }
 inline Ints AsInts(Floats a) { return _mm512_castps_si512(a); }
+
+// Nibble kShift / 4 of each lane, less kBias: vpermps looks at the low four bits of an index only.
+template <int kShift, int kBias>
+inline Floats NibbleFloats(Ints words) {
+  const Floats table = _mm512_cvtepi32_ps(_mm512_sub_epi32(Iota(), _mm512_set1_epi32(kBias)));
+  return _mm512_permutexvar_ps(kShift == 0 ? words : ShiftRight<kShift>(words), table);
+}
 
 inline Ints LoadWords(const uint16_t* p) {
   return _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));

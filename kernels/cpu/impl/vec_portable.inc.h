@@ -11,10 +11,10 @@ namespace weft::kernels::cpu {
 namespace {
 
 constexpr int kLanes = 16;
-// Rows of a float32 micro-kernel and tiles side by side; queries and blocks of an attention one.
+// Rows times one tile (and times two: none) in the Linear kernel; queries and blocks in attention.
 // Any values give the same numbers.
-constexpr int kRowsMax = 4;
-constexpr int kTilesMax = 1;
+constexpr int kOneTileRowsMax = 4;
+constexpr int kTwoTileRowsMax = 0;
 constexpr int kQueriesMax = 4;
 constexpr int kScoreBlocks = 1;
 
@@ -173,6 +173,13 @@ inline Ints AsInts(const Floats& a) {
   Ints r;
   std::memcpy(r.v, a.v, sizeof(r.v));
   return r;
+}
+
+// Nibble kShift / 4 of each lane, less kBias.
+template <int kShift, int kBias>
+inline Floats NibbleFloats(const Ints& words) {
+  const Ints nibble = And(ShiftRight<kShift>(words), SetInts(15));
+  return ToFloats(kBias == 0 ? nibble : SubInts(nibble, SetInts(kBias)));
 }
 
 // 16 words widened to 32 bits, and back (the upper halves must be zero).
