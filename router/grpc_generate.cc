@@ -233,6 +233,7 @@ void GenerateReactor::Pump() {
     Finish(ToGrpcStatus(status));
     return;
   }
+  buffer_.Clear();  // Serialize takes an empty buffer only
   bool own_buffer = false;
   const grpc::Status encoded = grpc::SerializationTraits<weft::v1::GenerateResponse>::Serialize(
       response, &buffer_, &own_buffer);
