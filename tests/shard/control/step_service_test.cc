@@ -1,0 +1,264 @@
+// The shard's gRPC door over real sockets with a real client stub.
+
+#include "shard/step_service.h"
+
+#include <grpcpp/grpcpp.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/limits.h"
+#include "proto/shard.grpc.pb.h"
+#include "tests/shard/control/executor_rig.h"
+
+namespace weft::shard {
+namespace {
+
+// A folder that goes away with everything in it.
+class TempFolder {
+ public:
+  TempFolder() {
+    char path[] = "/tmp/weft-test-XXXXXX";
+    WEFT_CHECK(mkdtemp(path) != nullptr);
+    path_ = path;
+  }
+  ~TempFolder() {
+    for (const char* name : {"run/shard.sock", "run", "shard.sock", "file"}) {
+      (void)!std::remove(absl::StrCat(path_, "/", name).c_str());
+    }
+    (void)!std::remove(path_.c_str());
+  }
+  std::string operator/(const std::string& name) const { return absl::StrCat(path_, "/", name); }
+
+ private:
+  std::string path_;
+};
+
+class Client {
+ public:
+  explicit Client(const std::string& address)
+      : stub_(v1::ShardService::NewStub(
+            grpc::CreateChannel(address, grpc::InsecureChannelCredentials()))) {}
+
+  template <typename Request, typename Response>
+  grpc::Status Call(grpc::Status (v1::ShardService::Stub::*method)(grpc::ClientContext*,
+                                                                   const Request&, Response*),
+                    const Request& request, Response* response) {
+    grpc::ClientContext context;
+    context.set_wait_for_ready(true);
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
+    return (stub_.get()->*method)(&context, request, response);
+  }
+
+ private:
+  std::unique_ptr<v1::ShardService::Stub> stub_;
+};
+
+ListenOptions OnSocket(const std::string& path) {
+  ListenOptions options;
+  options.socket = path;
+  return options;
+}
+
+ListenOptions OnTcp(const std::string& address) {
+  ListenOptions options;
+  options.listen = address;
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("A client drives a shard through an epoch over its Unix socket", "[shard][service]") {
+  TempFolder folder;
+  ExecutorRig rig;
+  const auto server =
+      ShardServer::Start(OnSocket(folder / "run/shard.sock"), *rig.executor, nullptr);
+  REQUIRE(server.ok());
+  struct stat info {};
+  REQUIRE(stat((folder / "run").c_str(), &info) == 0);
+  CHECK((info.st_mode & 0777) == 0700);
+  REQUIRE(stat((folder / "run/shard.sock").c_str(), &info) == 0);
+  CHECK((info.st_mode & 0077) == 0);
+
+  Client client((*server)->address());
+  using Stub = v1::ShardService::Stub;
+  v1::InfoResponse facts;
+  REQUIRE(client.Call(&Stub::Info, v1::InfoRequest(), &facts).ok());
+  CHECK(facts.state() == v1::SHARD_STATE_LOADING);
+  rig.Load();
+  REQUIRE(client.Call(&Stub::Info, v1::InfoRequest(), &facts).ok());
+  CHECK(facts.state() == v1::SHARD_STATE_READY);
+
+  v1::RendezvousRequest meet;
+  meet.set_epoch(1);
+  meet.set_router_id(kRouter);
+  meet.set_world(1);
+  v1::RendezvousResponse token;
+  REQUIRE(client.Call(&Stub::Rendezvous, meet, &token).ok());
+  v1::JoinGroupRequest join;
+  v1::JoinGroupResponse joined;
+  join.set_epoch(1);
+  join.set_router_id(kRouter + 1);
+  join.set_world(1);
+  join.set_token(token.token());
+  CHECK(client.Call(&Stub::JoinGroup, join, &joined).error_code() ==
+        grpc::StatusCode::PERMISSION_DENIED);
+  join.set_router_id(kRouter);
+  REQUIRE(client.Call(&Stub::JoinGroup, join, &joined).ok());
+  v1::WarmupRequest warmup;
+  v1::WarmupResponse warm;
+  warmup.set_epoch(1);
+  warmup.set_router_id(kRouter);
+  REQUIRE(client.Call(&Stub::Warmup, warmup, &warm).ok());
+  CHECK(warm.kv_blocks(0) == 256);
+
+  std::vector<TokenId> log = {1, 2, 3};
+  PendingPrefill prefill;
+  MakePrefill(&prefill, 1, 1);
+  v1::StepResponse step;
+  REQUIRE(client.Call(&Stub::Prefill, prefill.request, &step).ok());
+  log.push_back(FakeModelRunner::NextToken(log, 1000));
+  REQUIRE(step.ids_size() == 1);
+  CHECK(step.ids(0) == log.back());
+  v1::DecodeRequest decode;
+  SetHeader(decode.mutable_header(), 1, 2);
+  REQUIRE(client.Call(&Stub::Decode, decode, &step).ok());
+  CHECK(step.ids(0) == FakeModelRunner::NextToken(log, 1000));
+  v1::FilterBatchRequest filter;
+  SetHeader(filter.mutable_header(), 1, 3, {0});
+  REQUIRE(client.Call(&Stub::FilterBatch, filter, &step).ok());
+  CHECK(step.ids_size() == 0);
+  SetHeader(filter.mutable_header(), 1, 4);
+  const grpc::Status bad = client.Call(&Stub::FilterBatch, filter, &step);
+  CHECK(bad.error_code() == grpc::StatusCode::INVALID_ARGUMENT);
+  CHECK(absl::StrContains(bad.error_message(), "header.drop_slots[0]"));
+
+  v1::LeaveGroupRequest leave;
+  v1::LeaveGroupResponse left;
+  leave.set_epoch(1);
+  leave.set_router_id(kRouter);
+  REQUIRE(client.Call(&Stub::LeaveGroup, leave, &left).ok());
+  REQUIRE(client.Call(&Stub::Info, v1::InfoRequest(), &facts).ok());
+  CHECK(facts.state() == v1::SHARD_STATE_READY);
+}
+
+TEST_CASE("Info is answered while a step blocks the device", "[shard][service]") {
+  TempFolder folder;
+  absl::Notification release;
+  absl::Notification arrived;
+  FakeRunnerOptions fake;
+  fake.on_run = [&](const StepBatch&) {
+    arrived.Notify();
+    release.WaitForNotification();
+    return absl::OkStatus();
+  };
+  ExecutorRig rig(fake);
+  rig.Load();
+  REQUIRE(rig.Form(1).ok());
+  const auto server = ShardServer::Start(OnSocket(folder / "shard.sock"), *rig.executor, nullptr);
+  REQUIRE(server.ok());
+  PendingPrefill step;
+  MakePrefill(&step, 1, 1);
+  rig.Start(&step);
+  arrived.WaitForNotification();
+  Client client((*server)->address());
+  v1::InfoResponse facts;
+  for (int i = 0; i < 10; ++i) {
+    REQUIRE(client.Call(&v1::ShardService::Stub::Info, v1::InfoRequest(), &facts).ok());
+    CHECK(facts.state() == v1::SHARD_STATE_JOINED);
+  }
+  release.Notify();
+  CHECK(step.Wait().ok());
+}
+
+TEST_CASE("Calls over the message limit are refused by the transport", "[shard][service]") {
+  TempFolder folder;
+  ExecutorRig rig;
+  rig.Load();
+  const auto server = ShardServer::Start(OnSocket(folder / "shard.sock"), *rig.executor, nullptr);
+  REQUIRE(server.ok());
+  Client client((*server)->address());
+  v1::JoinGroupRequest join;
+  v1::JoinGroupResponse joined;
+  join.set_token(std::string(kShardMessageBytesMax + 1, 'x'));
+  CHECK(client.Call(&v1::ShardService::Stub::JoinGroup, join, &joined).error_code() ==
+        grpc::StatusCode::RESOURCE_EXHAUSTED);
+  join.set_token(std::string(kShardMessageBytesMax - 1000, 'x'));
+  CHECK(client.Call(&v1::ShardService::Stub::JoinGroup, join, &joined).error_code() ==
+        grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+TEST_CASE("A socket left over is replaced, anything else is not", "[shard][service]") {
+  TempFolder folder;
+  ExecutorRig rig;
+  const std::string path = folder / "shard.sock";
+  {
+    auto first = ShardServer::Start(OnSocket(path), *rig.executor, nullptr);
+    REQUIRE(first.ok());
+    // The first one's socket file lies in the way of the second.
+    auto second = ShardServer::Start(OnSocket(path), *rig.executor, nullptr);
+    REQUIRE(second.ok());
+    Client client((*second)->address());
+    v1::InfoResponse facts;
+    CHECK(client.Call(&v1::ShardService::Stub::Info, v1::InfoRequest(), &facts).ok());
+  }
+  CHECK(access(path.c_str(), F_OK) != 0);
+  std::ofstream(folder / "file") << "precious";
+  const auto on_file = ShardServer::Start(OnSocket(folder / "file"), *rig.executor, nullptr);
+  CHECK(absl::IsInvalidArgument(on_file.status()));
+  CHECK(access((folder / "file").c_str(), F_OK) == 0);
+  const auto too_long =
+      ShardServer::Start(OnSocket("/tmp/" + std::string(100, 'x')), *rig.executor, nullptr);
+  CHECK(absl::StrContains(too_long.status().message(), "at most 99"));
+  CHECK(absl::IsInvalidArgument(
+      ShardServer::Start(OnSocket("relative.sock"), *rig.executor, nullptr).status()));
+  CHECK_FALSE(ShardServer::Start(OnSocket("/nowhere/at/all.sock"), *rig.executor, nullptr).ok());
+  CHECK(absl::IsInvalidArgument(
+      ShardServer::Start(ListenOptions{}, *rig.executor, nullptr).status()));
+}
+
+TEST_CASE("TCP is loopback, or mutual TLS, and never a wildcard", "[shard][service]") {
+  ExecutorRig rig;
+  const auto start = [&](const ListenOptions& options) {
+    return ShardServer::Start(options, *rig.executor, nullptr);
+  };
+  for (const char* wildcard : {"0.0.0.0:0", "[::]:0", "*:0", ":0", "0:0", "0x0:0", "[::0]:0",
+                               "[::ffff:0.0.0.0]:0", "[0:0:0:0:0:0:0:0]:0"}) {
+    const absl::Status status = start(OnTcp(wildcard)).status();
+    INFO(wildcard << ": " << status.ToString());
+    CHECK(absl::IsInvalidArgument(status));
+    CHECK(absl::StrContains(status.message(), "wildcard"));
+  }
+  for (const char* bad : {"localhost", "localhost:", "localhost:x", "localhost:70000"}) {
+    CHECK(absl::IsInvalidArgument(start(OnTcp(bad)).status()));
+  }
+  // 192.0.2.0/24 is reserved for documentation: no machine has it.
+  CHECK(absl::StrContains(start(OnTcp("192.0.2.1:0")).status().message(), "--tls-cert"));
+  ListenOptions half = OnTcp("127.0.0.1:0");
+  half.tls_cert = "cert.pem";
+  CHECK(absl::StrContains(start(half).status().message(), "together"));
+  half.tls_key = half.tls_ca = half.tls_cert = "/nowhere/cert.pem";
+  CHECK(absl::StrContains(start(half).status().message(), "cannot read /nowhere/cert.pem"));
+
+  const auto server = start(OnTcp("127.0.0.1:0"));
+  REQUIRE(server.ok());
+  CHECK(absl::StartsWith((*server)->address(), "127.0.0.1:"));
+  CHECK_FALSE(absl::EndsWith((*server)->address(), ":0"));
+  Client client((*server)->address());
+  v1::InfoResponse facts;
+  CHECK(client.Call(&v1::ShardService::Stub::Info, v1::InfoRequest(), &facts).ok());
+  const absl::Status taken = start(OnTcp((*server)->address())).status();
+  CHECK(absl::StrContains(taken.message(), "is the port taken"));
+}
+
+}  // namespace weft::shard
