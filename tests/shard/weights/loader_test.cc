@@ -1,5 +1,7 @@
 #include "shard/weights/loader.h"
 
+#include <sys/mman.h>
+
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
@@ -275,6 +277,24 @@ TEST_CASE("Loaded pages are dropped, so that weights are not resident twice", "[
   CHECK(ResidentKib(path) > 0);
   LoadAll(*files, PlanOf(*files, 0, 1));
   CHECK(ResidentKib(path) == 0);
+}
+
+TEST_CASE("A file that shrinks while it is loaded is an error, not a crash", "[shard][weights]") {
+  alignas(4096) static char page[4096];
+  if (madvise(page, sizeof(page), MADV_POPULATE_READ) != 0) {
+    WARN("skipped: this kernel (before 5.14) cannot tell");
+    return;
+  }
+  const TempDir dir;
+  const std::string path = dir.Write("m.gguf", test::ReadFile(test::GoldenModelPath("llama_q4_0")));
+  const auto files = OpenOrFail(path);
+  std::filesystem::resize_file(path, 1000);
+  CollectingSink sink;
+  LoadProgress progress;
+  const absl::Status status = files->Load(PlanOf(*files, 0, 1), 2, sink, progress, kNeverCancel);
+  INFO(status);
+  CHECK(absl::IsDataLoss(status));
+  CHECK(absl::StrContains(status.message(), "the file has shrunk or its disk has failed"));
 }
 
 // A copy of a golden model's directory that a test may change.
