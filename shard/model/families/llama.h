@@ -12,8 +12,8 @@
 
 namespace weft::shard {
 
-// UNIMPLEMENTED naming the key for what this code does not have: activations other than SiLU, rotary
-// scaling other than linear and llama3, experts, sliding windows, quantised safetensors.
+// UNIMPLEMENTED naming the key for what this code does not have: activations other than SiLU,
+// rotary scaling other than linear and llama3, experts, sliding windows, quantised safetensors.
 absl::StatusOr<ModelDescription> LlamaFromHf(const HfConfig& config);
 absl::StatusOr<ModelDescription> LlamaFromGguf(const GgufFile& file);
 
