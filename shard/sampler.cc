@@ -239,7 +239,8 @@ TokenId Sampler::Choose(const RowWork& row, const float* logits, const Kernels& 
       if (scratch.candidates.size() > row.params->top_k) {
         scratch.candidates.resize(row.params->top_k);
       }
-      return ChooseFiltered(row, 0, kernels, thread);
+      FilterCandidates(kernels, *row.params, 0, &scratch.filter, &scratch.candidates);
+      return Draw(row, scratch.candidates);
     }
     case Path::kFull:
       break;
@@ -257,45 +258,18 @@ TokenId Sampler::Choose(const RowWork& row, const float* logits, const Kernels& 
 
 TokenId Sampler::ChooseFull(const RowWork& row, const float* scores, const Kernels& kernels,
                             int thread) {
-  const SamplingParams& params = *row.params;
-  std::vector<Candidate>& candidates = scratch_[static_cast<size_t>(thread)].candidates;
-  double total = 0;
-  if (params.top_k > 0 && params.top_k < vocab_) {
-    candidates.resize(params.top_k);
-    const int64_t found = kernels.top_n(scores, vocab_, 0, params.top_k, candidates.data());
-    candidates.resize(static_cast<size_t>(found));
-  } else if (params.typical_p < 1) {
-    candidates.clear();
-    for (TokenId id = 0; id < vocab_; ++id) {
-      if (scores[id] > kMinusInfinity) candidates.push_back(Candidate{id, scores[id]});
-    }
-  } else {
-    SelectLikely(kernels, scores, vocab_, 0, params.temperature, params.top_p, params.min_p,
-                 &candidates, &total);
-  }
-  return ChooseFiltered(row, total, kernels, thread);
+  ThreadScratch& scratch = scratch_[static_cast<size_t>(thread)];
+  FilterScores(kernels, *row.params, scores, vocab_, &scratch.filter, &scratch.candidates);
+  return Draw(row, scratch.candidates);
 }
 
-TokenId Sampler::ChooseFiltered(const RowWork& row, double total, const Kernels& kernels,
-                                int thread) {
-  const SamplingParams& params = *row.params;
-  ThreadScratch& scratch = scratch_[static_cast<size_t>(thread)];
-  std::vector<Candidate>& candidates = scratch.candidates;
+TokenId Sampler::Draw(const RowWork& row, const std::vector<Candidate>& candidates) {
   // Only a model that gives no number at all leaves nothing to choose from.
   if (candidates.empty()) return 0;
-  const float temperature = params.temperature;
-  if (params.typical_p < 1) {
-    KeepTypical(kernels, temperature, params.typical_p, &scratch.filter, &candidates);
-  }
-  if (params.top_p < 1) {
-    KeepTopP(kernels, temperature, params.top_p, total, &scratch.filter, &candidates);
-  }
-  if (params.min_p > 0) {
-    KeepMinP(kernels, temperature, params.min_p, &scratch.filter, &candidates);
-  }
+  const SamplingParams& params = *row.params;
   return kernels::cpu::GumbelArgMaxOfCandidates(candidates.data(),
                                                 static_cast<int64_t>(candidates.size()),
-                                                temperature, params.seed, row.position)
+                                                params.temperature, params.seed, row.position)
       .id;
 }
 

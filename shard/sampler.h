@@ -99,11 +99,10 @@ class Sampler {
   // The row's token, from all ranks' records.
   TokenId Choose(const RowWork& row, const float* logits, const kernels::cpu::Kernels& kernels,
                  int thread);
-  // The draw from all scores of the vocabulary, or from `candidates`.
+  // The same from all scores of the vocabulary.
   TokenId ChooseFull(const RowWork& row, const float* scores, const kernels::cpu::Kernels& kernels,
                      int thread);
-  TokenId ChooseFiltered(const RowWork& row, double total, const kernels::cpu::Kernels& kernels,
-                         int thread);
+  static TokenId Draw(const RowWork& row, const std::vector<Candidate>& candidates);
   // The chosen tokens' raw logits, from whichever rank has them; then result->logprobs.
   absl::Status Logprobs(const float* logits, Communicator& communicator, StepResult* result);
   SampledLogprobs LogprobsOf(const RowWork& row) const;

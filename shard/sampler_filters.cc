@@ -69,11 +69,10 @@ void TakeRanked(const FilterScratch& scratch, size_t count, std::vector<Candidat
   for (size_t i = 0; i < count; ++i) candidates->push_back(scratch.ranked[i].candidate);
 }
 
-}  // namespace
-
-void SelectLikely(const Kernels& kernels, const float* scores, int64_t count, TokenId first_id,
-                  float temperature, float top_p, float min_p, std::vector<Candidate>* out,
-                  double* total) {
+// Sets `out` to tokens that include every survivor of top-p (and of min-p after it): those close
+// enough to the best score, usually a small part. `*total` becomes the weight of all tokens.
+void SelectLikely(const Kernels& kernels, const float* scores, int64_t count, float temperature,
+                  float top_p, float min_p, std::vector<Candidate>* out, double* total) {
   const float best = kernels.max(scores, count);
   *total = kernels.exp_sum(scores, count, best, temperature, nullptr);
   // Distances from the best score, in temperatures, that usually, nearly always and always suffice.
@@ -84,7 +83,7 @@ void SelectLikely(const Kernels& kernels, const float* scores, int64_t count, To
     double mass = 0;
     for (int64_t i = 0; i < count; ++i) {
       if (!(scores[i] > above)) continue;
-      out->push_back(Candidate{first_id + static_cast<TokenId>(i), scores[i]});
+      out->push_back(Candidate{static_cast<TokenId>(i), scores[i]});
       if (top_p < 1.0f) mass += std::exp((scores[i] - best) / temperature);
     }
     // A little more than wanted, against the rounding of the sums.
@@ -94,6 +93,8 @@ void SelectLikely(const Kernels& kernels, const float* scores, int64_t count, To
   }
 }
 
+// Keeps the tokens whose information content is closest to the entropy, until their mass reaches
+// `mass`.
 void KeepTypical(const Kernels& kernels, float temperature, float mass, FilterScratch* scratch,
                  std::vector<Candidate>* candidates) {
   Weights(kernels, temperature, *candidates, &scratch->values);
@@ -118,6 +119,7 @@ void KeepTypical(const Kernels& kernels, float temperature, float mass, FilterSc
   TakeRanked(*scratch, kept, candidates);
 }
 
+// Keeps the most likely tokens until their mass reaches `mass` of `total`.
 void KeepTopP(const Kernels& kernels, float temperature, float mass, double total,
               FilterScratch* scratch, std::vector<Candidate>* candidates) {
   Weights(kernels, temperature, *candidates, &scratch->values);
@@ -133,6 +135,7 @@ void KeepTopP(const Kernels& kernels, float temperature, float mass, double tota
   TakeRanked(*scratch, kept, candidates);
 }
 
+// Keeps tokens with at least `share` of the best token's probability.
 void KeepMinP(const Kernels& kernels, float temperature, float share, FilterScratch* scratch,
               std::vector<Candidate>* candidates) {
   Weights(kernels, temperature, *candidates, &scratch->values);
@@ -141,6 +144,42 @@ void KeepMinP(const Kernels& kernels, float temperature, float share, FilterScra
     if (scratch->values[i] >= share) (*candidates)[kept++] = (*candidates)[i];
   }
   candidates->resize(kept);
+}
+
+}  // namespace
+
+void FilterScores(const Kernels& kernels, const SamplingParams& params, const float* scores,
+                  int64_t count, FilterScratch* scratch, std::vector<Candidate>* candidates) {
+  double total = 0;
+  if (params.top_k > 0 && params.top_k < count) {
+    candidates->resize(params.top_k);
+    const int64_t found = kernels.top_n(scores, count, 0, params.top_k, candidates->data());
+    candidates->resize(static_cast<size_t>(found));
+  } else if (params.typical_p < 1) {
+    candidates->clear();
+    for (int64_t i = 0; i < count; ++i) {
+      if (scores[i] > -std::numeric_limits<float>::infinity()) {
+        candidates->push_back(Candidate{static_cast<TokenId>(i), scores[i]});
+      }
+    }
+  } else {
+    SelectLikely(kernels, scores, count, params.temperature, params.top_p, params.min_p, candidates,
+                 &total);
+  }
+  FilterCandidates(kernels, params, total, scratch, candidates);
+}
+
+void FilterCandidates(const Kernels& kernels, const SamplingParams& params, double total,
+                      FilterScratch* scratch, std::vector<Candidate>* candidates) {
+  if (candidates->empty()) return;
+  const float temperature = params.temperature;
+  if (params.typical_p < 1) {
+    KeepTypical(kernels, temperature, params.typical_p, scratch, candidates);
+  }
+  if (params.top_p < 1) {
+    KeepTopP(kernels, temperature, params.top_p, total, scratch, candidates);
+  }
+  if (params.min_p > 0) KeepMinP(kernels, temperature, params.min_p, scratch, candidates);
 }
 
 }  // namespace weft::shard

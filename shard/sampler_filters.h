@@ -14,6 +14,7 @@
 
 #include "common/ids.h"
 #include "kernels/cpu/kernels.h"
+#include "shard/step_batch.h"
 
 namespace weft::shard {
 
@@ -31,26 +32,15 @@ struct FilterScratch {
   std::vector<float> values;
 };
 
-// Sets `out` to tokens that include every survivor of top-p (and of min-p after it): those close
-// enough to the best score, usually a small part of the `count` scores. ids start at first_id.
-// `*total` becomes the weight of all tokens, sum of exp((score - best) / temperature): KeepTopP
-// needs it, as `out` lacks the unlikely rest.
-void SelectLikely(const kernels::cpu::Kernels& kernels, const float* scores, int64_t count,
-                  TokenId first_id, float temperature, float top_p, float min_p,
-                  std::vector<Candidate>* out, double* total);
+// Sets `candidates` to the survivors among all `count` scores of the vocabulary. REQUIRES: a filter
+// is on. Tokens at -infinity never survive.
+void FilterScores(const kernels::cpu::Kernels& kernels, const SamplingParams& params,
+                  const float* scores, int64_t count, FilterScratch* scratch,
+                  std::vector<Candidate>* candidates);
 
-// Keeps the tokens whose information content is closest to the entropy, until their mass reaches
-// `mass`.
-void KeepTypical(const kernels::cpu::Kernels& kernels, float temperature, float mass,
-                 FilterScratch* scratch, std::vector<Candidate>* candidates);
-
-// Keeps the most likely tokens until their mass reaches `mass` of `total` (see SelectLikely); 0 =
-// the candidates are all there is.
-void KeepTopP(const kernels::cpu::Kernels& kernels, float temperature, float mass, double total,
-              FilterScratch* scratch, std::vector<Candidate>* candidates);
-
-// Keeps tokens with at least `share` of the best token's probability.
-void KeepMinP(const kernels::cpu::Kernels& kernels, float temperature, float share,
-              FilterScratch* scratch, std::vector<Candidate>* candidates);
+// The filters after top-k, on the candidates as they are. `total` is the weight of the distribution
+// that they are part of, sum of exp((score - best) / temperature); 0 = they are all of it.
+void FilterCandidates(const kernels::cpu::Kernels& kernels, const SamplingParams& params,
+                      double total, FilterScratch* scratch, std::vector<Candidate>* candidates);
 
 }  // namespace weft::shard

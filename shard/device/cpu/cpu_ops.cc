@@ -152,11 +152,10 @@ int64_t CpuOps::ChunkTiles(int64_t tiles) const {
   return (chunk + 1) / 2 * 2;
 }
 
-void CpuOps::LinearItem(const LinearPart& part, int64_t tile_begin, int64_t tile_end, int thread) {
+void CpuOps::LinearItem(const LinearPart& part, int64_t tile_begin, int64_t tile_end) {
   const kernels::cpu::PackedMatrix& packed = part.matrix->packed;
   const Activations input = Input(InputType(*part.matrix), packed.inputs);
-  kernels_->linear(packed, input, tile_begin, tile_end, part.out, part.stride,
-                   ws_.threads[static_cast<size_t>(thread)].linear);
+  kernels_->linear(packed, input, tile_begin, tile_end, part.out, part.stride);
   if (part.matrix->bias.empty()) return;
   const int64_t begin = tile_begin * kTileOutputs;
   const int64_t count = std::min(tile_end * kTileOutputs, packed.outputs) - begin;
@@ -174,7 +173,7 @@ void CpuOps::RunLinear(absl::Span<const LinearPart> parts, const Finish* finish)
   for (const LinearPart& part : parts) {
     items += static_cast<uint32_t>((TileCount(part.matrix->packed.outputs) + chunk - 1) / chunk);
   }
-  pool_.Run(items, [&](uint32_t item, int thread) {
+  pool_.Run(items, [&](uint32_t item, int) {
     int64_t index = item;
     for (const LinearPart& part : parts) {
       const int64_t part_tiles = TileCount(part.matrix->packed.outputs);
@@ -185,7 +184,7 @@ void CpuOps::RunLinear(absl::Span<const LinearPart> parts, const Finish* finish)
       }
       const int64_t begin = index * chunk;
       const int64_t end = std::min(part_tiles, begin + chunk);
-      LinearItem(part, begin, end, thread);
+      LinearItem(part, begin, end);
       if (finish != nullptr) {
         (*finish)(begin * kTileOutputs, std::min(end * kTileOutputs, part.matrix->packed.outputs));
       }
@@ -305,11 +304,11 @@ void CpuOps::LinearGatedSilu(uint32_t layer) {
   CountPass({gate, up});
   const int64_t tiles = TileCount(columns);
   const int64_t chunk = ChunkTiles(tiles);
-  pool_.Run(static_cast<uint32_t>((tiles + chunk - 1) / chunk), [&](uint32_t item, int thread) {
+  pool_.Run(static_cast<uint32_t>((tiles + chunk - 1) / chunk), [&](uint32_t item, int) {
     const int64_t tile_begin = item * chunk;
     const int64_t tile_end = std::min(tiles, tile_begin + chunk);
-    LinearItem(gate, tile_begin, tile_end, thread);
-    LinearItem(up, tile_begin, tile_end, thread);
+    LinearItem(gate, tile_begin, tile_end);
+    LinearItem(up, tile_begin, tile_end);
     const int64_t begin = tile_begin * kTileOutputs;
     const int64_t count = std::min(columns, tile_end * kTileOutputs) - begin;
     for (int64_t row = 0; row < rows_.rows(); ++row) {

@@ -84,7 +84,7 @@ class CpuOps : public Ops {
   // piece, in the same item.
   void RunLinear(absl::Span<const LinearPart> parts, const Finish* finish);
   // One item: tiles [begin, end) of `part`.
-  void LinearItem(const LinearPart& part, int64_t tile_begin, int64_t tile_end, int thread);
+  void LinearItem(const LinearPart& part, int64_t tile_begin, int64_t tile_end);
   // residual += all-reduced partial sums of `matrix` times the prepared rows.
   absl::Status LinearAddResidual(const CpuMatrix& matrix);
   void CountPass(absl::Span<const LinearPart> parts);

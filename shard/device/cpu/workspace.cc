@@ -64,8 +64,6 @@ uint64_t Workspace::Carve(uint8_t* base, const DecoderSpec& spec, const SlicePla
   threads.resize(limits.threads);
   for (ThreadScratch& thread : threads) {
     thread.row = carver.Take<float>(spec.hidden);
-    thread.linear =
-        carver.Take<uint8_t>(static_cast<uint64_t>(kernels::cpu::LinearScratchBytes(widest)));
     thread.attention = carver.Take<uint8_t>(
         static_cast<uint64_t>(kernels::cpu::AttentionScratchBytes(spec.head_dim)));
   }

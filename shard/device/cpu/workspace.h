@@ -57,7 +57,6 @@ class Workspace {
   struct ThreadScratch {
     // One row as wide as `hidden`.
     float* row = nullptr;
-    void* linear = nullptr;
     void* attention = nullptr;
   };
   std::vector<ThreadScratch> threads;
