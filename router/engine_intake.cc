@@ -113,10 +113,11 @@ class EngineIntake : public Engine {
   TextPoolContext TextContext();
   // Adds the request under its id, or under one made for it. ALREADY_EXISTS when it is in use.
   absl::Status Register(const std::shared_ptr<LiveRequest>& request);
+  void Unregister(const LiveRequest& request);
   // Registration and the request's place in the queue.
   absl::Status Enter(const std::shared_ptr<LiveRequest>& request);
   void CancelRequest(LiveRequest& request, EndCause cause);
-  bool Empty() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return requests_.empty(); }
+  bool Empty() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return undelivered_ == 0; }
 
   EngineOptions options_;
   const ModelText model_text_;
@@ -135,6 +136,8 @@ class EngineIntake : public Engine {
   mutable absl::Mutex mutex_;
   // Requests without their terminal event, by id.
   absl::flat_hash_map<std::string, std::shared_ptr<LiveRequest>> requests_ ABSL_GUARDED_BY(mutex_);
+  // Requests whose terminal event was not delivered.
+  uint64_t undelivered_ ABSL_GUARDED_BY(mutex_) = 0;
   bool shut_down_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
@@ -188,11 +191,10 @@ TextPoolContext EngineIntake::TextContext() {
   context.probe = probe_;
   context.clock = &clock_;
   context.vocab_size = [this] { return loop_.vocab_size(); };
-  context.on_ended = [this](const LiveRequest& request) {
+  context.on_ending = [this](const LiveRequest& request) { Unregister(request); };
+  context.on_ended = [this] {
     absl::MutexLock lock(&mutex_);
-    const auto it = requests_.find(request.id);
-    // A request refused for its id is not the one registered under it.
-    if (it != requests_.end() && it->second.get() == &request) requests_.erase(it);
+    --undelivered_;
   };
   return context;
 }
@@ -219,13 +221,11 @@ std::shared_ptr<RequestHandle> EngineIntake::Submit(GenerateInput input,
     std::vector<ResponseEvent> events;
     events.emplace_back(FailedEvent{
         UnavailableError("SHUTTING_DOWN", "the server takes no requests now", absl::Seconds(1))});
-    {
-      absl::MutexLock lock(&mutex_);
-      const auto it = requests_.find(request->id);
-      if (it != requests_.end() && it->second == request) requests_.erase(it);
-    }
+    Unregister(*request);
     Waker* waker = request->sink->Deliver(std::move(events));
     if (waker != nullptr) waker->Wake();
+    absl::MutexLock lock(&mutex_);
+    --undelivered_;
   }
   return handle;
 }
@@ -254,9 +254,17 @@ absl::Status EngineIntake::Enter(const std::shared_ptr<LiveRequest>& request) {
 absl::Status EngineIntake::Register(const std::shared_ptr<LiveRequest>& request) {
   const bool given = !request->id.empty();
   absl::MutexLock lock(&mutex_);
+  ++undelivered_;
   if (!given) request->id = absl::StrCat("req-", absl::Hex(RandomId(), absl::kZeroPad16));
   if (requests_.try_emplace(request->id, request).second) return absl::OkStatus();
   return FieldError("request_id", "is in use by a request that has not ended");
+}
+
+void EngineIntake::Unregister(const LiveRequest& request) {
+  absl::MutexLock lock(&mutex_);
+  const auto it = requests_.find(request.id);
+  // A request refused for its id is not the one registered under it.
+  if (it != requests_.end() && it->second.get() == &request) requests_.erase(it);
 }
 
 void EngineIntake::CancelRequest(LiveRequest& request, EndCause cause) {

@@ -135,9 +135,10 @@ void ShardGroup::OnInfo(Rank rank, const ShardReply& reply, int64_t now_us) {
     state.pid = info.pid();
     state.vitals.Restart(now_us);
   }
-  if (info.state() == ShardState::SHARD_STATE_JOINED && epoch_ > 0 && info.epoch() > epoch_) {
+  if (epoch_ > 0 && info.epoch() > epoch_) {
+    // Only routers raise epochs, and it was not this one.
     return Fatal(absl::FailedPreconditionError(absl::StrCat("another router has taken over: rank ",
-                                                            rank, " is in epoch ", info.epoch(),
+                                                            rank, " has seen epoch ", info.epoch(),
                                                             ", this router's last is ", epoch_)));
   }
   probe_->ShardUp(rank, true);

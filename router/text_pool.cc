@@ -278,9 +278,12 @@ void TextPool::Worker::Deliver(LiveRequest& request, std::vector<ResponseEvent> 
   const bool last = std::holds_alternative<FinishedEvent>(events.back()) ||
                     std::holds_alternative<FailedEvent>(events.back());
   // Its id is free before the client can know that it ended.
-  if (last) context_.on_ended(request);
+  if (last) context_.on_ending(request);
   Waker* waker = request.sink->Deliver(std::move(events));
-  if (last) retired_.push_back(std::move(request.sink));
+  if (last) {
+    retired_.push_back(std::move(request.sink));
+    context_.on_ended();
+  }
   if (waker != nullptr && std::find(wakers_.begin(), wakers_.end(), waker) == wakers_.end()) {
     wakers_.push_back(waker);
   }

@@ -79,8 +79,9 @@ struct TextPoolContext {
   const Clock* clock = nullptr;
   // Ids a prompt may hold; known once the shards are.
   std::function<uint32_t()> vocab_size;
-  // The request's terminal event was delivered; called on its worker.
-  std::function<void(const LiveRequest& request)> on_ended;
+  // The request's terminal event is about to be delivered, and was; called on its worker.
+  std::function<void(const LiveRequest& request)> on_ending;
+  std::function<void()> on_ended;
 };
 
 class TextPool {
