@@ -13,18 +13,30 @@ uint64_t Load64(const uint8_t* p) {
   return value;
 }
 
-// [k][n] of 2- or 4-byte elements; with pairs = 2 [k / 2][n][k % 2].
-template <typename T, int kPairs>
-void PackPlain(const uint8_t* const rows[kOutputs], int64_t inputs, uint8_t* packed) {
-  const int64_t padded = PaddedInputs(inputs);
-  std::memset(packed, 0, static_cast<size_t>(padded * kOutputs) * sizeof(T));
-  T* out = reinterpret_cast<T*>(packed);
+// [unit][n], where a unit is one element or a pair of bf16; a last odd bf16 is paired with zero.
+template <typename T>
+void PackPlain(const uint8_t* const rows[kOutputs], int64_t row_bytes, int64_t units_padded,
+               uint8_t* packed) {
+  constexpr int64_t kBytes = sizeof(T);
+  const int64_t units = row_bytes / kBytes;
+  static const uint8_t kZeros[kBytes] = {};
+  const uint8_t* source[kOutputs];
+  int64_t step[kOutputs];
   for (int64_t n = 0; n < kOutputs; ++n) {
+    source[n] = rows[n] != nullptr ? rows[n] : kZeros;
+    step[n] = rows[n] != nullptr ? kBytes : 0;
+  }
+  for (int64_t k = 0; k < units; ++k) {
+    T line[kOutputs];
+    for (int64_t n = 0; n < kOutputs; ++n) std::memcpy(&line[n], source[n] + k * step[n], kBytes);
+    std::memcpy(packed + k * kOutputs * kBytes, line, sizeof(line));
+  }
+  std::memset(packed + units * kOutputs * kBytes, 0,
+              static_cast<size_t>((units_padded - units) * kOutputs * kBytes));
+  for (int64_t n = 0; n < kOutputs && units * kBytes < row_bytes; ++n) {
     if (rows[n] == nullptr) continue;
-    for (int64_t k = 0; k < inputs; ++k) {
-      const int64_t at = (k / kPairs * kOutputs + n) * kPairs + k % kPairs;
-      std::memcpy(&out[at], rows[n] + k * static_cast<int64_t>(sizeof(T)), sizeof(T));
-    }
+    std::memcpy(packed + (units * kOutputs + n) * kBytes, rows[n] + units * kBytes,
+                static_cast<size_t>(row_bytes - units * kBytes));
   }
 }
 
@@ -121,18 +133,19 @@ int ByteAt(const uint8_t* block, int64_t n, int64_t k) {
 void PackTile(WeightType type, const uint8_t* const rows[kTileOutputs], int64_t inputs,
               uint8_t* packed_tile) {
   const int64_t blocks = inputs / kBlockInputs;
-  for (int64_t n = 0; n < kOutputs; ++n) {
+  const int64_t padded = PaddedInputs(inputs);
+  for (int64_t n = 0; n < kOutputs && IsQuantised(type); ++n) {
     if (rows[n] != nullptr) continue;
     std::memset(packed_tile, 0, static_cast<size_t>(PackedTileBytes(type, inputs)));
     break;
   }
   switch (type) {
     case WeightType::kF32:
-      return PackPlain<uint32_t, 1>(rows, inputs, packed_tile);
+      return PackPlain<uint32_t>(rows, 4 * inputs, padded, packed_tile);
     case WeightType::kF16:
-      return PackPlain<uint16_t, 1>(rows, inputs, packed_tile);
+      return PackPlain<uint16_t>(rows, 2 * inputs, padded, packed_tile);
     case WeightType::kBf16:
-      return PackPlain<uint16_t, 2>(rows, inputs, packed_tile);
+      return PackPlain<uint32_t>(rows, 2 * inputs, padded / 2, packed_tile);
     case WeightType::kQ8_0:
       return PackBytes(rows, blocks, packed_tile);
     case WeightType::kQ4_0:

@@ -301,14 +301,26 @@ void BenchRows(const Kernels& kernels) {
   Report("prepare_activations 64 x 576",
          alone.Median(21, [&](int) { kernels.prepare_activations(x.data(), 576, 0, 64, view); }),
          64 * 576 * 4.0);
-  const TestMatrix matrix = RandomMatrix(WeightType::kQ4_1, 16, 576, 1);
-  const uint8_t* rows[16];
-  for (int n = 0; n < 16; ++n)
-    rows[n] = matrix.source.data() + n * SourceRowBytes(matrix.type, 576);
-  const Aligned tile(PackedTileBytes(matrix.type, 576));
-  Report("PackTile Q4_1 16 x 576",
-         alone.Median(21, [&](int) { PackTile(matrix.type, rows, 576, tile.bytes()); }),
-         static_cast<double>(matrix.source.size()));
+  for (const WeightType type : AllWeightTypes()) {
+    TestMatrix matrix = RandomMatrix(type, 1536, 576, 1);
+    const std::string name = std::string("pack 1536 x 576 ") + TypeName(type);
+    Report(name.c_str(), alone.Median(9, [&](int) { Pack(matrix); }),
+           static_cast<double>(matrix.source.size()));
+  }
+  const Aligned pool(32 * 3 * KvHeadBlockBytes(KvType::kBf16, 64));
+  uint32_t ids[32];
+  for (uint32_t i = 0; i < 32; ++i) ids[i] = i;
+  const KvBlocks kv{KvType::kBf16,
+                    64,
+                    3,
+                    pool.bytes(),
+                    pool.bytes(),
+                    3 * KvHeadBlockBytes(KvType::kBf16, 64),
+                    ids};
+  Report(
+      "kv_append 256 x 3 x 64",
+      alone.Median(21, [&](int) { kernels.kv_append(kv, 0, 256, x.data(), 192, x.data(), 192); }),
+      256 * 192 * 8.0);
 }
 
 int Main(int argc, char** argv) {

@@ -15,14 +15,12 @@ inline void AppendBf16(const float* k, const float* v, int64_t head_dim, int64_t
   uint16_t* values = reinterpret_cast<uint16_t*>(v_block) + t / 2 * head_dim * 2 + t % 2;
   for (int64_t d = 0; d < head_dim; d += kLanes) {
     const int64_t n = head_dim - d < kLanes ? head_dim - d : kLanes;
+    StoreEvenWords(values + d * 2, RoundToBf16(LoadN(v + d, n)), n);
     uint32_t key_bits[kLanes];
-    uint32_t value_bits[kLanes];
     StoreInts(key_bits, RoundToBf16(LoadN(k + d, n)));
-    StoreInts(value_bits, RoundToBf16(LoadN(v + d, n)));
     for (int64_t i = 0; i < n; i += 2) {
       keys[(d + i) / 2 * kKvBlockTokens + t] = key_bits[i] | key_bits[i + 1] << 16;
     }
-    for (int64_t i = 0; i < n; ++i) values[(d + i) * 2] = static_cast<uint16_t>(value_bits[i]);
   }
 }
 

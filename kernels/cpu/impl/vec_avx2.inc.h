@@ -13,7 +13,7 @@ namespace {
 constexpr int kLanes = 16;
 // Rows times one tile in the Linear kernel: 12 sums of a block, weights and one activation are 15
 // of 16 registers; the sums over blocks are in memory.
-constexpr int kOneTileRowsMax = 6;
+constexpr int kOneTileRowsMax = 5;
 constexpr int kTwoTileRowsMax = 0;
 constexpr int kQueriesMax = 3;
 constexpr int kScoreBlocks = 1;
@@ -159,6 +159,11 @@ inline void StoreWords(uint16_t* p, Ints x) {
   // Packs within 128-bit lanes: quarters a0 b0 a1 b1, put in order.
   const __m256i words = _mm256_permute4x64_epi64(_mm256_packus_epi32(x.a, x.b), 0xD8);
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), words);
+}
+inline void StoreEvenWords(uint16_t* p, Ints x, int64_t n) {
+  alignas(32) uint32_t words[kLanes];
+  StoreInts(words, x);
+  for (int64_t i = 0; i < kLanes && i < n; ++i) p[2 * i] = static_cast<uint16_t>(words[i]);
 }
 inline Floats LoadHalfs(const uint8_t* p) {
   const __m128i* v = reinterpret_cast<const __m128i*>(p);

@@ -98,6 +98,11 @@ inline Ints LoadWords(const uint16_t* p) {
 inline void StoreWords(uint16_t* p, Ints x) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(x));
 }
+inline void StoreEvenWords(uint16_t* p, Ints x, int64_t n) {
+  const uint32_t words = n >= kLanes ? ~0u : (1u << 2 * n) - 1u;
+  const __mmask32 even = words & 0x55555555u;
+  _mm512_mask_storeu_epi16(p, even, x);
+}
 inline Floats LoadHalfs(const uint8_t* p) {
   return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
 }

@@ -1,6 +1,7 @@
-// Sixteen numbers at once in plain C++: the vocabulary that the other *.inc.h files are written in.
-// vec_avx2.inc.h and vec_avx512.inc.h offer the same names. Everything here and in all *.inc.h is
-// in an anonymous namespace, so that code compiled for one instruction set never serves another.
+// Sixteen numbers at once without intrinsics: the vocabulary that the other *.inc.h files are
+// written in. vec_avx2.inc.h and vec_avx512.inc.h offer the same names. Everything here and in all
+// *.inc.h is in an anonymous namespace, so that code compiled for one instruction set never serves
+// another.
 
 #pragma once
 
@@ -13,166 +14,184 @@ namespace {
 constexpr int kLanes = 16;
 // Rows times one tile (and times two: none) in the Linear kernel; queries and blocks in attention.
 // Any values give the same numbers.
-constexpr int kOneTileRowsMax = 4;
+constexpr int kOneTileRowsMax = 2;
 constexpr int kTwoTileRowsMax = 0;
-constexpr int kQueriesMax = 4;
+constexpr int kQueriesMax = 2;
 constexpr int kScoreBlocks = 1;
 
+// Four quads each: generic vectors of the compiler, which any processor with 128-bit registers has.
+using Quad = float __attribute__((vector_size(16)));
+using QuadInts = uint32_t __attribute__((vector_size(16)));
+using QuadSigned = int32_t __attribute__((vector_size(16)));
+constexpr int kQuads = 4;
+
 struct Floats {
-  float v[kLanes];
+  Quad q[kQuads];
 };
 struct Ints {
-  uint32_t v[kLanes];
+  QuadInts q[kQuads];
 };
+// All ones or all zeros in each lane.
 struct Mask {
-  uint32_t bits;
+  QuadSigned q[kQuads];
 };
 
+// f(i) for quads i = 0..3.
+template <typename Result, typename F>
+inline Result Each(F f) {
+  return Result{{f(0), f(1), f(2), f(3)}};
+}
 template <typename F>
-inline Floats MakeFloats(F f) {
+inline Floats EachLane(F f) {
+  float lanes[kLanes];
+  for (int i = 0; i < kLanes; ++i) lanes[i] = f(i);
   Floats r;
-  for (int i = 0; i < kLanes; ++i) r.v[i] = f(i);
-  return r;
-}
-template <typename F>
-inline Ints MakeInts(F f) {
-  Ints r;
-  for (int i = 0; i < kLanes; ++i) r.v[i] = f(i);
-  return r;
-}
-template <typename F>
-inline Mask MakeMask(F f) {
-  Mask r{0};
-  for (int i = 0; i < kLanes; ++i) r.bits |= static_cast<uint32_t>(f(i)) << i;
+  std::memcpy(r.q, lanes, sizeof(lanes));
   return r;
 }
 
-inline float ScalarFma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 inline float ScalarSqrt(float x) { return __builtin_sqrtf(x); }
 
 inline Floats Zero() { return Floats{}; }
 inline Floats Set(float x) {
-  return MakeFloats([=](int) { return x; });
+  return Each<Floats>([=](int) { return Quad{x, x, x, x}; });
 }
 inline Floats Load(const float* p) {
   Floats r;
-  std::memcpy(r.v, p, sizeof(r.v));
+  std::memcpy(r.q, p, sizeof(r.q));
   return r;
 }
-inline void Store(float* p, const Floats& x) { std::memcpy(p, x.v, sizeof(x.v)); }
+inline void Store(float* p, const Floats& x) { std::memcpy(p, x.q, sizeof(x.q)); }
 // The first n lanes (all, when n >= 16); the others are zero and their memory is not touched.
 inline Floats LoadN(const float* p, int64_t n) {
-  return MakeFloats([=](int i) { return i < n ? p[i] : 0.0f; });
+  if (n >= kLanes) return Load(p);
+  Floats r{};
+  std::memcpy(r.q, p, static_cast<size_t>(n) * sizeof(float));
+  return r;
 }
 inline void StoreN(float* p, const Floats& x, int64_t n) {
-  for (int i = 0; i < kLanes && i < n; ++i) p[i] = x.v[i];
+  std::memcpy(p, x.q, static_cast<size_t>(n < kLanes ? n : kLanes) * sizeof(float));
 }
 inline Floats Add(const Floats& a, const Floats& b) {
-  return MakeFloats([&](int i) { return a.v[i] + b.v[i]; });
+  return Each<Floats>([&](int i) { return a.q[i] + b.q[i]; });
 }
 inline Floats Sub(const Floats& a, const Floats& b) {
-  return MakeFloats([&](int i) { return a.v[i] - b.v[i]; });
+  return Each<Floats>([&](int i) { return a.q[i] - b.q[i]; });
 }
 inline Floats Mul(const Floats& a, const Floats& b) {
-  return MakeFloats([&](int i) { return a.v[i] * b.v[i]; });
+  return Each<Floats>([&](int i) { return a.q[i] * b.q[i]; });
 }
 inline Floats Div(const Floats& a, const Floats& b) {
-  return MakeFloats([&](int i) { return a.v[i] / b.v[i]; });
+  return Each<Floats>([&](int i) { return a.q[i] / b.q[i]; });
 }
 // a * b + c as this instruction set does it fastest: fused, but here rounded twice, because a fused
 // one is a library call.
 inline Floats MulAdd(const Floats& a, const Floats& b, const Floats& c) {
-  return MakeFloats([&](int i) { return a.v[i] * b.v[i] + c.v[i]; });
+  return Each<Floats>([&](int i) { return a.q[i] * b.q[i] + c.q[i]; });
 }
 // a * b + c rounded once, everywhere.
 inline Floats Fma(const Floats& a, const Floats& b, const Floats& c) {
-  return MakeFloats([&](int i) { return __builtin_fmaf(a.v[i], b.v[i], c.v[i]); });
+  return EachLane([&](int i) {
+    return __builtin_fmaf(a.q[i / 4][i % 4], b.q[i / 4][i % 4], c.q[i / 4][i % 4]);
+  });
 }
 // The larger; b when either is NaN.
 inline Floats Max(const Floats& a, const Floats& b) {
-  return MakeFloats([&](int i) { return a.v[i] > b.v[i] ? a.v[i] : b.v[i]; });
+  return Each<Floats>([&](int i) { return a.q[i] > b.q[i] ? a.q[i] : b.q[i]; });
 }
 inline Mask Greater(const Floats& a, const Floats& b) {
-  return MakeMask([&](int i) { return a.v[i] > b.v[i]; });
+  return Each<Mask>([&](int i) { return a.q[i] > b.q[i]; });
 }
 inline Mask IsNan(const Floats& a) {
-  return MakeMask([&](int i) { return a.v[i] != a.v[i]; });
+  return Each<Mask>([&](int i) { return a.q[i] != a.q[i]; });
 }
-inline Mask FirstLanes(int64_t n) { return Mask{n >= kLanes ? 0xFFFFu : (1u << n) - 1u}; }
-inline uint32_t MaskBits(Mask m) { return m.bits; }
-inline Floats Select(Mask m, const Floats& yes, const Floats& no) {
-  return MakeFloats([&](int i) { return (m.bits >> i & 1u) != 0 ? yes.v[i] : no.v[i]; });
+inline Mask FirstLanes(int64_t n) {
+  const int32_t count = static_cast<int32_t>(n < kLanes ? n : kLanes);
+  return Each<Mask>([=](int i) {
+    const QuadSigned lanes = {4 * i, 4 * i + 1, 4 * i + 2, 4 * i + 3};
+    return lanes < count;
+  });
 }
-inline Ints SelectInts(Mask m, const Ints& yes, const Ints& no) {
-  return MakeInts([&](int i) { return (m.bits >> i & 1u) != 0 ? yes.v[i] : no.v[i]; });
+inline uint32_t MaskBits(const Mask& m) {
+  uint32_t bits = 0;
+  for (int i = 0; i < kLanes; ++i) bits |= (m.q[i / 4][i % 4] & 1u) << i;
+  return bits;
+}
+inline Floats Select(const Mask& m, const Floats& yes, const Floats& no) {
+  return Each<Floats>([&](int i) { return m.q[i] ? yes.q[i] : no.q[i]; });
+}
+inline Ints SelectInts(const Mask& m, const Ints& yes, const Ints& no) {
+  return Each<Ints>([&](int i) { return m.q[i] ? yes.q[i] : no.q[i]; });
 }
 
 inline Ints SetInts(uint32_t x) {
-  return MakeInts([=](int) { return x; });
+  return Each<Ints>([=](int) { return QuadInts{x, x, x, x}; });
 }
-inline Ints Iota() {
-  return MakeInts([](int i) { return static_cast<uint32_t>(i); });
-}
+inline Ints Iota() { return Ints{{{0, 1, 2, 3}, {4, 5, 6, 7}, {8, 9, 10, 11}, {12, 13, 14, 15}}}; }
 inline Ints LoadInts(const void* p) {
   Ints r;
-  std::memcpy(r.v, p, sizeof(r.v));
+  std::memcpy(r.q, p, sizeof(r.q));
   return r;
 }
 inline Ints LoadIntsN(const void* p, int64_t n) {
   Ints r{};
-  std::memcpy(r.v, p, static_cast<size_t>(n) * 4);
+  std::memcpy(r.q, p, static_cast<size_t>(n) * 4);
   return r;
 }
-inline void StoreInts(void* p, const Ints& x) { std::memcpy(p, x.v, sizeof(x.v)); }
+inline void StoreInts(void* p, const Ints& x) { std::memcpy(p, x.q, sizeof(x.q)); }
 inline Ints AddInts(const Ints& a, const Ints& b) {
-  return MakeInts([&](int i) { return a.v[i] + b.v[i]; });
+  return Each<Ints>([&](int i) { return a.q[i] + b.q[i]; });
 }
 inline Ints SubInts(const Ints& a, const Ints& b) {
-  return MakeInts([&](int i) { return a.v[i] - b.v[i]; });
+  return Each<Ints>([&](int i) { return a.q[i] - b.q[i]; });
 }
 inline Ints And(const Ints& a, const Ints& b) {
-  return MakeInts([&](int i) { return a.v[i] & b.v[i]; });
+  return Each<Ints>([&](int i) { return a.q[i] & b.q[i]; });
 }
 inline Ints Or(const Ints& a, const Ints& b) {
-  return MakeInts([&](int i) { return a.v[i] | b.v[i]; });
+  return Each<Ints>([&](int i) { return a.q[i] | b.q[i]; });
 }
 inline Ints Xor(const Ints& a, const Ints& b) {
-  return MakeInts([&](int i) { return a.v[i] ^ b.v[i]; });
+  return Each<Ints>([&](int i) { return a.q[i] ^ b.q[i]; });
 }
 template <int kBits>
 inline Ints ShiftLeft(const Ints& a) {
-  return MakeInts([&](int i) { return a.v[i] << kBits; });
+  return Each<Ints>([&](int i) { return a.q[i] << kBits; });
 }
 template <int kBits>
 inline Ints ShiftRight(const Ints& a) {
-  return MakeInts([&](int i) { return a.v[i] >> kBits; });
+  return Each<Ints>([&](int i) { return a.q[i] >> kBits; });
 }
 template <int kBits>
 inline Ints ShiftRightSigned(const Ints& a) {
-  return MakeInts(
-      [&](int i) { return static_cast<uint32_t>(static_cast<int32_t>(a.v[i]) >> kBits); });
+  return Each<Ints>([&](int i) {
+    return reinterpret_cast<QuadInts>(reinterpret_cast<QuadSigned>(a.q[i]) >> kBits);
+  });
 }
 // The 64-bit product of each lane with `b`.
 inline void MulWide(const Ints& a, uint32_t b, Ints* low, Ints* high) {
+  uint32_t lanes[kLanes];
+  uint32_t lows[kLanes];
+  uint32_t highs[kLanes];
+  StoreInts(lanes, a);
   for (int i = 0; i < kLanes; ++i) {
-    const uint64_t product = static_cast<uint64_t>(a.v[i]) * b;
-    low->v[i] = static_cast<uint32_t>(product);
-    high->v[i] = static_cast<uint32_t>(product >> 32);
+    const uint64_t product = static_cast<uint64_t>(lanes[i]) * b;
+    lows[i] = static_cast<uint32_t>(product);
+    highs[i] = static_cast<uint32_t>(product >> 32);
   }
+  *low = LoadInts(lows);
+  *high = LoadInts(highs);
 }
 // Lanes are signed; exact below 2^24.
 inline Floats ToFloats(const Ints& a) {
-  return MakeFloats([&](int i) { return static_cast<float>(static_cast<int32_t>(a.v[i])); });
+  return Each<Floats>(
+      [&](int i) { return __builtin_convertvector(reinterpret_cast<QuadSigned>(a.q[i]), Quad); });
 }
 inline Floats AsFloats(const Ints& a) {
-  Floats r;
-  std::memcpy(r.v, a.v, sizeof(r.v));
-  return r;
+  return Each<Floats>([&](int i) { return reinterpret_cast<Quad>(a.q[i]); });
 }
 inline Ints AsInts(const Floats& a) {
-  Ints r;
-  std::memcpy(r.v, a.v, sizeof(r.v));
-  return r;
+  return Each<Ints>([&](int i) { return reinterpret_cast<QuadInts>(a.q[i]); });
 }
 
 // Nibble kShift / 4 of each lane, less kBias.
@@ -184,65 +203,68 @@ inline Floats NibbleFloats(const Ints& words) {
 
 // 16 words widened to 32 bits, and back (the upper halves must be zero).
 inline Ints LoadWords(const uint16_t* p) {
-  return MakeInts([=](int i) { return static_cast<uint32_t>(p[i]); });
+  return Each<Ints>([=](int i) {
+    return QuadInts{p[4 * i], p[4 * i + 1], p[4 * i + 2], p[4 * i + 3]};
+  });
 }
 inline void StoreWords(uint16_t* p, const Ints& x) {
-  for (int i = 0; i < kLanes; ++i) p[i] = static_cast<uint16_t>(x.v[i]);
+  for (int i = 0; i < kLanes; ++i) p[i] = static_cast<uint16_t>(x.q[i / 4][i % 4]);
+}
+// The first n lanes to p[0], p[2], p[4], ..; the words between are not touched.
+inline void StoreEvenWords(uint16_t* p, const Ints& x, int64_t n) {
+  for (int i = 0; i < kLanes && i < n; ++i) p[2 * i] = static_cast<uint16_t>(x.q[i / 4][i % 4]);
 }
 
-// 16 f16 numbers, exactly.
+// 16 f16 numbers, exactly: the bits moved to the places of float32 are the number times 2^-112, for
+// subnormals too.
 inline Floats LoadHalfs(const uint8_t* p) {
-  return MakeFloats([=](int i) {
-    uint16_t half;
-    std::memcpy(&half, p + 2 * i, 2);
-    const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16;
-    const uint32_t exponent = half >> 10 & 0x1Fu;
-    const uint32_t mantissa = half & 0x3FFu;
-    uint32_t bits = sign | (exponent + 112) << 23 | mantissa << 13;
-    if (exponent == 0x1F) bits = sign | 0x7F800000u | mantissa << 13;
-    float value;
-    std::memcpy(&value, &bits, 4);
-    if (exponent == 0) {
-      value = static_cast<float>(mantissa) * 0x1p-24f;
-      value = sign != 0 ? -value : value;
-    }
-    return value;
-  });
+  uint16_t halfs[kLanes];
+  std::memcpy(halfs, p, sizeof(halfs));
+  const Ints bits = LoadWords(halfs);
+  const Ints magnitude = ShiftLeft<13>(And(bits, SetInts(0x7FFFu)));
+  const Floats finite = Mul(AsFloats(magnitude), Set(0x1p112f));
+  const Floats special = AsFloats(Or(magnitude, SetInts(0x7F800000u)));
+  const Mask is_special = Greater(AsFloats(magnitude), AsFloats(SetInts(0x0F7FFFFFu)));
+  const Ints sign = ShiftLeft<16>(And(bits, SetInts(0x8000u)));
+  return AsFloats(Or(AsInts(Select(is_special, special, finite)), sign));
 }
 
 // A 64-byte group of packed kQ8_0 (packing.h): bits 8..15 of lane n are the byte p = 0, bits 24..31
 // the byte p = 1, for h = 0 and 1.
 inline void LoadByteGroup(const uint8_t* p, Ints* h0, Ints* h1) {
+  uint32_t first[kLanes];
+  uint32_t second[kLanes];
   for (int n = 0; n < kLanes; ++n) {
     const uint8_t* at = p + 16 * (n / 4) + 2 * (n % 4);
-    h0->v[n] = static_cast<uint32_t>(at[0]) << 8 | static_cast<uint32_t>(at[1]) << 24;
-    h1->v[n] = static_cast<uint32_t>(at[8]) << 8 | static_cast<uint32_t>(at[9]) << 24;
+    first[n] = static_cast<uint32_t>(at[0]) << 8 | static_cast<uint32_t>(at[1]) << 24;
+    second[n] = static_cast<uint32_t>(at[8]) << 8 | static_cast<uint32_t>(at[9]) << 24;
   }
+  *h0 = LoadInts(first);
+  *h1 = LoadInts(second);
 }
 
 // out[4 * i + j] = lane i of x_j.
 inline void StoreInterleaved4(float* out, const Floats& x0, const Floats& x1, const Floats& x2,
                               const Floats& x3) {
   for (int i = 0; i < kLanes; ++i) {
-    out[4 * i] = x0.v[i];
-    out[4 * i + 1] = x1.v[i];
-    out[4 * i + 2] = x2.v[i];
-    out[4 * i + 3] = x3.v[i];
+    const Quad quad = {x0.q[i / 4][i % 4], x1.q[i / 4][i % 4], x2.q[i / 4][i % 4],
+                       x3.q[i / 4][i % 4]};
+    std::memcpy(out + 4 * i, &quad, sizeof(quad));
   }
 }
 
 // Halves are added to (compared with) halves: lane i with lane i + 8, then 4, 2, 1.
-inline float SumLanes(Floats x) {
-  for (int half = kLanes / 2; half > 0; half /= 2) {
-    for (int i = 0; i < half; ++i) x.v[i] += x.v[i + half];
-  }
-  return x.v[0];
+inline float SumLanes(const Floats& x) {
+  const Quad four = (x.q[0] + x.q[2]) + (x.q[1] + x.q[3]);
+  return (four[0] + four[2]) + (four[1] + four[3]);
 }
-inline float MaxLanes(Floats x) {
-  for (int half = kLanes / 2; half > 0; half /= 2) {
-    for (int i = 0; i < half; ++i) x.v[i] = x.v[i] > x.v[i + half] ? x.v[i] : x.v[i + half];
-  }
-  return x.v[0];
+inline float MaxLanes(const Floats& x) {
+  const Quad low = x.q[0] > x.q[2] ? x.q[0] : x.q[2];
+  const Quad high = x.q[1] > x.q[3] ? x.q[1] : x.q[3];
+  const Quad four = low > high ? low : high;
+  const float even = four[0] > four[2] ? four[0] : four[2];
+  const float odd = four[1] > four[3] ? four[1] : four[3];
+  return even > odd ? even : odd;
 }
 
 inline void Prefetch(const void* p) { __builtin_prefetch(p); }
