@@ -1,10 +1,11 @@
 // Speed of the CPU shard's computing half, without wire or router: decode at several batch sizes
-// and one long prompt, each for the thread counts given. Prints tokens per second of the median
-// step.
+// and prompts, each for the thread counts given. Prints tokens per second, and how much of the
+// machine others used meanwhile.
 //
-//   weft_step_bench [--threads 1,2] [--model PATH] [--dtype auto] [--isa NAME] [--neighbour]
+//   weft_step_bench [--threads 1,2] [--model PATH] [--dtype auto] [--isa NAME] [--only CASE,...]
 //
-// --neighbour adds one process in an endless loop and shows batch-1 decode beside it.
+// Cases: decode1, decode1_512, decode1_2000, decode8, decode32, sampling, prompt128, prompt512,
+// neighbour (batch-1 decode beside a process in an endless loop).
 
 #include <signal.h>
 #include <sys/prctl.h>
@@ -22,6 +23,7 @@
 #include "absl/strings/str_split.h"
 #include "common/clock.h"
 #include "tests/shard/compute/demo_model.h"
+#include "tests/shard/compute/machine_load.h"
 #include "tests/shard/compute/rank_group.h"
 
 namespace weft::shard {
@@ -41,7 +43,7 @@ std::vector<TokenId> SomeIds(uint32_t count) {
 // Decodes `rows` sequences of `context` tokens for `steps` steps; tokens per second, by the median
 // step and over all steps.
 void Decode(RankGroup& group, uint32_t rows, uint32_t context, int steps, const char* label,
-            const SamplingParams& sampling = {}) {
+            const SamplingParams& sampling = {}, pid_t neighbour = 0) {
   StepMaker maker(group.kv_blocks());
   for (uint32_t slot = 0; slot < rows; ++slot) {
     maker.Start(slot, sampling);
@@ -49,6 +51,7 @@ void Decode(RankGroup& group, uint32_t rows, uint32_t context, int steps, const 
     (void)group.Run(maker.Take());
   }
   std::vector<int64_t> times_us;
+  const MachineLoad load(neighbour);
   const int64_t start_us = MonotonicClock().NowUs();
   int64_t last_us = start_us;
   for (int i = 0; i < steps; ++i) {
@@ -59,8 +62,10 @@ void Decode(RankGroup& group, uint32_t rows, uint32_t context, int steps, const 
     last_us = now_us;
   }
   const double mean_us = static_cast<double>(last_us - start_us) / steps;
-  std::printf("  %-28s rows %3u context %4u: median %8.1f tok/s, mean %8.1f tok/s\n", label, rows,
-              context, rows * 1e6 / MedianUs(times_us), rows * 1e6 / mean_us);
+  std::printf(
+      "  %-22s rows %2u context %4u: median %7.1f tok/s, mean %7.1f tok/s, others %2.0f %%\n",
+      label, rows, context, rows * 1e6 / MedianUs(times_us), rows * 1e6 / mean_us,
+      load.OthersShare() * 100);
   for (uint32_t slot = 0; slot < rows; ++slot) maker.Drop(slot);
   (void)group.Run(maker.Take());
 }
@@ -68,6 +73,7 @@ void Decode(RankGroup& group, uint32_t rows, uint32_t context, int steps, const 
 void Prompt(RankGroup& group, uint32_t tokens, int repeats) {
   StepMaker maker(group.kv_blocks());
   std::vector<int64_t> times_us;
+  const MachineLoad load;
   for (int i = 0; i < repeats; ++i) {
     maker.Start(0, SamplingParams{});
     maker.Chunk(0, SomeIds(tokens), /*sample=*/true);
@@ -77,10 +83,10 @@ void Prompt(RankGroup& group, uint32_t tokens, int repeats) {
     maker.Drop(0);
   }
   (void)group.Run(maker.Take());
-  std::printf(
-      "  %-28s tokens %u: median %8.1f tok/s, best %8.1f tok/s\n", "prompt", tokens,
-      tokens * 1e6 / MedianUs(times_us),
-      tokens * 1e6 / static_cast<double>(*std::min_element(times_us.begin(), times_us.end())));
+  const int64_t best_us = *std::min_element(times_us.begin(), times_us.end());
+  std::printf("  %-22s tokens %4u: median %7.1f tok/s, best %7.1f tok/s, others %2.0f %%\n",
+              "prompt", tokens, tokens * 1e6 / MedianUs(times_us),
+              tokens * 1e6 / static_cast<double>(best_us), load.OthersShare() * 100);
 }
 
 pid_t StartNeighbour() {
@@ -93,33 +99,43 @@ pid_t StartNeighbour() {
   return pid;
 }
 
-void BenchThreads(const GroupOptions& options, bool neighbour) {
+void BenchSampling(RankGroup& group) {
+  SamplingParams sampling;
+  sampling.temperature = 0.8f;
+  Decode(group, 1, 48, 200, "temperature only", sampling);
+  sampling.top_p = 0.95f;
+  Decode(group, 1, 48, 200, "top-p", sampling);
+  sampling.top_k = 50;
+  Decode(group, 1, 48, 200, "top-k, top-p", sampling);
+}
+
+void BenchNeighbour(RankGroup& group) {
+  const pid_t pid = StartNeighbour();
+  for (int i = 0; i < 3; ++i) {
+    Decode(group, 1, 48, 300, "decode, busy neighbour", SamplingParams{}, pid);
+  }
+  kill(pid, SIGKILL);
+  waitpid(pid, nullptr, 0);
+}
+
+void BenchThreads(const GroupOptions& options, const std::vector<std::string>& only) {
+  auto wanted = [&only](const char* name) {
+    return only.empty() || std::find(only.begin(), only.end(), name) != only.end();
+  };
   std::printf("threads %u, world %u, dtype %s\n", options.threads, options.world,
               NumberTypeName(options.dtype));
   RankGroup group(options);
   std::printf("  isa %s, weights %.1f MB\n", group.rank(0).isa().c_str(),
               static_cast<double>(group.rank(0).memory().weights_bytes) / 1e6);
-  Decode(group, 1, 48, 200, "decode");
-  if (!neighbour) {
-    Decode(group, 1, 512, 100, "decode");
-    Decode(group, 1, 2000, 60, "decode");
-    Decode(group, 8, 48, 60, "decode");
-    Decode(group, 32, 48, 30, "decode");
-    SamplingParams sampling;
-    sampling.temperature = 0.8f;
-    Decode(group, 1, 48, 200, "temperature only", sampling);
-    sampling.top_p = 0.95f;
-    Decode(group, 1, 48, 200, "top-p", sampling);
-    sampling.top_k = 50;
-    Decode(group, 1, 48, 200, "top-k, top-p", sampling);
-    Prompt(group, 128, 9);
-    Prompt(group, 512, 7);
-  } else {
-    const pid_t pid = StartNeighbour();
-    for (int i = 0; i < 3; ++i) Decode(group, 1, 48, 400, "decode, busy neighbour");
-    kill(pid, SIGKILL);
-    waitpid(pid, nullptr, 0);
-  }
+  if (wanted("decode1")) Decode(group, 1, 48, 200, "decode");
+  if (wanted("decode1_512")) Decode(group, 1, 512, 100, "decode");
+  if (wanted("decode1_2000")) Decode(group, 1, 2000, 60, "decode");
+  if (wanted("decode8")) Decode(group, 8, 48, 60, "decode");
+  if (wanted("decode32")) Decode(group, 32, 48, 30, "decode");
+  if (wanted("sampling")) BenchSampling(group);
+  if (wanted("prompt128")) Prompt(group, 128, 9);
+  if (wanted("prompt512")) Prompt(group, 512, 7);
+  if (wanted("neighbour")) BenchNeighbour(group);
   const CpuModelRunner::Counters counters = group.rank(0).counters();
   std::printf("  helper wait %.1f ms, stalls %llu, backoffs %llu\n",
               static_cast<double>(counters.helper_wait_us) / 1e3,
@@ -135,19 +151,16 @@ int Main(int argc, char** argv) {
   options.step_tokens_max = 2048;
   options.kv_memory_bytes = 512u << 20;
   std::string threads = "1,2";
-  bool neighbour = false;
-  for (int i = 1; i < argc; ++i) {
+  std::vector<std::string> only;
+  for (int i = 1; i + 1 < argc; i += 2) {
     const std::string flag = argv[i];
-    const std::string value = i + 1 < argc ? argv[i + 1] : "";
-    if (flag == "--neighbour") {
-      neighbour = true;
-      continue;
-    }
-    ++i;
+    const std::string value = argv[i + 1];
     if (flag == "--threads") {
       threads = value;
     } else if (flag == "--model") {
       options.model = value;
+    } else if (flag == "--only") {
+      only = absl::StrSplit(value, ',');
     } else if (flag == "--isa") {
       options.isa = value;
     } else if (flag == "--dtype" && ParseNumberType(value).ok()) {
@@ -159,7 +172,7 @@ int Main(int argc, char** argv) {
   }
   for (const absl::string_view text : absl::StrSplit(threads, ',')) {
     if (!absl::SimpleAtoi(text, &options.threads)) return 2;
-    BenchThreads(options, neighbour);
+    BenchThreads(options, only);
   }
   return 0;
 }
