@@ -9,7 +9,7 @@ enum class PlantedBug {
   kNone = 0,
   // A block goes to the free list although another sequence still shares it.
   kBlockFreedEarly = 1,
-  // A prefix that another block already holds is published again.
+  // A prefix that another block already holds is published again. (Only loses prefix hits.)
   kDoublePublish = 2,
   // A cancel that arrives while a row is in flight is forgotten.
   kLostCancel = 3,

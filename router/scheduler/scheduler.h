@@ -166,6 +166,7 @@ class Scheduler {
 
   // -- Events ----------------------------------------------------------------------------------
   // A group formed: every live sequence is prefilled again from its log, in priority order.
+  // REQUIRES: the pool holds each live sequence at its full length, alone.
   void OnGroupFormed(const GroupInfo& group, int64_t now_us);
   // The group is lost: slots, blocks and steps in flight are void; logs stay.
   void OnGroupLost(int64_t now_us);
@@ -173,7 +174,8 @@ class Scheduler {
   // The sequence is not wanted any more (client gone, deadline, stop string). Unknown ids are
   // ignored: the sequence may have ended just before. Appends its Ended record.
   void OnCancel(SequenceId id, int64_t now_us, std::vector<Ended>* ended);
-  // The answer to the oldest step in flight. Appends what became of it.
+  // The answer to the oldest step in flight. Appends what became of it. REQUIRES: one row for each
+  // of the plan's decode_slots and each chunk with `last`, in that order.
   void OnStepDone(StepNumber step, absl::Span<const SampledRow> rows, const StepTime& time,
                   int64_t now_us, std::vector<Emitted>* emitted, std::vector<Ended>* ended);
 

@@ -40,6 +40,9 @@ class MockShard {
   // The token of a request at a position of its log: what every run must produce.
   static TokenId TokenAt(uint64_t seed, Position position);
 
+  // The slot's sequence belongs to the running batch.
+  bool IsRunning(Slot slot) const { return slots_[slot].running; }
+
   // Calls f(slot, id) for the slots in use.
   template <typename F>
   void ForEachSlot(F f) const {

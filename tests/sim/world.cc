@@ -24,7 +24,7 @@ World::World(uint64_t seed, uint32_t requests, bool check_invariants, Simulation
 
 void World::ChooseConfig() {
   config_.running_max = 1 + Random(16);
-  config_.step_tokens_max = config_.running_max + Random(64);
+  config_.step_tokens_max = config_.running_max + Random(Chance(50) ? 12 : 64);
   config_.block_tokens = uint32_t{1} << Random(5);
   length_max_ = 16 + Random(100);
   config_.context_tokens_max = length_max_;
@@ -92,8 +92,10 @@ void World::LoseGroup() {
   if (!formed_) return;
   ++report_.groups_lost;
   formed_ = false;
-  was_lost_ = true;
   in_flight_.clear();
+  shard_->ForEachSlot([&](Slot, SequenceId id) {
+    if (live_.count(id) == 1) live_.at(id).recovering = true;
+  });
   for (auto& [id, request] : live_) {
     request.rows_in_flight = request.samples_in_flight = 0;
     request.preempted = false;
@@ -181,6 +183,7 @@ void World::PlanStep() {
     flight.ids.push_back(chunk.id);
     live_.at(chunk.id).samples_in_flight += chunk.last;
     live_.at(chunk.id).preempted = false;
+    if (chunk.last) live_.at(chunk.id).recovering = false;
   }
   for (const SequenceId id : flight.ids) ++live_.at(id).rows_in_flight;
   flight.rows = shard_->Run(

@@ -37,6 +37,8 @@ class World {
     uint32_t rows_in_flight = 0;
     uint32_t samples_in_flight = 0;
     bool preempted = false;
+    // Held a slot when the group was lost, and its log is not back on the shard.
+    bool recovering = false;
   };
   struct Flight {
     StepPlan plan;
@@ -81,7 +83,6 @@ class World {
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<MockShard> shard_;
   bool formed_ = false;
-  bool was_lost_ = false;
   Epoch epoch_ = 0;
   StepNumber planned_ = 0;
   StepNumber answered_ = 0;

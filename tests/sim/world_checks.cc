@@ -46,12 +46,15 @@ void World::CheckRanks(const StepPlan& plan) {
                    absl::StrCat("ended sequence ", id, " is not dropped by the next plan"));
     if (!dropped) {
       kept.push_back(id);
+      const Request& request = live_.at(id);
       const bool decodes =
           std::binary_search(plan.decode_slots.begin(), plan.decode_slots.end(), slot);
-      if (!decodes) return;
-      const Request& request = live_.at(id);
-      WEFT_CHECK_MSG(request.log.size() + request.samples_in_flight < request.length_limit,
+      const bool complete = request.log.size() + request.samples_in_flight >= request.length_limit;
+      WEFT_CHECK_MSG(!decodes || !complete,
                      absl::StrCat("a row beyond the length limit of sequence ", id));
+      WEFT_CHECK_MSG(decodes || complete || !shard_->IsRunning(slot),
+                     absl::StrCat("running sequence ", id, " stands still"));
+      WEFT_CHECK_MSG(shard_->IsRunning(slot) || !plan.chunks.empty(), "no prompt advances");
     } else if (live_.count(id) == 1) {
       victims.push_back(id);
     }
@@ -76,7 +79,10 @@ void World::CheckBudget(const StepPlan& plan) const {
   WEFT_CHECK_LE(plan.chunks.size(), kChunksPerStepMax);
   WEFT_CHECK_LE(plan.decode_slots.size() + prompt_tokens, config_.step_tokens_max);
   // The microsecond budget gives way to a prompt's minimum and to a recovery.
-  if (config_.inter_token_target_us == 0 || was_lost_ || plan.chunks.size() != 1) return;
+  if (config_.inter_token_target_us == 0 || plan.chunks.size() != 1) return;
+  for (const auto& [id, request] : live_) {
+    if (request.recovering) return;
+  }
   if (plan.decode_slots.empty() || prompt_tokens <= config_.block_tokens) return;
   WEFT_CHECK_LE(plan.predicted_us, config_.inter_token_target_us);
 }
@@ -96,10 +102,7 @@ void World::CheckAdmissions(const StepPlan& plan) const {
     WEFT_CHECK_MSG(request.rows_in_flight == 0, "prefilled again with a row in flight");
     if (chunk.count < request.log.size() - chunk.start) ++report_.chunked_prompts;
   }
-  if (holders.size() == before) {
-    // Whoever is in the middle of a prompt moves: with everybody decoding or waiting, none is.
-    return;
-  }
+  if (holders.size() == before) return;
   for (const auto& [id, request] : live_) {
     if (holders.count(id) == 1) continue;
     for (const PlannedChunk& chunk : plan.chunks) {

@@ -1,0 +1,107 @@
+// Plan() allocates nothing (invariant sched.pure): this file replaces operator new with one that
+// counts while a plan is made.
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <deque>
+#include <new>
+#include <random>
+#include <vector>
+
+#include "router/scheduler/scheduler.h"
+
+namespace {
+
+bool counting = false;
+int allocations = 0;
+
+}  // namespace
+
+// Not inlined: the compiler would see new meet free.
+[[gnu::noinline]] void* operator new(size_t bytes) {
+  if (counting) ++allocations;
+  if (void* const memory = std::malloc(bytes)) return memory;
+  throw std::bad_alloc();
+}
+// Its own replacement, or a sanitizer's would meet our delete.
+[[gnu::noinline]] void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
+  if (counting) ++allocations;
+  return std::malloc(bytes);
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+
+namespace weft::router {
+namespace {
+
+TEST_CASE("Plan allocates no memory, also when it admits, preempts and evicts",
+          "[router][scheduler]") {
+  SchedulerConfig config;
+  config.running_max = 64;
+  config.step_tokens_max = 128;
+  config.block_tokens = 4;
+  config.context_tokens_max = 256;
+  config.inter_token_target_us = 3000;
+  config.eos_ids = {0};
+  Scheduler scheduler(config);
+  const GroupInfo::Cost costs[] = {{1, 0, 0, 100}, {0, 64, 0, 3200}};
+  GroupInfo group;
+  group.kv_blocks = 300;
+  group.costs = costs;
+  std::mt19937_64 random(7);
+  SequenceId id = 0;
+  std::deque<StepPlan> in_flight;
+  std::vector<Emitted> emitted;
+  std::vector<Ended> ended;
+  int plans = 0;
+  for (int i = 0; i < 20000; ++i) {
+    if (i % 7000 == 0) {
+      scheduler.OnGroupLost(0);
+      in_flight.clear();
+      scheduler.OnGroupFormed(group, 0);
+    }
+    if (scheduler.Stats().waiting < 50) {
+      std::vector<TokenId> prompt(1 + random() % 100);
+      for (TokenId& token : prompt) token = 1 + random() % 2;
+      Arrival arrival;
+      arrival.id = ++id;
+      arrival.prompt = prompt;
+      arrival.max_new_tokens = 1 + random() % 100;
+      arrival.priority = static_cast<int32_t>(random() % 3);
+      scheduler.OnArrival(arrival, 0);
+    }
+    if (random() % 20 == 0) scheduler.OnCancel(1 + random() % id, 0, &ended);
+    counting = true;
+    const StepPlan* const plan = scheduler.Plan(0);
+    counting = false;
+    if (plan != nullptr) {
+      ++plans;
+      in_flight.push_back(*plan);
+    }
+    if (in_flight.empty() || random() % 2 == 0) continue;
+    const StepPlan& oldest = in_flight.front();
+    std::vector<SampledRow> rows;
+    for (const Slot slot : oldest.decode_slots) {
+      rows.push_back({slot, static_cast<TokenId>(random() % 50)});
+    }
+    for (const PlannedChunk& chunk : oldest.chunks) {
+      if (chunk.last) rows.push_back({chunk.slot, 1});
+    }
+    scheduler.OnStepDone(oldest.step, rows, {500}, 0, &emitted, &ended);
+    in_flight.pop_front();
+  }
+  const SchedulerStats stats = scheduler.Stats();
+  CHECK(plans > 5000);
+  CHECK(stats.preemptions > 10);
+  CHECK(stats.evicted_blocks > 1000);
+  CHECK(stats.prefix_hit_tokens > 100);
+  CHECK(allocations == 0);
+  // The counter itself works.
+  counting = true;
+  ::operator delete(::operator new(8));
+  counting = false;
+  CHECK(allocations == 1);
+}
+
+}  // namespace
+}  // namespace weft::router
