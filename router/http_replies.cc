@@ -65,6 +65,8 @@ std::string OpenAiWord(const absl::Status& status) {
       return "request_id_in_use";
     case 499:
       return "cancelled";
+    case 503:
+      return "unavailable";
     case 504:
       return "deadline_exceeded";
     default:

@@ -127,6 +127,7 @@ struct Probe::Metrics {
       grpc_handling.Add(GrpcLabels(method), StepDurationBuckets());
       grpc_handled.Add(GrpcLabels(method, "OK"));
     }
+    http_requests.Add({{"route", "other"}, {"code", "404"}});
     server_states[0]->Set(1);
     group_states[0]->Set(1);
   }
