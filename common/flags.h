@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "CLI/App.hpp"
@@ -19,18 +20,26 @@
 
 namespace weft {
 
+template <typename T>
+struct IsVector : std::false_type {};
+template <typename T>
+struct IsVector<std::vector<T>> : std::true_type {};
+
 class Flags {
  public:
   // `program` as it is typed; `description` is the first line of --help.
   Flags(const std::string& program, const std::string& description);
 
   // Adds "--<name>", filled into *value, whose present content is the default. `help` says what it
-  // is, with unit and range. Names are lower case with dashes.
+  // is, with unit and range. Names are lower case with dashes. Given twice, the last one counts; a
+  // vector takes all.
   template <typename T>
   CLI::Option* Add(const std::string& name, T* value, const std::string& help) {
-    return app_.add_option("--" + name, *value, help)
-        ->envname(EnvName(name))
-        ->capture_default_str();
+    CLI::Option* option = app_.add_option("--" + name, *value, help);
+    if constexpr (!IsVector<T>::value) {
+      option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+    }
+    return option->envname(EnvName(name))->capture_default_str();
   }
 
   // Adds a switch "--<name>" that takes no value; in environment and file it is true or false.

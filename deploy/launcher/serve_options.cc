@@ -64,8 +64,10 @@ void DeclareServeFlags(Flags& flags, ServeOptions* options) {
                          : forward.to_router                    ? "router: "
                                                                 : "shards: ";
     // Children inherit the environment, so its value reaches them without our help.
-    flags.app().add_option(absl::StrCat("--", forward.name), options->forwarded.back().value,
-                           absl::StrCat(target, forward.help));
+    flags.app()
+        .add_option(absl::StrCat("--", forward.name), options->forwarded.back().value,
+                    absl::StrCat(target, forward.help))
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   }
 }
 

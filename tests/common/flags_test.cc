@@ -98,6 +98,13 @@ TEST_CASE("Unknown flags, unknown keys and bad values are errors that name them"
   CHECK(message(Parse({"--config", bad.path()})).find("port") != std::string::npos);
 }
 
+TEST_CASE("A flag given twice counts the last time, a list takes all", "[common][flags]") {
+  const Parsed parsed = Parse({"--port=5", "--port=6", "--shards=a", "--shards=b"});
+  REQUIRE(parsed.status.ok());
+  CHECK(parsed.options.port == 6);
+  CHECK(parsed.options.shards == std::vector<std::string>{"a", "b"});
+}
+
 TEST_CASE("Help shows the environment variable and the default", "[common][flags]") {
   const Parsed parsed = Parse({"--help"});
   REQUIRE(parsed.status.ok());

@@ -10,13 +10,15 @@ import tempfile
 import threading
 import unittest
 
-from weft_server import BIN, DEMO_MODEL, WeftServer, alive, children_of, wait_until
+from weft_server import BIN, DEMO_MODEL, ROOT, WeftServer, alive, children_of, wait_until
 
 
 def serve_fails(*flags, model=DEMO_MODEL):
     """Runs `weft serve`, which must exit by itself with an error; returns what it said."""
     result = subprocess.run(
-        [str(BIN / "weft"), "serve", f"--model={model}", "--http-port=0", "--grpc-port=0", *flags],
+        [str(BIN / "weft"), "serve", f"--model={model}", "--grpc-port=0",
+         *(flags if any(flag.startswith("--http-port") for flag in flags) else
+           ("--http-port=0", *flags))],
         capture_output=True, text=True, timeout=60)
     if result.returncode == 0:
         raise AssertionError("the server exited with 0")
@@ -52,7 +54,7 @@ class LifecycleTest(unittest.TestCase):
         server.process.kill()
         server.process.wait()
         wait_until(lambda: not any(alive(pid) for pid in pids), "the children to die")
-        server.process.stdout.close()
+        server.close()
 
     def test_a_killed_router_is_back_within_a_second_and_the_shards_keep_their_weights(self):
         with WeftServer(shards=2) as server:
@@ -115,6 +117,8 @@ class BrokenModelTest(unittest.TestCase):
         self.assertIn("9", said)
 
     def test_an_unknown_family(self):
+        tokenizer = ROOT / "tests/router/text/models/byte_level"
+        shutil.copy(tokenizer / "tokenizer.json", self.folder)
         (self.folder / "config.json").write_text(json.dumps({"model_type": "quux"}))
         said = serve_fails(model=self.folder)
         self.assertIn("quux", said)

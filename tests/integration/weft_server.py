@@ -67,6 +67,7 @@ class WeftServer:
         self.shards = shards
         self.environment = {**os.environ, **(environment or {})}
         self.log = tempfile.TemporaryFile(mode="w+")
+        self.last_log = ""
 
     def start(self):
         self.started = time.monotonic()
@@ -78,6 +79,7 @@ class WeftServer:
         killer.cancel()
         if not line.startswith("ready "):
             self.process.wait()
+            self.close()
             raise AssertionError(f"the server did not start:\n{self.log_text()}")
         self.ready_s = time.monotonic() - self.started
         words = dict(word.split("=", 1) for word in line.split()[1:])
@@ -85,8 +87,11 @@ class WeftServer:
         return self
 
     def log_text(self):
-        self.log.seek(0)
-        return self.log.read()
+        """All of stderr; also after the end."""
+        if not self.log.closed:
+            self.log.seek(0)
+            self.last_log = self.log.read()
+        return self.last_log
 
     def __enter__(self):
         return self.start()
@@ -106,7 +111,13 @@ class WeftServer:
             self.process.kill()
             raise AssertionError(f"the server did not stop:\n{self.log_text()}")
         finally:
-            self.process.stdout.close()
+            self.close()
+
+    def close(self):
+        """Lets go of the pipes of a server that has ended."""
+        self.process.stdout.close()
+        self.log_text()
+        self.log.close()
 
     # -- Processes --------------------------------------------------------------------------------
     def pid_of(self, kind, rank=None):
