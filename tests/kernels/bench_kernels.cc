@@ -95,15 +95,17 @@ Part PartOf(int64_t count, int thread, int threads) {
   return {count * thread / threads, count * (thread + 1) / threads};
 }
 
-// Reads `bytes` with plain 64-bit adds that the compiler vectorises; GB/s.
+// Reads `bytes` in order, prefetching 8 KiB ahead (faster here than without), one 64-bit word of
+// each of the four quarters of a cache line; GB/s.
 double ReadBandwidth(Team& team, const Aligned& memory, int64_t bytes) {
   std::atomic<uint64_t> sink{0};
-  const double seconds = team.Median(9, [&](int thread) {
+  const double seconds = team.Median(15, [&](int thread) {
     const Part part = PartOf(bytes / 64, thread, team.threads());
-    uint64_t sums[8] = {};
+    uint64_t sums[4] = {};
     for (int64_t i = part.begin; i < part.end; ++i) {
       const uint64_t* p = memory.as<uint64_t>() + 8 * i;
-      for (int j = 0; j < 8; ++j) sums[j] += p[j];
+      __builtin_prefetch(p + 1024);
+      for (int j = 0; j < 4; ++j) sums[j] += p[2 * j];
     }
     for (const uint64_t sum : sums) sink += sum;
   });
@@ -182,7 +184,7 @@ void BenchLinear(Team& team, const Kernels& kernels, WeightType type, Activation
               ActivationFor(type, activation) == ActivationType::kBf16 ? "bf16" : "f32", kLayers,
               static_cast<double>(model.bytes) * 1e-6, read);
   for (const int64_t rows : {1, 2, 3, 4, 5, 6, 8, 12, 16, 32, 64, 512}) {
-    const int repeats = rows > 100 ? 3 : 9;
+    const int repeats = rows > 100 ? 3 : 15;
     const double s = LinearPass(team, kernels, model.matrices, activation, rows, repeats);
     const double gb = static_cast<double>(model.bytes) / s * 1e-9;
     const double gflop = 2.0 * static_cast<double>(model.weights * rows) / s * 1e-9;

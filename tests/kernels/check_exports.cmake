@@ -1,4 +1,4 @@
-# Fails when an object compiled with AVX flags defines any external symbol beside its table.
+# Fails when an object compiled with AVX flags defines an external function beside its table.
 execute_process(COMMAND ${NM} --defined-only --extern-only -C ${LIBRARY}
                 OUTPUT_VARIABLE symbols RESULT_VARIABLE failed)
 if(failed)
@@ -10,7 +10,7 @@ set(tables 0)
 foreach(line IN LISTS lines)
   if(line MATCHES "^([^ ]+\\.o):$")
     set(object ${CMAKE_MATCH_1})
-  elseif(object MATCHES "avx" AND line MATCHES "^[0-9a-f]+ ")
+  elseif(object MATCHES "avx" AND line MATCHES "^[0-9a-f]+ [TWi] ")
     if(line MATCHES " T weft::kernels::cpu::Avx[A-Za-z0-9]+Kernels\\(\\)$")
       math(EXPR tables "${tables} + 1")
     else()

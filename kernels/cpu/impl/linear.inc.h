@@ -37,7 +37,7 @@ constexpr int64_t BytesOfTile(WeightType type, int64_t blocks) {
 }
 
 // Bytes ahead of the reader; about what arrives during one memory latency.
-constexpr int64_t kPrefetchBytes = 4096;
+constexpr int64_t kPrefetchBytes = 8192;
 
 // Up to so many rows one tile at a time is faster (it reads packed weights in one stream), above it
 // two (they load each activation once).
