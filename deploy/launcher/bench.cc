@@ -1,22 +1,17 @@
 // weft bench: load generator for a running server.
 
-#include <signal.h>
-
 #include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <memory>
 #include <random>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "boost/asio/io_context.hpp"
@@ -29,7 +24,9 @@
 #include "deploy/launcher/commands.h"
 #include "deploy/launcher/load_report.h"
 #include "deploy/launcher/load_stream.h"
+#include "deploy/launcher/process_use.h"
 #include "deploy/launcher/read_bandwidth.h"
+#include "deploy/launcher/run_command.h"
 
 namespace weft::launcher {
 namespace {
@@ -215,51 +212,21 @@ absl::StatusOr<LoadTarget> ResolveTarget(const LoadOptions& options) {
   return target;
 }
 
-struct ProcessSample {
+// The processes of --process, with their CPU time so far.
+struct WatchedProcess {
   std::string name;
   std::string pid;
   double cpu_s = 0;
 };
 
-// User and system time of a process, all its threads.
-double CpuSeconds(const std::string& pid) {
-  std::ifstream file(absl::StrCat("/proc/", pid, "/stat"));
-  std::stringstream text;
-  text << file.rdbuf();
-  // The second field is the name in parentheses and may hold spaces.
-  const std::string all = text.str();
-  const size_t end_of_name = all.rfind(')');
-  if (end_of_name == std::string::npos) return 0;
-  const std::vector<std::string> fields = absl::StrSplit(all.substr(end_of_name + 2), ' ');
-  double user = 0;
-  double system = 0;
-  if (fields.size() < 13 || !absl::SimpleAtod(fields[11], &user) ||
-      !absl::SimpleAtod(fields[12], &system)) {
-    return 0;
-  }
-  return (user + system) / static_cast<double>(sysconf(_SC_CLK_TCK));
-}
-
-double PssMib(const std::string& pid) {
-  std::ifstream file(absl::StrCat("/proc/", pid, "/smaps_rollup"));
-  std::string line;
-  while (std::getline(file, line)) {
-    long kib = 0;
-    if (std::sscanf(line.c_str(), "Pss: %ld kB", &kib) == 1) {
-      return static_cast<double>(kib) / 1024;
-    }
-  }
-  return 0;
-}
-
-absl::StatusOr<std::vector<ProcessSample>> SampleProcesses(const LoadOptions& options) {
-  std::vector<ProcessSample> samples;
+absl::StatusOr<std::vector<WatchedProcess>> WatchProcesses(const LoadOptions& options) {
+  std::vector<WatchedProcess> watched;
   for (const std::string& entry : options.processes) {
     const std::vector<std::string> parts = absl::StrSplit(entry, absl::MaxSplits('=', 1));
     if (parts.size() != 2) return absl::InvalidArgumentError("--process: expected name=pid");
-    samples.push_back({parts[0], parts[1], CpuSeconds(parts[1])});
+    watched.push_back({parts[0], parts[1], ProcessCpuSeconds(parts[1])});
   }
-  return samples;
+  return watched;
 }
 
 absl::Status RunLoad(const LoadOptions& options) {
@@ -268,14 +235,14 @@ absl::Status RunLoad(const LoadOptions& options) {
         "--requests and --streams must be positive, --vocab above 100");
   }
   WEFT_ASSIGN_OR_RETURN(const LoadTarget target, ResolveTarget(options));
-  WEFT_ASSIGN_OR_RETURN(const std::vector<ProcessSample> before, SampleProcesses(options));
+  WEFT_ASSIGN_OR_RETURN(const std::vector<WatchedProcess> watched, WatchProcesses(options));
   const int threads = static_cast<int>(std::thread::hardware_concurrency());
   double bandwidth = 0;
   if (options.bandwidth) bandwidth = MeasureReadBandwidth(threads, 1u << 30, 7);
   LoadReport report = MakeReport(LoadGenerator(options, target).Run());
-  for (const ProcessSample& sample : before) {
+  for (const WatchedProcess& process : watched) {
     report.processes.push_back(
-        {sample.name, CpuSeconds(sample.pid) - sample.cpu_s, PssMib(sample.pid)});
+        {process.name, ProcessCpuSeconds(process.pid) - process.cpu_s, ProcessPssMib(process.pid)});
   }
   if (options.bandwidth) {
     report.read_gbytes_per_s = (bandwidth + MeasureReadBandwidth(threads, 1u << 30, 7)) / 2;
@@ -302,17 +269,7 @@ int RunBench(int argc, char** argv) {
   LoadOptions options;
   Flags flags("weft bench load", "Sends streamed requests to a server and reports what came back.");
   Declare(flags, &options);
-  std::string help;
-  absl::Status status = flags.Parse(argc - 1, argv + 1, &help);
-  if (status.ok() && !help.empty()) {
-    std::fputs(help.c_str(), stdout);
-    return 0;
-  }
-  signal(SIGPIPE, SIG_IGN);
-  if (status.ok()) status = RunLoad(options);
-  if (status.ok()) return 0;
-  std::fprintf(stderr, "weft bench load: %s\n", std::string(status.message()).c_str());
-  return 1;
+  return RunCommand(flags, argc - 1, argv + 1, [&options] { return RunLoad(options); });
 }
 
 }  // namespace weft::launcher

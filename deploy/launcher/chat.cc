@@ -1,7 +1,6 @@
 // weft chat: a conversation in the terminal over gRPC. Keeps the history, prints tokens as they
 // come.
 
-#include <signal.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -16,6 +15,7 @@
 #include "absl/time/time.h"
 #include "common/flags.h"
 #include "deploy/launcher/commands.h"
+#include "deploy/launcher/run_command.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
 #include "proto/generation.grpc.pb.h"
@@ -142,17 +142,7 @@ int RunChat(int argc, char** argv) {
   ChatOptions options;
   Flags flags("weft chat", "Talks to a server in the terminal.");
   Declare(flags, &options);
-  std::string help;
-  absl::Status status = flags.Parse(argc, argv, &help);
-  if (status.ok() && !help.empty()) {
-    std::fputs(help.c_str(), stdout);
-    return 0;
-  }
-  signal(SIGPIPE, SIG_IGN);
-  if (status.ok()) status = Converse(options);
-  if (status.ok()) return 0;
-  std::fprintf(stderr, "weft chat: %s\n", std::string(status.message()).c_str());
-  return 1;
+  return RunCommand(flags, argc, argv, [&options] { return Converse(options); });
 }
 
 }  // namespace weft::launcher

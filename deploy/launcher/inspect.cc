@@ -12,6 +12,7 @@
 #include "common/limits.h"
 #include "common/status.h"
 #include "deploy/launcher/commands.h"
+#include "deploy/launcher/run_command.h"
 #include "deploy/launcher/serve_options.h"
 #include "shard/memory_plan.h"
 #include "shard/weights/loader.h"
@@ -178,16 +179,7 @@ int RunInspect(int argc, char** argv) {
       ->transform(CLI::AsSizeValue(false));
   flags.AddSwitch("json", &options.json, "Print one JSON object");
   flags.app().add_option("path", options.model, "The same as --model");
-  std::string help;
-  absl::Status status = flags.Parse(argc, argv, &help);
-  if (status.ok() && !help.empty()) {
-    std::fputs(help.c_str(), stdout);
-    return 0;
-  }
-  if (status.ok()) status = Inspect(options);
-  if (status.ok()) return 0;
-  std::fprintf(stderr, "weft inspect: %s\n", std::string(status.message()).c_str());
-  return 1;
+  return RunCommand(flags, argc, argv, [&options] { return Inspect(options); });
 }
 
 }  // namespace weft::launcher

@@ -23,6 +23,7 @@
 #include "common/shutdown.h"
 #include "common/status.h"
 #include "deploy/launcher/commands.h"
+#include "deploy/launcher/run_command.h"
 #include "deploy/launcher/serve_options.h"
 #include "deploy/launcher/shard_progress.h"
 #include "deploy/launcher/supervisor.h"
@@ -232,24 +233,17 @@ int RunServe(int argc, char** argv) {
   ServeOptions options;
   Flags flags("weft serve", "Starts a router and its shards on this host and keeps them alive.");
   DeclareServeFlags(flags, &options);
-  std::string help;
-  absl::Status status = flags.Parse(argc, argv, &help);
-  if (status.ok() && !help.empty()) {
-    std::fputs(help.c_str(), stdout);
-    return 0;
-  }
-  auto format = ParseLogFormat(options.log_format);
-  if (status.ok()) status = format.status();
-  if (status.ok()) status = InitLogging("weft", *format, options.log_level);
-  auto signals = ShutdownSignals::Create();
-  if (status.ok()) status = signals.status();
-  if (status.ok()) {
-    Server server(std::move(options), std::move(*signals));
-    status = server.Start();
-    if (status.ok()) return server.Run();
-  }
-  std::fprintf(stderr, "weft serve: %s\n", std::string(status.message()).c_str());
-  return 1;
+  int exit_code = 0;
+  const int outcome = RunCommand(flags, argc, argv, [&]() -> absl::Status {
+    WEFT_ASSIGN_OR_RETURN(const LogFormat format, ParseLogFormat(options.log_format));
+    WEFT_RETURN_IF_ERROR(InitLogging("weft", format, options.log_level));
+    WEFT_ASSIGN_OR_RETURN(ShutdownSignals signals, ShutdownSignals::Create());
+    Server server(std::move(options), std::move(signals));
+    WEFT_RETURN_IF_ERROR(server.Start());
+    exit_code = server.Run();
+    return absl::OkStatus();
+  });
+  return outcome != 0 ? outcome : exit_code;
 }
 
 }  // namespace weft::launcher

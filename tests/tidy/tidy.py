@@ -46,6 +46,14 @@ FUNCTION_MAX = 90
 # path -> reason, for files that may be longer than FILE_MAX.
 LONG_FILES = {}
 
+# path -> reason, for the few places that may sleep.
+SLEEPS = {
+    "router/engine_steps.cc": "the delay that the busy test injects",
+    "router/http_server.cc": "drain polls a counter once in a process's life",
+    "tests/router/engine/engine_rig.cc": "polls a condition with a deadline",
+    "tests/support/mock_process.cc": "the mock's step time",
+}
+
 BANNED = [
     (re.compile(r"\bstd::string_view\b"), "std::string_view (use absl::string_view)"),
     (re.compile(r"^\s*using namespace\b"), "using namespace"),
@@ -110,8 +118,12 @@ def check_source(path, text):
             yield number, f"{len(line)} columns (at most {LINE_MAX})"
         code = strip_comment(line)
         for pattern, what in BANNED:
-            if pattern.search(line if "mark" in what else code):
-                yield number, what
+            if not pattern.search(line if "mark" in what else code):
+                continue
+            # A test may fail by an exception; a few places may sleep.
+            if "throw" in what and path.startswith("tests/") or "sleep" in what and path in SLEEPS:
+                continue
+            yield number, what
     if path.endswith((".h", ".cuh")):
         if "#pragma once" not in text:
             yield 1, "no #pragma once"
@@ -129,28 +141,15 @@ def check_tree(paths):
     for path in paths:
         if path.split("/")[0] not in TOP_LEVEL:
             yield path, 1, "not one of the top-level folders and files"
-    named = set()
+    lists = {str(pathlib.PurePosixPath(path).parent): (ROOT / path).read_text()
+             for path in paths if path.endswith("CMakeLists.txt")}
     for path in paths:
-        if path.endswith("CMakeLists.txt"):
-            folder = pathlib.PurePosixPath(path).parent
-            for word in re.findall(r"[\w./-]+\.(?:cc|cu)\b", (ROOT / path).read_text()):
-                named.add(str(folder / word).lstrip("./"))
-            for left, right in re.findall(r"\.\./([\w./-]+\.(?:cc|cu))()", (ROOT / path).read_text()):
-                named.add(left)
-    resolved = {str(pathlib.PurePosixPath(*_normal(path))) for path in named}
-    for path in paths:
-        if path.endswith((".cc", ".cu")) and path not in resolved and "ffi" not in path:
-            yield path, 1, "no CMakeLists.txt names this file"
-
-
-def _normal(path):
-    parts = []
-    for part in path.split("/"):
-        if part == ".." and parts:
-            parts.pop()
-        elif part not in ("", "."):
-            parts.append(part)
-    return parts
+        if path.endswith((".cc", ".cu")):
+            file = pathlib.PurePosixPath(path)
+            # A list in the file's folder or above it names the file, perhaps with its suffix added there.
+            if not any(re.search(rf"\b{re.escape(file.stem)}\b", lists.get(str(folder), ""))
+                       for folder in file.parents):
+                yield path, 1, "no CMakeLists.txt names this file"
 
 
 def check_docs(path, text):

@@ -1,0 +1,15 @@
+// What every sub-command does around its work: parse the flags, print help, run, and turn an error
+// into one line on stderr and an exit code. Called by the RunX functions of commands.h.
+
+#pragma once
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "common/flags.h"
+
+namespace weft::launcher {
+
+// 0 when `body` (or printing the help) succeeded, 1 otherwise. SIGPIPE is ignored for the process.
+int RunCommand(Flags& flags, int argc, char** argv, absl::FunctionRef<absl::Status()> body);
+
+}  // namespace weft::launcher
