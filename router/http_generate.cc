@@ -111,8 +111,9 @@ HttpReply GenerateExchange::WithHeaders(HttpReply reply) const {
 
 void GenerateExchange::OnGone(CancelReason reason) {
   responder_ = nullptr;
-  // The terminal event follows and drops the handle.
-  if (handle_ != nullptr) handle_->Cancel(reason);
+  // Dropped here and not with the terminal event, which nobody may be there to take: at shutdown
+  // this thread ends first.
+  if (const std::shared_ptr<RequestHandle> handle = std::move(handle_)) handle->Cancel(reason);
 }
 
 }  // namespace weft::router

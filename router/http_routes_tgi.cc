@@ -222,9 +222,11 @@ std::shared_ptr<HttpExchange> ChatTokenize(Front* front, HttpRequest http, HttpR
     responder.Reply(Refusal(*front, chat.status()));
     return nullptr;
   }
+  HttpHeaders headers;
+  AddIgnoredHeader(chat->ignored, &headers);
   auto call = std::make_shared<HttpCall>(&responder, &waker);
   front->intake().Tokenize(std::get<ChatPrompt>(std::move(chat->input.prompt)), false,
-                           [call](absl::StatusOr<TokenizeResult> result) {
+                           [call, headers](absl::StatusOr<TokenizeResult> result) {
                              HttpReply reply;
                              if (result.ok()) {
                                JsonWriter json(&reply.body);
@@ -232,8 +234,10 @@ std::shared_ptr<HttpExchange> ChatTokenize(Front* front, HttpRequest http, HttpR
                                WriteTokens(*result, result->text, &json);
                                json.Key("templated_text").String(result->text).EndObject();
                              } else {
-                               reply = TgiError(result.status());
+                               reply = TgiError(RenameField(result.status(), "messages"));
                              }
+                             reply.headers.insert(reply.headers.end(), headers.begin(),
+                                                  headers.end());
                              call->Done(std::move(reply));
                            });
   return call;

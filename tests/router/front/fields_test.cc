@@ -386,6 +386,8 @@ TEST_CASE("Unknown fields are ignored openly, and refused when the server is str
             .headers.at("x-weft-ignored-fields") == "foo, parameters.bar");
   CHECK(fixture.Post("/v1/completions", R"({"prompt":"x","stream":true,"stream_options":{"x":1}})")
             .headers.at("x-weft-ignored-fields") == "stream_options.x");
+  CHECK(fixture.Post("/chat_tokenize", R"({"messages":[{"role":"user","content":"x"}],"foo":1})")
+            .headers.at("x-weft-ignored-fields") == "foo");
   CHECK(absl::StrContains(fixture.Get("/metrics").body,
                           "weft_request_ignored_fields_total{door=\"tgi\"} "));
 
