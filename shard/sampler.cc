@@ -17,6 +17,8 @@ using kernels::cpu::Kernels;
 using kernels::cpu::Precedes;
 
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+// Candidate lists up to this are drawn from one by one.
+constexpr size_t kScalarDrawMax = 512;
 static_assert(sizeof(Range) == sizeof(uint64_t), "a range is one word of the exchange");
 static_assert(sizeof(Candidate) == sizeof(uint64_t), "a candidate is one word of the exchange");
 
@@ -240,7 +242,7 @@ TokenId Sampler::Choose(const RowWork& row, const float* logits, const Kernels& 
         scratch.candidates.resize(row.params->top_k);
       }
       FilterCandidates(kernels, *row.params, 0, &scratch.filter, &scratch.candidates);
-      return Draw(row, scratch.candidates);
+      return Draw(row, scratch.candidates, kernels, thread);
     }
     case Path::kFull:
       break;
@@ -260,16 +262,26 @@ TokenId Sampler::ChooseFull(const RowWork& row, const float* scores, const Kerne
                             int thread) {
   ThreadScratch& scratch = scratch_[static_cast<size_t>(thread)];
   FilterScores(kernels, *row.params, scores, vocab_, &scratch.filter, &scratch.candidates);
-  return Draw(row, scratch.candidates);
+  return Draw(row, scratch.candidates, kernels, thread);
 }
 
-TokenId Sampler::Draw(const RowWork& row, const std::vector<Candidate>& candidates) {
+TokenId Sampler::Draw(const RowWork& row, const std::vector<Candidate>& candidates,
+                      const Kernels& kernels, int thread) {
   // Only a model that gives no number at all leaves nothing to choose from.
   if (candidates.empty()) return 0;
   const SamplingParams& params = *row.params;
-  return kernels::cpu::GumbelArgMaxOfCandidates(candidates.data(),
-                                                static_cast<int64_t>(candidates.size()),
-                                                params.temperature, params.seed, row.position)
+  if (candidates.size() <= kScalarDrawMax) {
+    return kernels::cpu::GumbelArgMaxOfCandidates(candidates.data(),
+                                                  static_cast<int64_t>(candidates.size()),
+                                                  params.temperature, params.seed, row.position)
+        .id;
+  }
+  // The vector kernel over the whole row gives the same bits, and is faster for many.
+  std::vector<float>& scores = scratch_[static_cast<size_t>(thread)].survivors;
+  scores.assign(vocab_, kMinusInfinity);
+  for (const Candidate& candidate : candidates) scores[candidate.id] = candidate.score;
+  return kernels
+      .gumbel_arg_max(scores.data(), vocab_, 0, params.temperature, params.seed, row.position)
       .id;
 }
 

@@ -102,7 +102,8 @@ class Sampler {
   // The same from all scores of the vocabulary.
   TokenId ChooseFull(const RowWork& row, const float* scores, const kernels::cpu::Kernels& kernels,
                      int thread);
-  static TokenId Draw(const RowWork& row, const std::vector<Candidate>& candidates);
+  TokenId Draw(const RowWork& row, const std::vector<Candidate>& candidates,
+               const kernels::cpu::Kernels& kernels, int thread);
   // The chosen tokens' raw logits, from whichever rank has them; then result->logprobs.
   absl::Status Logprobs(const float* logits, Communicator& communicator, StepResult* result);
   SampledLogprobs LogprobsOf(const RowWork& row) const;
@@ -117,6 +118,7 @@ class Sampler {
   struct ThreadScratch {
     std::vector<Candidate> candidates;
     std::vector<float> scores;
+    std::vector<float> survivors;
     FilterScratch filter;
   };
   std::vector<RowWork> rows_;

@@ -1,6 +1,7 @@
 #include "shard/sampler_filters.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -14,36 +15,54 @@ bool KeptBefore(const Ranked& a, const Ranked& b) {
   return a.key != b.key ? a.key < b.key : a.candidate.id < b.candidate.id;
 }
 
-double Mass(const Ranked* begin, const Ranked* end) {
-  double mass = 0;
-  for (const Ranked* item = begin; item != end; ++item) mass += item->weight;
-  return mass;
+// Lists longer than this are cut into buckets of keys before anything is sorted.
+constexpr size_t kSortMax = 1024;
+constexpr size_t kBuckets = 1024;
+
+// Appends to `out` the shortest prefix of `ranked`, in KeptBefore order, whose mass reaches
+// `target` when `below` lies before it; at least one token when `out` is empty. Sorts `ranked`.
+void TakeSorted(std::vector<Ranked>& ranked, double below, double target,
+                std::vector<Candidate>* out) {
+  std::sort(ranked.begin(), ranked.end(), KeptBefore);
+  for (const Ranked& item : ranked) {
+    // A token stays when the mass before it has not reached the target.
+    if (below >= target && !out->empty()) return;
+    out->push_back(item.candidate);
+    below += item.weight;
+  }
 }
 
-// Moves the shortest prefix, in KeptBefore order, whose mass reaches `target` to the front and
-// returns its length, at least 1. A selection that looks at masses instead of counts: O(n).
-size_t SelectMass(std::vector<Ranked>& ranked, double target) {
-  constexpr size_t kSortBelow = 128;
-  size_t low = 0;
-  size_t high = ranked.size();
-  double below = 0;
-  while (high - low > kSortBelow) {
-    const size_t middle = low + (high - low) / 2;
-    Ranked* const data = ranked.data();
-    std::nth_element(data + low, data + middle, data + high, KeptBefore);
-    const double mass = Mass(data + low, data + middle);
-    if (below + mass >= target) {
-      high = middle;
-    } else {
-      below += mass;
-      low = middle;
-    }
+// Replaces the candidates by the first of scratch->ranked, in KeptBefore order, whose mass reaches
+// `target`; at least one. O(n): only the bucket in which the mass is reached is sorted.
+void TakeMass(FilterScratch* scratch, double target, std::vector<Candidate>* candidates) {
+  std::vector<Ranked>& ranked = scratch->ranked;
+  candidates->clear();
+  if (ranked.size() <= kSortMax) return TakeSorted(ranked, 0, target, candidates);
+
+  float low = ranked[0].key;
+  float high = ranked[0].key;
+  for (const Ranked& item : ranked) {
+    low = std::min(low, item.key);
+    high = std::max(high, item.key);
   }
-  std::sort(ranked.data() + low, ranked.data() + high, KeptBefore);
-  // A token stays when the mass before it has not reached the target.
-  size_t kept = low;
-  while (kept < high && below < target) below += ranked[kept++].weight;
-  return std::max<size_t>(kept, 1);
+  const float scale = high > low ? (kBuckets - 1) / (high - low) : 0.0f;
+  // Monotone in the key, so buckets are in KeptBefore order.
+  auto bucket_of = [low, scale](const Ranked& item) {
+    return std::min(static_cast<size_t>((item.key - low) * scale), kBuckets - 1);
+  };
+  std::array<double, kBuckets> masses{};
+  for (const Ranked& item : ranked) masses[bucket_of(item)] += item.weight;
+  double below = 0;
+  size_t edge = 0;
+  while (edge + 1 < kBuckets && below + masses[edge] < target) below += masses[edge++];
+
+  scratch->edge.clear();
+  for (const Ranked& item : ranked) {
+    const size_t bucket = bucket_of(item);
+    if (bucket < edge) candidates->push_back(item.candidate);
+    if (bucket == edge) scratch->edge.push_back(item);
+  }
+  TakeSorted(scratch->edge, below, target, candidates);
 }
 
 float BestScore(const std::vector<Candidate>& candidates) {
@@ -63,12 +82,6 @@ void Weights(const Kernels& kernels, float temperature, const std::vector<Candid
   kernels.exp(values->data(), static_cast<int64_t>(values->size()), values->data());
 }
 
-// Replaces the candidates by the first `count` of scratch->ranked.
-void TakeRanked(const FilterScratch& scratch, size_t count, std::vector<Candidate>* candidates) {
-  candidates->clear();
-  for (size_t i = 0; i < count; ++i) candidates->push_back(scratch.ranked[i].candidate);
-}
-
 // Sets `out` to tokens that include every survivor of top-p (and of min-p after it): those close
 // enough to the best score, usually a small part. `*total` becomes the weight of all tokens.
 void SelectLikely(const Kernels& kernels, const float* scores, int64_t count, float temperature,
@@ -77,7 +90,7 @@ void SelectLikely(const Kernels& kernels, const float* scores, int64_t count, fl
   *total = kernels.exp_sum(scores, count, best, temperature, nullptr);
   // Distances from the best score, in temperatures, that usually, nearly always and always suffice.
   const float everything = std::numeric_limits<float>::infinity();
-  for (const float distance : {7.0f, 14.0f, everything}) {
+  for (const float distance : {7.0f, 9.0f, 11.0f, 14.0f, everything}) {
     const float above = best - distance * temperature;
     out->clear();
     double mass = 0;
@@ -115,8 +128,7 @@ void KeepTypical(const Kernels& kernels, float temperature, float mass, FilterSc
     const float key = std::abs(-log_probability(i) - static_cast<float>(entropy));
     scratch->ranked.push_back(Ranked{key, weights[i], (*candidates)[i]});
   }
-  const size_t kept = SelectMass(scratch->ranked, static_cast<double>(mass) * total);
-  TakeRanked(*scratch, kept, candidates);
+  TakeMass(scratch, static_cast<double>(mass) * total, candidates);
 }
 
 // Keeps the most likely tokens until their mass reaches `mass` of `total`.
@@ -131,8 +143,7 @@ void KeepTopP(const Kernels& kernels, float temperature, float mass, double tota
     scratch->ranked.push_back(Ranked{-(*candidates)[i].score, weight, (*candidates)[i]});
   }
   if (total == 0) total = sum;
-  const size_t kept = SelectMass(scratch->ranked, static_cast<double>(mass) * total);
-  TakeRanked(*scratch, kept, candidates);
+  TakeMass(scratch, static_cast<double>(mass) * total, candidates);
 }
 
 // Keeps tokens with at least `share` of the best token's probability.

@@ -29,6 +29,7 @@ struct FilterScratch {
     Candidate candidate;
   };
   std::vector<Ranked> ranked;
+  std::vector<Ranked> edge;
   std::vector<float> values;
 };
 

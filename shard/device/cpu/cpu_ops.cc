@@ -21,9 +21,6 @@ constexpr uint32_t kManyRows = 16;
 // Items of a region of few rows, per thread: small enough to share evenly, large enough to keep the
 // counter cheap.
 constexpr int64_t kItemsPerThread = 5;
-// Contexts up to this are attended by one item per KV head, longer ones by one per query head when
-// threads would idle otherwise.
-constexpr uint32_t kShortContext = 128;
 
 }  // namespace
 
@@ -240,18 +237,16 @@ void CpuOps::Attend(uint32_t layer) {
   const kernels::cpu::KvBlocks kv_layer = kv_.Layer(layer);
   const std::vector<StepRows::Run>& runs = rows_.runs();
   const uint32_t kv_heads = slice_.kv_heads.size();
-  const bool split_heads = runs.size() * kv_heads < static_cast<size_t>(2 * pool_.threads()) &&
-                           rows_.positions_end() > kShortContext && pool_.threads() > 1;
-  const uint32_t groups = split_heads ? slice_.heads.size() : kv_heads;
-  pool_.Run(static_cast<uint32_t>(runs.size()) * groups, [&](uint32_t item, int thread) {
-    const StepRows::Run& run = runs[item / groups];
-    const uint32_t group = item % groups;
+  // The heads of a group share what is read of its keys and values: one alone costs nearly as much.
+  pool_.Run(static_cast<uint32_t>(runs.size()) * kv_heads, [&](uint32_t item, int thread) {
+    const StepRows::Run& run = runs[item / kv_heads];
+    const uint32_t group = item % kv_heads;
     kernels::cpu::AttentionWork work;
     work.kv = kv_layer;
     work.kv.block_ids = run.block_ids;
-    work.kv_head = split_heads ? slice_.kv_head_of[group] : group;
-    work.heads = heads_.data() + (split_heads ? group : heads_begin_[group]);
-    work.head_count = split_heads ? 1 : heads_begin_[group + 1] - heads_begin_[group];
+    work.kv_head = group;
+    work.heads = heads_.data() + heads_begin_[group];
+    work.head_count = heads_begin_[group + 1] - heads_begin_[group];
     work.query = ws_.qkv + run.row * qkv_columns_;
     work.query_stride = qkv_columns_;
     work.out = ws_.attention + run.row * query_columns_;

@@ -133,7 +133,7 @@ absl::StatusOr<CpuWeights::VectorPlace> CpuWeights::FindVector(ParamKey key) {
 absl::StatusOr<uint8_t*> CpuWeights::Allocate(size_t bytes) {
   const size_t wanted =
       (bytes + kPackedAlignment - 1) / size_t{kPackedAlignment} * size_t{kPackedAlignment};
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard<std::mutex> lock(mutex_);
   bytes_ += wanted;
   for (Arena& arena : arenas_) {
     if (arena.memory.size() - arena.used < wanted) continue;
@@ -206,7 +206,7 @@ absl::Status CpuWeights::Finish() {
 }
 
 uint64_t CpuWeights::bytes() const {
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard<std::mutex> lock(mutex_);
   return bytes_;
 }
 
