@@ -3,8 +3,9 @@
 // around it, [layer][K or V][block][kv head], belongs to shard/kv_cache.h.
 //
 // One block holds 16 consecutive positions t = 0..15 of one KV head, d counts head_dim elements:
-//   K  kBf16 [d / 2][t][d % 2]    kF32 [d][t]      16 scores at once, no horizontal sums
-//   V  kBf16 [t / 2][d][t % 2]    kF32 [t][d]
+//   K  kBf16 [d / 2][t][d % 2]    kF16, kF32 [d][t]      16 scores at once, no horizontal sums
+//   V  kBf16 [t / 2][d][t % 2]    kF16, kF32 [t][d]
+// kF16 holds numbers of up to +-65504; larger ones are stored as that.
 //
 // Numbers (invariant num.row): keys and values are always read back from the block in its stored
 // type; each row walks the positions in tiles of kAttentionTile from position 0 with an online
@@ -18,7 +19,7 @@
 
 namespace weft::kernels::cpu {
 
-enum class KvType : uint8_t { kF32, kBf16 };
+enum class KvType : uint8_t { kF32, kBf16, kF16 };
 
 inline constexpr int64_t kKvBlockTokens = 16;
 inline constexpr int64_t kAttentionTile = 64;

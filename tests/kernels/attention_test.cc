@@ -83,6 +83,7 @@ struct Sequence {
   }
   double Stored(const std::vector<float>& values, int64_t position, int64_t head, int64_t d) const {
     const float x = values[(position * shape.kv_heads + head) * shape.head_dim + d];
+    if (type == KvType::kF16) return static_cast<double>(static_cast<_Float16>(x));
     return type == KvType::kBf16 ? FloatOfBf16(Bf16Of(x)) : x;
   }
 };
@@ -117,7 +118,7 @@ TEST_CASE("Attention agrees with double precision and never reads unwritten posi
           "[kernels][attention]") {
   for (const Isa isa : SupportedIsas()) {
     for (const Case& shape : kCases) {
-      for (const KvType type : {KvType::kF32, KvType::kBf16}) {
+      for (const KvType type : {KvType::kF32, KvType::kBf16, KvType::kF16}) {
         for (const int64_t positions : {1, 2, 15, 16, 17, 63, 64, 65, 131}) {
           const Sequence s(shape, type, positions);
           s.Append(KernelsFor(isa), 0, positions);
@@ -125,8 +126,8 @@ TEST_CASE("Attention agrees with double precision and never reads unwritten posi
           std::vector<float> out(static_cast<size_t>(positions * width), NAN);
           s.Attend(KernelsFor(isa), 0, positions, out.data());
           INFO(IsaName(isa) << " head_dim " << shape.head_dim << " heads " << shape.heads << " kv "
-                            << shape.kv_heads << " positions " << positions << " bf16 "
-                            << (type == KvType::kBf16));
+                            << shape.kv_heads << " positions " << positions << " type "
+                            << static_cast<int>(type));
           double worst = 0.0;
           for (int64_t r = 0; r < positions; ++r) {
             worst = std::max(worst, RowError(s, r, out.data() + r * width));
@@ -145,7 +146,7 @@ TEST_CASE("A row of attention is bit-identical one by one, in chunks of any size
   for (const Isa isa : SupportedIsas()) {
     const Kernels& kernels = KernelsFor(isa);
     for (const Case& shape : kCases) {
-      for (const KvType type : {KvType::kF32, KvType::kBf16}) {
+      for (const KvType type : {KvType::kF32, KvType::kBf16, KvType::kF16}) {
         const int64_t width = shape.heads * shape.head_dim;
         std::vector<float> whole(static_cast<size_t>(kPositions * width), NAN);
         const Sequence at_once(shape, type, kPositions);
@@ -164,6 +165,31 @@ TEST_CASE("A row of attention is bit-identical one by one, in chunks of any size
           CHECK(out == whole);
         }
       }
+    }
+  }
+}
+
+TEST_CASE("Halfs in the KV pool are rounded to nearest even, and kept finite",
+          "[kernels][attention]") {
+  // One KV head of 16 elements: subnormals, ties, the largest, and beyond it.
+  const std::vector<float> given = {
+      0.0f,          -0.0f, 1.0f,    65504.0f,        65520.0f,       1e30f,     -1e30f,    6e-8f,
+      2.9802322e-8f, 3e-8f, 6.1e-5f, -1.00048828125f, 1.00146484375f, 0.333333f, -6.09e-5f, 1e-9f};
+  for (const Isa isa : SupportedIsas()) {
+    Sequence s({16, 1, 1}, KvType::kF16, 1);
+    s.k = given;
+    s.v = given;
+    s.Append(KernelsFor(isa), 0, 1);
+    const auto* keys = reinterpret_cast<const uint16_t*>(s.k_pool.bytes() + s.BlockBytes());
+    const auto* values = reinterpret_cast<const uint16_t*>(s.v_pool.bytes() + s.BlockBytes());
+    for (size_t d = 0; d < given.size(); ++d) {
+      const float clamped = std::min(std::max(given[d], -65504.0f), 65504.0f);
+      const auto expected = static_cast<_Float16>(clamped);
+      uint16_t bits;
+      std::memcpy(&bits, &expected, sizeof(bits));
+      INFO(IsaName(isa) << " element " << d << " = " << given[d]);
+      CHECK(keys[d * 16] == bits);
+      CHECK(values[d] == bits);
     }
   }
 }

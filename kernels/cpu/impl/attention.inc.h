@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 
 namespace weft::kernels::cpu {
 namespace {
@@ -47,15 +48,20 @@ inline FloatPair SplitPairs(const Ints& pairs) {
   return FloatPair{AsFloats(ShiftLeft<16>(pairs)), AsFloats(And(pairs, SetInts(0xFFFF0000u)))};
 }
 
-template <bool kBf16>
+constexpr int64_t ElementBytes(KvType type) { return type == KvType::kF32 ? 4 : 2; }
+
+template <KvType kType>
 inline FloatPair LoadKeyPair(const uint8_t* block, int64_t i) {
-  if constexpr (kBf16) return SplitPairs(LoadInts(block + i * 64));
+  if constexpr (kType == KvType::kBf16) return SplitPairs(LoadInts(block + i * 64));
+  if constexpr (kType == KvType::kF16) {
+    return FloatPair{LoadHalfs(block + i * 64), LoadHalfs(block + i * 64 + 32)};
+  }
   const float* keys = reinterpret_cast<const float*>(block) + 2 * i * kLanes;
   return FloatPair{Load(keys), Load(keys + kLanes)};
 }
 
 // scores[q][16 b + t] for blocks [b, b + kBlocks) of the tile.
-template <bool kBf16, int kQueries, int kBlocks>
+template <KvType kType, int kQueries, int kBlocks>
 inline void ScoreBlocks(const TileBlocks& tile, int b, int64_t head_dim, float scale,
                         QueryState* queries) {
   Floats acc[kQueries][kBlocks];
@@ -65,9 +71,9 @@ inline void ScoreBlocks(const TileBlocks& tile, int b, int64_t head_dim, float s
   for (int64_t i = 0; i < head_dim / 2; ++i) {
     FloatPair keys[kBlocks];
     for (int j = 0; j < kBlocks; ++j) {
-      keys[j] = LoadKeyPair<kBf16>(tile.k[b + j], i);
-      Prefetch(tile.next_k[b + j] + i * (kBf16 ? 64 : 128));
-      if (!kBf16) Prefetch(tile.next_k[b + j] + i * 128 + 64);
+      keys[j] = LoadKeyPair<kType>(tile.k[b + j], i);
+      Prefetch(tile.next_k[b + j] + i * 32 * ElementBytes(kType));
+      if (kType == KvType::kF32) Prefetch(tile.next_k[b + j] + i * 128 + 64);
     }
     for (int q = 0; q < kQueries; ++q) {
       const Floats even = Set(queries[q].query[2 * i]);
@@ -122,19 +128,31 @@ inline void SoftmaxTile(int64_t tile_begin, QueryState* queries, int count) {
   }
 }
 
-template <bool kBf16>
+// The first n of 16 halfs, the rest zero.
+inline Floats LoadHalfsN(const uint8_t* p, int64_t n) {
+  if (n >= kLanes) return LoadHalfs(p);
+  uint8_t padded[2 * kLanes] = {};
+  std::memcpy(padded, p, static_cast<size_t>(2 * n));
+  return LoadHalfs(padded);
+}
+
+template <KvType kType>
 inline FloatPair LoadValuePair(const uint8_t* block, int64_t head_dim, int64_t pair, int64_t d,
                                int64_t n, bool both) {
-  if constexpr (kBf16) {
+  if constexpr (kType == KvType::kBf16) {
     const uint8_t* at = block + (pair * head_dim + d) * 4;
     return SplitPairs(n >= kLanes ? LoadInts(at) : LoadIntsN(at, n));
+  }
+  if constexpr (kType == KvType::kF16) {
+    const uint8_t* at = block + (2 * pair * head_dim + d) * 2;
+    return FloatPair{LoadHalfsN(at, n), both ? LoadHalfsN(at + head_dim * 2, n) : Zero()};
   }
   const float* values = reinterpret_cast<const float*>(block) + 2 * pair * head_dim + d;
   return FloatPair{LoadN(values, n), both ? LoadN(values + head_dim, n) : Zero()};
 }
 
 // acc[q][d ..] = acc * rescale + sum over `positions` of p * v, for kVectors * 16 elements from d.
-template <bool kBf16, int kQueries, int kVectors>
+template <KvType kType, int kQueries, int kVectors>
 inline void WeighValues(const TileBlocks& tile, int64_t positions, int64_t head_dim, int64_t d,
                         QueryState* queries) {
   Floats acc[kQueries][kVectors];
@@ -148,15 +166,19 @@ inline void WeighValues(const TileBlocks& tile, int64_t positions, int64_t head_
     const bool both = t + 1 < positions;
     const uint8_t* block = tile.v[t / kKvBlockTokens];
     const uint8_t* next = tile.next_v[t / kKvBlockTokens];
-    const int64_t element_bytes = kBf16 ? 2 : 4;
-    const int64_t pair_bytes = t % kKvBlockTokens * head_dim * element_bytes;
+    const int64_t pair_bytes = t % kKvBlockTokens * head_dim * ElementBytes(kType);
     FloatPair values[kVectors];
     for (int j = 0; j < kVectors; ++j) {
       const int64_t at = d + j * kLanes;
-      Prefetch(next + pair_bytes + at * 4);
-      if (!kBf16) Prefetch(next + pair_bytes + (head_dim + at) * 4);
+      // Two positions: interleaved in kBf16, one row after the other otherwise.
+      if (kType == KvType::kBf16) {
+        Prefetch(next + pair_bytes + at * 4);
+      } else {
+        Prefetch(next + pair_bytes + at * ElementBytes(kType));
+        Prefetch(next + pair_bytes + (head_dim + at) * ElementBytes(kType));
+      }
       values[j] =
-          LoadValuePair<kBf16>(block, head_dim, t % kKvBlockTokens / 2, at, head_dim - at, both);
+          LoadValuePair<kType>(block, head_dim, t % kKvBlockTokens / 2, at, head_dim - at, both);
     }
     for (int q = 0; q < kQueries; ++q) {
       const Floats p = Set(queries[q].scores[t]);
@@ -175,39 +197,39 @@ inline void WeighValues(const TileBlocks& tile, int64_t positions, int64_t head_
 }
 
 // One tile for kQueries queries, the last of which sees most.
-template <bool kBf16, int kQueries>
+template <KvType kType, int kQueries>
 void AttendTile(const TileBlocks& tile, int64_t tile_begin, int64_t head_dim, float scale,
                 QueryState* queries) {
   const int64_t left = queries[kQueries - 1].limit - tile_begin;
   const int64_t positions = left < kAttentionTile ? left : kAttentionTile;
   const int blocks = static_cast<int>((positions + kKvBlockTokens - 1) / kKvBlockTokens);
   for (int b = 0; b < blocks; b += kScoreBlocks) {
-    ScoreBlocks<kBf16, kQueries, kScoreBlocks>(tile, b, head_dim, scale, queries);
+    ScoreBlocks<kType, kQueries, kScoreBlocks>(tile, b, head_dim, scale, queries);
   }
   SoftmaxTile(tile_begin, queries, kQueries);
   int64_t d = 0;
   for (; d + kScoreBlocks * kLanes <= head_dim; d += kScoreBlocks * kLanes) {
-    WeighValues<kBf16, kQueries, kScoreBlocks>(tile, positions, head_dim, d, queries);
+    WeighValues<kType, kQueries, kScoreBlocks>(tile, positions, head_dim, d, queries);
   }
   for (; d < head_dim; d += kLanes) {
-    WeighValues<kBf16, kQueries, 1>(tile, positions, head_dim, d, queries);
+    WeighValues<kType, kQueries, 1>(tile, positions, head_dim, d, queries);
   }
 }
 
-template <bool kBf16, int kQueries = kQueriesMax>
+template <KvType kType, int kQueries = kQueriesMax>
 void AttendTileOf(int count, const TileBlocks& tile, int64_t tile_begin, int64_t head_dim,
                   float scale, QueryState* queries) {
   if (count == kQueries) {
-    AttendTile<kBf16, kQueries>(tile, tile_begin, head_dim, scale, queries);
+    AttendTile<kType, kQueries>(tile, tile_begin, head_dim, scale, queries);
   } else if constexpr (kQueries > 1) {
-    AttendTileOf<kBf16, kQueries - 1>(count, tile, tile_begin, head_dim, scale, queries);
+    AttendTileOf<kType, kQueries - 1>(count, tile, tile_begin, head_dim, scale, queries);
   }
 }
 
 // Queries in ascending order of limit.
-template <bool kBf16>
+template <KvType kType>
 void AttendGroup(const KvBlocks& kv, int64_t kv_head, float scale, QueryState* queries, int count) {
-  const int64_t head_bytes = kKvBlockTokens * kv.head_dim * (kBf16 ? 2 : 4);
+  const int64_t head_bytes = kKvBlockTokens * kv.head_dim * ElementBytes(kType);
   const int64_t limit = queries[count - 1].limit;
   const int64_t last_block = (limit - 1) / kKvBlockTokens;
   const auto offset_of = [&](int64_t index) {
@@ -226,7 +248,7 @@ void AttendGroup(const KvBlocks& kv, int64_t kv_head, float scale, QueryState* q
     }
     int first = 0;
     while (queries[first].limit <= begin) ++first;
-    AttendTileOf<kBf16>(count - first, tile, begin, kv.head_dim, scale, queries + first);
+    AttendTileOf<kType>(count - first, tile, begin, kv.head_dim, scale, queries + first);
   }
   for (int q = 0; q < count; ++q) {
     const Floats total = Set(SumLanes(queries[q].sum));
@@ -256,10 +278,19 @@ void Attention(const AttentionWork& work, void* scratch) {
       state.scores = state.acc + acc_floats;
       for (int64_t d = 0; d < acc_floats; d += kLanes) Store(state.acc + d, Zero());
     }
-    if (work.kv.type == KvType::kBf16) {
-      AttendGroup<true>(work.kv, work.kv_head, work.scale, queries, static_cast<int>(count));
-    } else {
-      AttendGroup<false>(work.kv, work.kv_head, work.scale, queries, static_cast<int>(count));
+    switch (work.kv.type) {
+      case KvType::kF32:
+        AttendGroup<KvType::kF32>(work.kv, work.kv_head, work.scale, queries,
+                                  static_cast<int>(count));
+        break;
+      case KvType::kBf16:
+        AttendGroup<KvType::kBf16>(work.kv, work.kv_head, work.scale, queries,
+                                   static_cast<int>(count));
+        break;
+      case KvType::kF16:
+        AttendGroup<KvType::kF16>(work.kv, work.kv_head, work.scale, queries,
+                                  static_cast<int>(count));
+        break;
     }
   }
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 
 namespace weft::kernels::cpu {
 namespace {
@@ -24,6 +25,22 @@ inline void AppendBf16(const float* k, const float* v, int64_t head_dim, int64_t
   }
 }
 
+inline void AppendF16(const float* k, const float* v, int64_t head_dim, int64_t t, uint8_t* k_block,
+                      uint8_t* v_block) {
+  const Floats most = Set(65504.0f);
+  const Floats least = Set(-65504.0f);
+  uint16_t* keys = reinterpret_cast<uint16_t*>(k_block);
+  uint16_t* values = reinterpret_cast<uint16_t*>(v_block) + t * head_dim;
+  for (int64_t d = 0; d < head_dim; d += kLanes) {
+    const int64_t n = head_dim - d < kLanes ? head_dim - d : kLanes;
+    uint16_t halfs[kLanes];
+    StoreHalfs(halfs, Max(Min(LoadN(v + d, n), most), least));
+    std::memcpy(values + d, halfs, static_cast<size_t>(2 * n));
+    StoreHalfs(halfs, Max(Min(LoadN(k + d, n), most), least));
+    for (int64_t i = 0; i < n; ++i) keys[(d + i) * kKvBlockTokens + t] = halfs[i];
+  }
+}
+
 inline void AppendF32(const float* k, const float* v, int64_t head_dim, int64_t t, uint8_t* k_block,
                       uint8_t* v_block) {
   float* keys = reinterpret_cast<float*>(k_block);
@@ -36,8 +53,10 @@ inline void AppendF32(const float* k, const float* v, int64_t head_dim, int64_t 
 
 void KvAppend(const KvBlocks& kv, int64_t start, int64_t rows, const float* k, int64_t k_stride,
               const float* v, int64_t v_stride) {
-  const bool f32 = kv.type == KvType::kF32;
-  const int64_t head_bytes = kKvBlockTokens * kv.head_dim * (f32 ? 4 : 2);
+  const int64_t head_bytes = kKvBlockTokens * kv.head_dim * (kv.type == KvType::kF32 ? 4 : 2);
+  const auto append = kv.type == KvType::kF32    ? AppendF32
+                      : kv.type == KvType::kBf16 ? AppendBf16
+                                                 : AppendF16;
   for (int64_t r = 0; r < rows; ++r, k += k_stride, v += v_stride) {
     const int64_t position = start + r;
     const int64_t t = position % kKvBlockTokens;
@@ -47,11 +66,7 @@ void KvAppend(const KvBlocks& kv, int64_t start, int64_t rows, const float* k, i
       uint8_t* k_block = kv.k_pool + block + h * head_bytes;
       uint8_t* v_block = kv.v_pool + block + h * head_bytes;
       const int64_t at = h * kv.head_dim;
-      if (f32) {
-        AppendF32(k + at, v + at, kv.head_dim, t, k_block, v_block);
-      } else {
-        AppendBf16(k + at, v + at, kv.head_dim, t, k_block, v_block);
-      }
+      append(k + at, v + at, kv.head_dim, t, k_block, v_block);
     }
   }
 }

@@ -79,6 +79,7 @@ inline Floats Fma(Floats x, Floats y, Floats z) {
 }
 inline Floats MulAdd(Floats x, Floats y, Floats z) { return Fma(x, y, z); }
 inline Floats Max(Floats x, Floats y) { return {_mm256_max_ps(x.a, y.a), _mm256_max_ps(x.b, y.b)}; }
+inline Floats Min(Floats x, Floats y) { return {_mm256_min_ps(x.a, y.a), _mm256_min_ps(x.b, y.b)}; }
 inline Mask Greater(Floats x, Floats y) {
   return {_mm256_castps_si256(_mm256_cmp_ps(x.a, y.a, _CMP_GT_OQ)),
           _mm256_castps_si256(_mm256_cmp_ps(x.b, y.b, _CMP_GT_OQ))};
@@ -168,6 +169,11 @@ inline void StoreEvenWords(uint16_t* p, Ints x, int64_t n) {
 inline Floats LoadHalfs(const uint8_t* p) {
   const __m128i* v = reinterpret_cast<const __m128i*>(p);
   return {_mm256_cvtph_ps(_mm_loadu_si128(v)), _mm256_cvtph_ps(_mm_loadu_si128(v + 1))};
+}
+inline void StoreHalfs(uint16_t* p, Floats x) {
+  __m128i* v = reinterpret_cast<__m128i*>(p);
+  _mm_storeu_si128(v, _mm256_cvtps_ph(x.a, _MM_FROUND_TO_NEAREST_INT));
+  _mm_storeu_si128(v + 1, _mm256_cvtps_ph(x.b, _MM_FROUND_TO_NEAREST_INT));
 }
 inline void LoadByteGroup(const uint8_t* p, Ints* h0, Ints* h1) {
   const Ints bytes = LoadInts(p);

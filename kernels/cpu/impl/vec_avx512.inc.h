@@ -42,6 +42,7 @@ inline Floats Div(Floats a, Floats b) { return _mm512_div_ps(a, b); }
 inline Floats MulAdd(Floats a, Floats b, Floats c) { return _mm512_fmadd_ps(a, b, c); }
 inline Floats Fma(Floats a, Floats b, Floats c) { return _mm512_fmadd_ps(a, b, c); }
 inline Floats Max(Floats a, Floats b) { return _mm512_max_ps(a, b); }
+inline Floats Min(Floats a, Floats b) { return _mm512_min_ps(a, b); }
 inline Mask Greater(Floats a, Floats b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ); }
 inline Mask IsNan(Floats a) { return _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q); }
 inline Floats Select(Mask m, Floats yes, Floats no) { return _mm512_mask_blend_ps(m, no, yes); }
@@ -105,6 +106,10 @@ inline void StoreEvenWords(uint16_t* p, Ints x, int64_t n) {
 }
 inline Floats LoadHalfs(const uint8_t* p) {
   return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+}
+inline void StoreHalfs(uint16_t* p, Floats x) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
+                      _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 inline void LoadByteGroup(const uint8_t* p, Ints* h0, Ints* h1) {
   const Ints bytes = LoadInts(p);

@@ -99,6 +99,9 @@ inline Floats Fma(const Floats& a, const Floats& b, const Floats& c) {
 inline Floats Max(const Floats& a, const Floats& b) {
   return Each<Floats>([&](int i) { return a.q[i] > b.q[i] ? a.q[i] : b.q[i]; });
 }
+inline Floats Min(const Floats& a, const Floats& b) {
+  return Each<Floats>([&](int i) { return a.q[i] < b.q[i] ? a.q[i] : b.q[i]; });
+}
 inline Mask Greater(const Floats& a, const Floats& b) {
   return Each<Mask>([&](int i) { return a.q[i] > b.q[i]; });
 }
@@ -227,6 +230,29 @@ inline Floats LoadHalfs(const uint8_t* p) {
   const Mask is_special = Greater(AsFloats(magnitude), AsFloats(SetInts(0x0F7FFFFFu)));
   const Ints sign = ShiftLeft<16>(And(bits, SetInts(0x8000u)));
   return AsFloats(Or(AsInts(Select(is_special, special, finite)), sign));
+}
+
+// 16 numbers as f16, to nearest even. Finite ones of at most 65504 only.
+inline void StoreHalfs(uint16_t* p, const Floats& x) {
+  float values[kLanes];
+  Store(values, x);
+  for (int i = 0; i < kLanes; ++i) {
+    uint32_t bits;
+    std::memcpy(&bits, &values[i], sizeof(bits));
+    const uint32_t sign = bits >> 16 & 0x8000u;
+    bits &= 0x7FFFFFFFu;
+    if (bits < 0x38800000u) {
+      // Subnormal: adding 0.5 rounds to a multiple of 2^-24, which then is the low bits.
+      float magnitude;
+      std::memcpy(&magnitude, &bits, sizeof(bits));
+      magnitude += 0.5f;
+      std::memcpy(&bits, &magnitude, sizeof(bits));
+      bits -= 0x3F000000u;
+    } else {
+      bits = (bits + 0xFFFu + (bits >> 13 & 1u) - 0x38000000u) >> 13;
+    }
+    p[i] = static_cast<uint16_t>(sign | bits);
+  }
 }
 
 // A 64-byte group of packed kQ8_0 (packing.h): bits 8..15 of lane n are the byte p = 0, bits 24..31
