@@ -12,10 +12,6 @@
 namespace weft::shard {
 namespace {
 
-kernels::cpu::KvType KernelKvType(NumberType type) {
-  return type == NumberType::kFloat32 ? kernels::cpu::KvType::kF32 : kernels::cpu::KvType::kBf16;
-}
-
 // Bytes of one KV block of the rank that holds `slice`.
 uint64_t KvBlockBytes(const DecoderSpec& spec, const SlicePlan& slice, NumberType kv) {
   const KvShape shape{KernelKvType(kv), spec.layers, slice.kv_heads.size(), spec.head_dim};
@@ -52,6 +48,12 @@ uint32_t NumberTypeBytes(NumberType type) {
   return type == NumberType::kFloat32 ? 4 : 2;
 }
 
+kernels::cpu::KvType KernelKvType(NumberType type) {
+  WEFT_CHECK(type != NumberType::kAuto);
+  if (type == NumberType::kFloat32) return kernels::cpu::KvType::kF32;
+  return type == NumberType::kFloat16 ? kernels::cpu::KvType::kF16 : kernels::cpu::KvType::kBf16;
+}
+
 absl::StatusOr<NumberTypes> ResolveTypes(NumberType dtype, NumberType kv_dtype,
                                          TensorType main_type) {
   if (dtype == NumberType::kFloat16) {
@@ -59,16 +61,15 @@ absl::StatusOr<NumberTypes> ResolveTypes(NumberType dtype, NumberType kv_dtype,
         "--dtype float16: CPU shards compute in float32 or bfloat16; float16 files keep their "
         "weights with --dtype auto or float32");
   }
-  if (kv_dtype == NumberType::kFloat16) {
-    return absl::InvalidArgumentError(
-        "--kv-dtype float16: CPU shards keep KV in float32 or bfloat16");
-  }
   NumberTypes types{dtype, kv_dtype};
   if (dtype == NumberType::kAuto) {
     const bool wide = main_type == TensorType::kF32 || main_type == TensorType::kF16;
     types.activation = wide ? NumberType::kFloat32 : NumberType::kBfloat16;
   }
-  if (kv_dtype == NumberType::kAuto) types.kv = types.activation;
+  if (kv_dtype == NumberType::kAuto) {
+    const bool wide = types.activation == NumberType::kFloat32;
+    types.kv = wide ? NumberType::kFloat32 : NumberType::kFloat16;
+  }
   return types;
 }
 

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "kernels/cpu/attention.h"
 #include "shard/model/decoder_spec.h"
 #include "shard/weights/slice_plan.h"
 #include "shard/weights/weight_sink.h"
@@ -40,9 +41,13 @@ struct NumberTypes {
   NumberType kv;
 };
 
+// The kernels' name of a resolved KV type. REQUIRES: not kAuto.
+kernels::cpu::KvType KernelKvType(NumberType type);
+
 // Activations: bfloat16, but float32 when the files hold F32 or F16 matrices. KV: float32 with
-// float32 activations, else bfloat16. INVALID_ARGUMENT for float16, which CPU shards do not compute
-// in, naming the flag and what works.
+// float32 activations, else float16, which costs what bfloat16 costs and keeps three more bits of
+// each key. INVALID_ARGUMENT for --dtype float16, which CPU shards do not compute in, naming the
+// flag and what works.
 absl::StatusOr<NumberTypes> ResolveTypes(NumberType dtype, NumberType kv_dtype,
                                          TensorType main_type);
 

@@ -166,7 +166,7 @@ absl::Status CpuModelRunnerImpl::TimeShape(uint32_t rows, uint32_t tokens, uint3
 absl::StatusOr<WarmupResult> CpuModelRunnerImpl::Warmup() {
   if (warm_) return warmup_;
   if (kv_.blocks() == 0) {
-    const KvType type = plan_.types.kv == NumberType::kFloat32 ? KvType::kF32 : KvType::kBf16;
+    const KvType type = KernelKvType(plan_.types.kv);
     WEFT_ASSIGN_OR_RETURN(
         kv_, KvCache::Create(KvShape{type, spec_.layers, slice_.kv_heads.size(), spec_.head_dim},
                              plan_.kv_blocks));

@@ -42,7 +42,7 @@ void Declare(Flags& parser, ShardFlags* flags, Texts* texts) {
   parser.Add("tls-ca", &flags->listen.tls_ca, "PEM file: authority of the router's certificate");
   parser.Add("device", &texts->device, "auto, cpu or cuda");
   parser.Add("dtype", &texts->dtype, "Activations: auto, float32 or bfloat16");
-  parser.Add("kv-dtype", &texts->kv_dtype, "KV cache: auto, float32 or bfloat16");
+  parser.Add("kv-dtype", &texts->kv_dtype, "KV cache: auto, float32, float16 or bfloat16");
   parser.Add("kv-memory", &texts->kv_memory,
              "KV pool of all ranks of this host, bytes (KiB, MiB, GiB)");
   parser.Add("running-max", &texts->running_max, "Sequences of the running batch, 1 .. 1024");

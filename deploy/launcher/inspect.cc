@@ -174,7 +174,7 @@ int RunInspect(int argc, char** argv) {
   Flags flags("weft inspect", "Says what is in a model and what memory CPU shards of it need.");
   flags.Add("model", &options.model, "Model directory or .gguf file; empty = the demo model");
   flags.Add("dtype", &options.dtype, "auto, float32 or bfloat16");
-  flags.Add("kv-dtype", &options.kv_dtype, "auto, float32 or bfloat16");
+  flags.Add("kv-dtype", &options.kv_dtype, "auto, float32, float16 or bfloat16");
   flags.Add("kv-memory", &options.kv_memory_bytes, "KV pool of all shards of a host, bytes")
       ->transform(CLI::AsSizeValue(false));
   flags.AddSwitch("json", &options.json, "Print one JSON object");

@@ -24,7 +24,7 @@ constexpr bool kShards = true;
 constexpr Forward kForwards[] = {
     {"device", false, kShards, "auto, cpu or cuda"},
     {"dtype", false, kShards, "auto, float32, bfloat16 or float16"},
-    {"kv-dtype", false, kShards, "auto, float32 or bfloat16"},
+    {"kv-dtype", false, kShards, "auto, float32, float16 or bfloat16"},
     {"kv-memory", false, kShards, "KV pool of all shards of this host, bytes (KiB, MiB, GiB)"},
     {"cpu-isa", false, kShards, "auto, portable, avx2 or avx512_bf16"},
     {"threads", false, kShards, "compute threads of each shard"},

@@ -75,7 +75,7 @@ TEST_CASE("A pool that holds no block is refused, naming the flag", "[shard][com
 TEST_CASE("Number types resolve from the flags and the files", "[shard][compute][memory]") {
   const auto quantised = ResolveTypes(NumberType::kAuto, NumberType::kAuto, TensorType::kQ4_1);
   CHECK(quantised->activation == NumberType::kBfloat16);
-  CHECK(quantised->kv == NumberType::kBfloat16);
+  CHECK(quantised->kv == NumberType::kFloat16);
   const auto wide = ResolveTypes(NumberType::kAuto, NumberType::kAuto, TensorType::kF16);
   CHECK(wide->activation == NumberType::kFloat32);
   CHECK(wide->kv == NumberType::kFloat32);
