@@ -19,7 +19,8 @@ done
 deploy/setup.sh --tests
 # shellcheck source=deploy/env.sh
 source deploy/env.sh
-export CCACHE_MAXSIZE="${CCACHE_MAXSIZE:-5G}"
+# The cache serves any checkout: paths inside it count as relative.
+export CCACHE_MAXSIZE="${CCACHE_MAXSIZE:-5G}" CCACHE_BASEDIR="$PWD" CCACHE_NOHASHDIR=1
 
 step() { printf '\n== %s (%s)\n' "$1" "$(date +%H:%M:%S)"; }
 
@@ -31,19 +32,27 @@ cmake --preset ci >/dev/null
 cmake --build --preset ci
 cmake --build --preset ci --target weft_header_check
 
-# One list of sanitizer test executables: router, common and the CPU shard without the demo model.
-sanitized=(weft_common_test weft_scheduler_test weft_front_test weft_engine_test weft_text_test
-           weft_weights_test weft_shard_control_test weft_compute_test)
-run_sanitizer() {
+# Test executables that run once more under a sanitizer: everything that parses input or has threads.
+asan_tests=(weft_common_test weft_scheduler_test weft_text_test weft_front_test weft_engine_test
+            weft_weights_test weft_shard_control_test weft_shard_comm_test weft_compute_test)
+tsan_tests=(weft_common_test weft_front_test weft_engine_test weft_shard_control_test
+            weft_shard_comm_test weft_compute_test)
+sanitize() {
   local preset=$1
-  step "$preset"
+  shift
+  step "$preset: build"
   cmake --preset "$preset" >/dev/null
-  cmake --build --preset "$preset" --target "${sanitized[@]}"
-  ctest --preset "$preset" -L sanitize --timeout 900
+  cmake --build --preset "$preset" --target "$@"
+  for test in "$@"; do
+    step "$preset: $test"
+    env "${test_environment[@]}" "build/$preset/bin/$test" '~[demo]~[slow]'
+  done
 }
 if [ "$fast" = 0 ]; then
-  run_sanitizer asan
-  run_sanitizer tsan
+  test_environment=(UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1)
+  sanitize asan "${asan_tests[@]}"
+  test_environment=(TSAN_OPTIONS=halt_on_error=1 "LD_LIBRARY_PATH=$(deploy/tsan_abseil.sh)")
+  sanitize tsan "${tsan_tests[@]}"
 fi
 
 step "tests"

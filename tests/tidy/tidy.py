@@ -133,8 +133,10 @@ def check_source(path, text):
     if len(lines) > limit:
         yield 1, f"{len(lines)} lines (at most {FILE_MAX}; split it or list it with a reason)"
     for number, length in function_lengths(lines):
-        if length > FUNCTION_MAX:
-            yield number, f"a function of {length} lines (at most {FUNCTION_MAX})"
+        # A table of cases makes a test long, not hard to read.
+        most = 2 * FUNCTION_MAX if path.startswith("tests/") else FUNCTION_MAX
+        if length > most:
+            yield number, f"a function of {length} lines (at most {most})"
 
 
 def check_tree(paths):
