@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
-# The one test command: installs what is missing, checks format, builds, runs every test, sanitizers
-# included. Needs no GPU. Options:
-#   --fast       leave the sanitizer builds out
+# The one test command: installs what is missing, checks format, builds, runs every test. Needs no
+# GPU. Options:
+#   --sanitize   first build and run the tests of router, common and shard under AddressSanitizer
+#                with UndefinedBehaviorSanitizer, and under ThreadSanitizer
 #   --label L    only tests with this ctest label (unit, sim, integration, slow)
 set -euo pipefail
 cd "$(dirname "$0")/.."
-fast=0
+sanitize=0
 ctest_arguments=()
 while [ $# -gt 0 ]; do
   case "$1" in
-    --fast) fast=1 ;;
+    --sanitize) sanitize=1 ;;
     --label) ctest_arguments+=(-L "$2"); shift ;;
-    *) echo "tests/run.sh: unknown option $1 (known: --fast, --label L)" >&2; exit 2 ;;
+    *) echo "tests/run.sh: unknown option $1 (known: --sanitize, --label L)" >&2; exit 2 ;;
   esac
   shift
 done
@@ -37,7 +38,7 @@ asan_tests=(weft_common_test weft_scheduler_test weft_text_test weft_front_test 
             weft_weights_test weft_shard_control_test weft_shard_comm_test weft_compute_test)
 tsan_tests=(weft_common_test weft_front_test weft_engine_test weft_shard_control_test
             weft_shard_comm_test weft_compute_test)
-sanitize() {
+run_sanitized() {
   local preset=$1
   shift
   step "$preset: build"
@@ -48,11 +49,11 @@ sanitize() {
     env "${test_environment[@]}" "build/$preset/bin/$test" '~[demo]~[slow]'
   done
 }
-if [ "$fast" = 0 ]; then
+if [ "$sanitize" = 1 ]; then
   test_environment=(UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1)
-  sanitize asan "${asan_tests[@]}"
+  run_sanitized asan "${asan_tests[@]}"
   test_environment=(TSAN_OPTIONS=halt_on_error=1 "LD_LIBRARY_PATH=$(deploy/tsan_abseil.sh)")
-  sanitize tsan "${tsan_tests[@]}"
+  run_sanitized tsan "${tsan_tests[@]}"
 fi
 
 step "tests"
