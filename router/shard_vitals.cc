@@ -16,6 +16,8 @@ namespace {
 
 // Answering Info costs CPU time too; work is at least this share of the time that passed.
 constexpr double kWorkShare = 0.01;
+// After this part of a time-out without an answer the process's own CPU time is watched.
+constexpr int64_t kSilentShare = 5;
 
 }  // namespace
 
@@ -43,6 +45,7 @@ void ShardVitals::Restart(int64_t now_us) {
   device_alive_us_ = now_us;
   cpu_seen_us_ = now_us;
   cpu_us_ = 0;
+  watched_.reset();
 }
 
 void ShardVitals::OnInfo(const weft::shard::v1::InfoResponse& info, int64_t now_us) {
@@ -65,17 +68,23 @@ void ShardVitals::OnStep(int64_t now_us) {
 
 bool ShardVitals::ProcessHung(int64_t now_us, int64_t timeout_us, uint64_t pid,
                               const ProcessCpuReader* read_cpu) {
-  if (now_us - process_alive_us_ < timeout_us) return false;
-  if (read_cpu == nullptr) return true;
-  const std::optional<int64_t> cpu_us = (*read_cpu)(pid);
-  if (cpu_us.has_value() && *cpu_us - cpu_us_ >= kWorkShare * static_cast<double>(timeout_us)) {
-    // Slow, not hung: give it another time-out.
-    cpu_us_ = *cpu_us;
-    cpu_seen_us_ = now_us;
-    process_alive_us_ = now_us;
+  const int64_t silent_us = now_us - process_alive_us_;
+  if (silent_us < timeout_us / kSilentShare) {
+    watched_.reset();
     return false;
   }
-  return true;
+  if (read_cpu != nullptr) {
+    const std::optional<int64_t> cpu_us = (*read_cpu)(pid);
+    if (cpu_us.has_value() && !watched_.has_value()) watched_ = Watched{*cpu_us, now_us};
+    if (cpu_us.has_value() && static_cast<double>(*cpu_us - watched_->cpu_us) >=
+                                  kWorkShare * static_cast<double>(timeout_us)) {
+      // Slow, not hung: it gets another time-out.
+      watched_ = Watched{*cpu_us, now_us};
+      process_alive_us_ = now_us - timeout_us / kSilentShare;
+      return false;
+    }
+  }
+  return silent_us >= timeout_us;
 }
 
 bool ShardVitals::DeviceHung(int64_t now_us, int64_t timeout_us, int64_t owes_since_us) const {

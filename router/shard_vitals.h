@@ -28,7 +28,7 @@ class ShardVitals {
   void OnStep(int64_t now_us);
 
   // True when the process shows no life since `timeout_us`: no Info answer and, when `read_cpu` is
-  // given, no CPU time either.
+  // given, no CPU time from the first missed answers on. To be asked several times in a time-out.
   bool ProcessHung(int64_t now_us, int64_t timeout_us, uint64_t pid,
                    const ProcessCpuReader* read_cpu);
   // True when Info is answered but the device thread, which owes a step since `owes_since_us`
@@ -39,9 +39,15 @@ class ShardVitals {
   // Last time the process, and the work in it, showed life.
   int64_t process_alive_us_ = 0;
   int64_t device_alive_us_ = 0;
-  // CPU time when work was last seen, and when that was.
+  // CPU time when work was last seen by Info, and when that was.
   int64_t cpu_us_ = 0;
   int64_t cpu_seen_us_ = 0;
+  // The same for the process's own figures while it is silent; empty while it is not.
+  struct Watched {
+    int64_t cpu_us;
+    int64_t since_us;
+  };
+  std::optional<Watched> watched_;
 };
 
 }  // namespace weft::router

@@ -232,7 +232,9 @@ Reactor* MockProcess::Enqueue(const StepCall& call, const wire::StepHeader& head
     }
     if (status.ok()) {
       bad_number = header.step() < next_step_ || header.step() >= next_step_ + 8;
-      if (bad_number || !steps_.emplace(header.step(), call).second) {
+      StepCall arrived = call;
+      arrived.arrived_us = MonotonicClock().NowUs();
+      if (bad_number || !steps_.emplace(header.step(), arrived).second) {
         status = Refuse(grpc::StatusCode::FAILED_PRECONDITION, "step out of order");
       }
       in_flight = steps_.size() + (busy_ ? 1 : 0);
@@ -301,7 +303,8 @@ void MockProcess::RunStep(StepNumber step, Epoch epoch, const StepCall& call) {
     response.clear_slots();
     response.clear_logprobs();
   }
-  owner_.AddBusy(start_us, end_us);
+  owner_.AddBusy(std::max<int64_t>(call.arrived_us - last_end_us_, 0), start_us, end_us);
+  last_end_us_ = end_us;
   {
     absl::MutexLock lock(&mutex_);
     busy_ = false;

@@ -28,7 +28,8 @@ class MockProcessOwner {
   virtual MockFault Ask(MockMoment moment) = 0;
   // Kills the process from one of its own threads.
   virtual void DieSoon() = 0;
-  virtual void AddBusy(int64_t start_us, int64_t end_us) = 0;
+  // A step: for how long none was there before it came, when it ran.
+  virtual void AddBusy(int64_t starved_us, int64_t start_us, int64_t end_us) = 0;
   virtual void AddArrival(size_t in_flight, size_t bytes) = 0;
   virtual void AddViolation(const std::string& what) = 0;
   virtual void AddEpoch() = 0;
@@ -96,6 +97,7 @@ class MockProcess final : public weft::shard::v1::ShardService::CallbackService 
     grpc::ServerUnaryReactor* reactor = nullptr;
     weft::shard::v1::StepResponse* response = nullptr;
     const char* name = "";
+    int64_t arrived_us = 0;
     const weft::shard::v1::PrefillRequest* prefill = nullptr;
     const weft::shard::v1::DecodeRequest* decode = nullptr;
     const weft::shard::v1::FilterBatchRequest* filter = nullptr;
@@ -154,6 +156,8 @@ class MockProcess final : public weft::shard::v1::ShardService::CallbackService 
   std::vector<Parked> parked_ ABSL_GUARDED_BY(mutex_);
   mutable absl::Mutex model_mutex_;
   MockModel model_ ABSL_GUARDED_BY(model_mutex_);
+  // End of the last step; the device thread's.
+  int64_t last_end_us_ = 0;
   Thread device_;
 };
 

@@ -30,11 +30,15 @@ class MockShard::Impl : public MockProcessOwner {
   void Kill();
   void Start();
 
-  void AddBusy(int64_t start_us, int64_t end_us) override {
+  void AddBusy(int64_t starved_us, int64_t start_us, int64_t end_us) override {
     absl::MutexLock lock(&mutex_);
     ++totals_.steps;
     totals_.busy_us += end_us - start_us;
-    if (first_start_us_ == 0) first_start_us_ = start_us;
+    if (first_start_us_ == 0) {
+      first_start_us_ = start_us;
+    } else {
+      totals_.starved_us += starved_us;
+    }
     totals_.span_us = end_us - first_start_us_;
   }
   void AddArrival(size_t in_flight, size_t bytes) override {
@@ -167,6 +171,7 @@ MockShardStats MockShard::stats() const {
 void MockShard::ResetBusy() {
   absl::MutexLock lock(&impl_->mutex_);
   impl_->totals_.busy_us = 0;
+  impl_->totals_.starved_us = 0;
   impl_->totals_.span_us = 0;
   impl_->first_start_us_ = 0;
 }

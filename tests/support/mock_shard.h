@@ -66,8 +66,10 @@ struct MockShardStats {
   uint64_t in_flight_max = 0;
   uint64_t request_bytes = 0;
   size_t held_slots = 0;
-  // Time in steps, and from the first step's start to the last one's end, since ResetBusy.
+  // Since ResetBusy: time in steps, time in which the device was free and no step was there, and
+  // from the first step's start to the last one's end.
   int64_t busy_us = 0;
+  int64_t starved_us = 0;
   int64_t span_us = 0;
   // Rules broken.
   std::vector<std::string> violations;

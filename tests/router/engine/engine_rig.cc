@@ -277,7 +277,7 @@ EngineRig::EngineRig(RigOptions options) : options_(std::move(options)) {
   if (!options_.engine.on_fatal) {
     options_.engine.on_fatal = [this](const absl::Status&) { has_fatal_.store(true); };
   }
-  engine_ = MakeEngine(options_.engine);
+  engine_ = MakeEngine(options_.engine, &probe_);
 }
 
 EngineRig::~EngineRig() {
@@ -285,11 +285,11 @@ EngineRig::~EngineRig() {
   supervisor_.reset();
 }
 
-std::unique_ptr<Engine> EngineRig::MakeEngine(EngineOptions options) {
+std::unique_ptr<Engine> EngineRig::MakeEngine(EngineOptions options, Probe* probe) {
   if (options.shards.empty()) options.shards = options_.engine.shards;
   options.model_path = dir_.path();
   options.served_model_name = "mock";
-  auto engine = CreateEngineIntake(std::move(options), &probe_);
+  auto engine = CreateEngineIntake(std::move(options), probe);
   INFO(engine.status().ToString());
   REQUIRE(engine.ok());
   return *std::move(engine);

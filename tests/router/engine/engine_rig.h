@@ -111,8 +111,8 @@ class EngineRig {
   // Waits until `condition` holds; fails the test with `what` otherwise.
   static void WaitUntil(const std::string& what, const std::function<bool()>& condition,
                         absl::Duration timeout = absl::Seconds(60));
-  // A second engine on the same shards.
-  std::unique_ptr<Engine> MakeEngine(EngineOptions options);
+  // A second engine on the same shards, with a probe of its own.
+  std::unique_ptr<Engine> MakeEngine(EngineOptions options, Probe* probe);
   // Kills a shard and starts it again.
   void RestartShard(uint32_t rank);
 

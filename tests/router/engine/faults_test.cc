@@ -279,7 +279,8 @@ TEST_CASE("A new router takes the shards over and the old one ends", "[router][e
   cut->WaitTokens(5);
   EngineOptions second = options.engine;
   second.supervisor_socket.clear();
-  std::unique_ptr<Engine> engine = rig.MakeEngine(second);
+  Probe probe;
+  std::unique_ptr<Engine> engine = rig.MakeEngine(second, &probe);
   EngineRig::WaitUntil("the new one serves",
                        [&] { return engine->Status().state == ServerState::kReady; });
   EngineRig::WaitUntil("the old one knows", [&] { return rig.has_fatal(); });
@@ -304,9 +305,14 @@ TEST_CASE("The shards never wait for a slow router", "[router][engine][slow]") {
   rig.shard(0).ResetBusy();
   sinks[0]->WaitTokens(190);
   const testing::MockShardStats stats = rig.shard(0).stats();
-  const double busy = static_cast<double>(stats.busy_us) / static_cast<double>(stats.span_us);
-  WARN("busy " << 100 * busy << " % of " << stats.span_us << " us");
-  CHECK(busy >= 0.98);
+  // What the mock's own threads lose on a busy machine between two steps is not the router's doing:
+  // the share counts the time in which the device was free and no step was there.
+  const double span_us = static_cast<double>(stats.span_us);
+  const double starved = static_cast<double>(stats.starved_us) / span_us;
+  WARN("starved " << 100 * starved << " %, in steps "
+                  << 100 * static_cast<double>(stats.busy_us) / span_us << " % of " << span_us
+                  << " us");
+  CHECK(starved <= 0.02);
   for (auto& sink : sinks) sink->WaitEnd();
   rig.CheckClean();
 }

@@ -90,13 +90,17 @@ TEST_CASE("A silent process is hung only when it uses no CPU time", "[router][en
   constexpr int64_t kTimeoutUs = 1'000'000;
   ShardVitals vitals;
   vitals.Restart(0);
-  int64_t cpu_us = 0;
+  int64_t cpu_us = 700'000;
   const ProcessCpuReader reader = [&cpu_us](uint64_t) { return cpu_us; };
+  CHECK(!vitals.ProcessHung(100'000, kTimeoutUs, 1, &reader));
+  cpu_us = 800'000;  // what it did before it fell silent does not count
+  CHECK(!vitals.ProcessHung(300'000, kTimeoutUs, 1, &reader));
   CHECK(!vitals.ProcessHung(999'999, kTimeoutUs, 1, &reader));
-  cpu_us = 500'000;  // slow: it worked
+  CHECK(vitals.ProcessHung(1'000'000, kTimeoutUs, 1, &reader));
+  cpu_us = 900'000;  // slow: it worked
   CHECK(!vitals.ProcessHung(1'000'000, kTimeoutUs, 1, &reader));
-  CHECK(!vitals.ProcessHung(1'900'000, kTimeoutUs, 1, &reader));
-  CHECK(vitals.ProcessHung(2'000'000, kTimeoutUs, 1, &reader));
+  CHECK(!vitals.ProcessHung(1'799'999, kTimeoutUs, 1, &reader));
+  CHECK(vitals.ProcessHung(1'800'000, kTimeoutUs, 1, &reader));
   const ProcessCpuReader gone = [](uint64_t) { return std::nullopt; };
   vitals.OnStep(3'000'000);
   CHECK(!vitals.ProcessHung(3'999'999, kTimeoutUs, 1, &gone));
