@@ -72,7 +72,8 @@ void WriteByteModel(const TempDir& dir) {
   }
   vocabulary.push_back("\"<eos>\": 256");
   const char* byte_level =
-      R"({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false})";
+      R"({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true,
+"use_regex": false})";
   dir.Write("tokenizer.json",
             absl::StrCat(R"({"version": "1.0", "truncation": null, "padding": null,
 "added_tokens": [{"id": 256, "content": "<eos>", "single_word": false, "lstrip": false,
