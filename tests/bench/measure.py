@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures the table of docs/PERFORMANCE.md on this machine with real servers and `weft bench load`.
 
-  tests/bench/numbers.py [case ...]        all cases, or those named
+  tests/bench/measure.py [case ...]        all cases, or those named
   WEFT_BIN_DIR   binaries (default build/release/bin)
   PEER_SERVER    llama-server binary: the same load on it, in the same run
 Prints one line a figure as it comes and a Markdown table at the end. Each server case runs alone.
@@ -24,6 +24,8 @@ os.environ.setdefault("WEFT_BIN_DIR", str(ROOT / "build/release/bin"))
 from weft_server import BIN, DEMO_MODEL, WeftServer, alive, children_of, wait_until  # noqa: E402
 
 ROWS = []
+# Extra flags of the long-prompt case, for trying step budgets.
+LONG_PROMPT_FLAGS = os.environ.get("LONG_PROMPT_FLAGS", "").split()
 
 
 def row(what, value, unit, note=""):
@@ -162,7 +164,7 @@ def case_streams():
 
 def case_long_prompt():
     """A 2,000-token prompt enters while 8 streams run."""
-    for name, server in servers(9, "--inter-token-target-ms=0"):
+    for name, server in servers(9, *LONG_PROMPT_FLAGS):
         with server:
             warm(server.http)
             alone = bench(server.http, "--requests=3", "--prompt-tokens=2000", "--output-tokens=1")
