@@ -155,12 +155,8 @@ class OpenAiFormatter : public ResponseFormatter {
   }
 
   HttpReply Reply() override {
+    if (format_.stream) return SseReply();
     HttpReply reply;
-    if (format_.stream) {
-      reply.content_type = kSseContentType;
-      reply.headers = {{"cache-control", "no-cache"}, {"x-accel-buffering", "no"}};
-      return reply;
-    }
     reply.body = prefix_;
     JsonWriter json(&reply.body);
     json.BeginArray().BeginObject().Key("index").Unsigned(0);

@@ -107,12 +107,8 @@ class TgiFormatter : public ResponseFormatter {
   }
 
   HttpReply Reply() override {
+    if (format_.stream) return SseReply();
     HttpReply reply;
-    if (format_.stream) {
-      reply.content_type = kSseContentType;
-      reply.headers = {{"cache-control", "no-cache"}, {"x-accel-buffering", "no"}};
-      return reply;
-    }
     AddTimings(&reply.headers);
     JsonWriter json(&reply.body);
     if (format_.wrap_in_list) json.BeginArray();

@@ -5,11 +5,17 @@
 
 #include <string>
 
-#include "absl/strings/string_view.h"
+#include "router/http_message.h"
 
 namespace weft::router {
 
-inline constexpr absl::string_view kSseContentType = "text/event-stream";
+// The head of a stream's response: neither a cache nor a proxy may hold events back.
+inline HttpReply SseReply() {
+  HttpReply reply;
+  reply.content_type = "text/event-stream";
+  reply.headers = {{"cache-control", "no-cache"}, {"x-accel-buffering", "no"}};
+  return reply;
+}
 
 // An event is SseBegin, one line of JSON, SseEnd: nothing is copied twice.
 inline void SseBegin(std::string* out) { out->append("data: "); }

@@ -68,6 +68,11 @@ void PackMatrix(const MatrixSource& source, WeightType type, uint8_t* packed) {
 CpuWeights::CpuWeights(const DecoderSpec& spec, const SlicePlan& slice, bool narrow_to_bf16)
     : spec_(spec), slice_(slice), narrow_to_bf16_(narrow_to_bf16), layers_(spec.layers) {}
 
+CpuWeights::Widths CpuWeights::SliceWidths() const {
+  return Widths{int64_t{slice_.heads.size()} * spec_.head_dim,
+                int64_t{slice_.kv_heads.size()} * spec_.head_dim, int64_t{slice_.mlp.size()}};
+}
+
 absl::StatusOr<CpuWeights::MatrixPlace> CpuWeights::FindMatrix(ParamKey key) {
   const int64_t hidden = spec_.hidden;
   const int64_t vocab = slice_.vocab.size();
@@ -75,9 +80,7 @@ absl::StatusOr<CpuWeights::MatrixPlace> CpuWeights::FindMatrix(ParamKey key) {
   if (key.kind == ParamKind::kHead) return MatrixPlace{&head_, vocab, hidden};
   if (key.layer >= layers_.size()) return absl::InternalError(KeyName(key));
   CpuLayer& layer = layers_[key.layer];
-  const int64_t query = int64_t{slice_.heads.size()} * spec_.head_dim;
-  const int64_t kv = int64_t{slice_.kv_heads.size()} * spec_.head_dim;
-  const int64_t mlp = slice_.mlp.size();
+  const auto [query, kv, mlp] = SliceWidths();
   switch (key.kind) {
     case ParamKind::kQuery:
       return MatrixPlace{&layer.query, query, hidden};
@@ -103,9 +106,7 @@ absl::StatusOr<CpuWeights::VectorPlace> CpuWeights::FindVector(ParamKey key) {
   if (key.kind == ParamKind::kFinalNorm) return VectorPlace{&final_norm_, hidden};
   if (key.layer >= layers_.size()) return absl::InternalError(KeyName(key));
   CpuLayer& layer = layers_[key.layer];
-  const int64_t query = int64_t{slice_.heads.size()} * spec_.head_dim;
-  const int64_t kv = int64_t{slice_.kv_heads.size()} * spec_.head_dim;
-  const int64_t mlp = slice_.mlp.size();
+  const auto [query, kv, mlp] = SliceWidths();
   switch (key.kind) {
     case ParamKind::kAttentionNorm:
       return VectorPlace{&layer.attention_norm, hidden};

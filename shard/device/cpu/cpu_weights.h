@@ -67,6 +67,14 @@ class CpuWeights : public WeightSink {
     int64_t size;
   };
 
+  // This rank's width of the parts of a layer, elements.
+  struct Widths {
+    int64_t query;
+    int64_t kv;
+    int64_t mlp;
+  };
+  Widths SliceWidths() const;
+
   absl::StatusOr<MatrixPlace> FindMatrix(ParamKey key);
   absl::StatusOr<VectorPlace> FindVector(ParamKey key);
   // 64-byte aligned memory that lives as long as this.
