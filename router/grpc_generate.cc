@@ -210,7 +210,6 @@ void GenerateReactor::Pump() {
   weft::v1::GenerateResponse response;
   bool last = false;
   absl::Status status;
-  grpc::WriteOptions options;
   std::shared_ptr<RequestHandle> dropped;  // its destructor runs outside the lock
   {
     absl::MutexLock lock(&mutex_);
@@ -223,8 +222,6 @@ void GenerateReactor::Pump() {
     if (status.ok()) {
       writing_ = true;
       write_start_us_ = NowUs();
-      // More to write: let the transport put it into one packet.
-      if (mailbox_at_ < mailbox_.size()) options.set_buffer_hint();
     } else {
       code_ = static_cast<grpc::StatusCode>(status.code());
     }
@@ -239,9 +236,9 @@ void GenerateReactor::Pump() {
       response, &buffer_, &own_buffer);
   WEFT_CHECK_MSG(encoded.ok(), encoded.error_message());
   if (last) {
-    StartWriteAndFinish(&buffer_, options, grpc::Status::OK);
+    StartWriteAndFinish(&buffer_, grpc::WriteOptions(), grpc::Status::OK);
   } else {
-    StartWrite(&buffer_, options);
+    StartWrite(&buffer_);
   }
 }
 

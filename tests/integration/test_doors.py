@@ -95,6 +95,19 @@ class DoorsTest(unittest.TestCase):
                                      temperature=0.8, top_p=0.9, seed=seed)
             self.assertEqual(len(set(answers.values())), 1, (seed, answers))
 
+    def test_a_first_call_on_a_new_connection_never_stalls(self):
+        request = self.pb.GenerateRequest(text="Hello there")
+        request.sampling.temperature = 0
+        request.stopping.max_tokens = 3
+        request.stopping.ignore_eos = True
+        for number in range(300):
+            with self.grpc.insecure_channel(
+                    self.server.grpc, options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
+                stub = self.pb_grpc.TextGenerationStub(channel)
+                ids = [id for response in stub.Generate(request, timeout=10)
+                       for id in response.output.token_ids]
+                self.assertEqual(len(ids), 3, number)
+
     def test_other_seeds_give_other_answers(self):
         answers = {self.by_openai_chat(False, temperature=1.2, seed=seed) for seed in range(8)}
         self.assertGreater(len(answers), 4)
