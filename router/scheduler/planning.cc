@@ -12,6 +12,10 @@ namespace {
 // Waiting sequences behind a long head that are looked at for a short one.
 constexpr int kLookAheadMax = 8;
 
+// Prompts' least share of a step's time where no target is set.
+constexpr double kPromptShareMin = 0.5;
+constexpr double kSharedStepUsMax = 1e9;
+
 }  // namespace
 
 const StepPlan* Scheduler::Impl::Plan() {
@@ -30,6 +34,7 @@ void Scheduler::Impl::BeginPlan() {
   plan_.chunks.clear();
   plan_.skip_slots.clear();
   plan_.decode_slots.clear();
+  plan_.target_us = 0;
   row_slots_.Clear();
   shape_ = {};
   preempted_ = false;
@@ -98,15 +103,23 @@ void Scheduler::Impl::PlanChunks() {
   }
 }
 
-uint32_t Scheduler::Impl::ChunkBudget(const Sequence& leader) const {
+uint32_t Scheduler::Impl::ChunkBudget(const Sequence& leader) {
   const uint32_t tokens_max = config_.step_tokens_max - shape_.rows;
   // Nobody is held up when nothing decodes; after a lost group the streams that still stand still
   // are held up longest.
-  if (shape_.rows == 0 || config_.inter_token_target_us == 0 || recovering_ > 0) return tokens_max;
+  if (shape_.rows == 0 || recovering_ > 0) return tokens_max;
+  plan_.target_us = config_.inter_token_target_us;
+  if (plan_.target_us == 0) plan_.target_us = SharedStepUs();
   const uint32_t within =
-      cost_.PromptTokensWithin(shape_, leader.computed, tokens_max, config_.inter_token_target_us);
+      cost_.PromptTokensWithin(shape_, leader.computed, tokens_max, plan_.target_us);
   // A prompt advances in every step, whatever the target.
   return std::max(within, std::min(tokens_max, config_.block_tokens));
+}
+
+uint32_t Scheduler::Impl::SharedStepUs() const {
+  const auto prompts = static_cast<double>(prefilling_.size() + waiting_.size());
+  const double share = std::max(kPromptShareMin, prompts / (prompts + shape_.rows));
+  return static_cast<uint32_t>(std::min(cost_.StepUs(shape_) / (1 - share), kSharedStepUsMax));
 }
 
 void Scheduler::Impl::Grant(Sequence* sequence, uint32_t tokens, uint32_t* budget) {

@@ -31,7 +31,9 @@ struct SchedulerConfig {
   // Waiting sequences, for sizing; admission keeps the real limit.
   uint32_t waiting_max = kQueueRequestsDefault;
   // Target of the time between two tokens of a running stream; bounds the chunks beside decode
-  // rows.
+  // rows. 0: prompts and streams share a step's time by their number, prompts at least half of it,
+  // so that one long prompt no more than doubles a stream's gaps or its own time to first token,
+  // while a full queue of prompts still gets most of the device.
   uint32_t inter_token_target_us = 0;
   // Share of the pool, in thousandths, kept free when a sequence is admitted or comes back.
   uint32_t watermark_permille = 10;
@@ -139,6 +141,8 @@ struct StepPlan {
   std::vector<Slot> decode_slots;
   // What the cost model expects.
   uint32_t predicted_us = 0;
+  // What the chunks beside decode rows were held to; 0 when nothing held them.
+  uint32_t target_us = 0;
 };
 
 // Counters and gauges for the probe; totals since the start.

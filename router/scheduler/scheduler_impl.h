@@ -69,7 +69,9 @@ class Scheduler::Impl {
   bool TakeBlockForRow(Sequence* sequence);
   void PlanChunks();
   // Tokens that all chunks of this step may take.
-  uint32_t ChunkBudget(const Sequence& leader) const;
+  uint32_t ChunkBudget(const Sequence& leader);
+  // How long a step with the planned rows may take where no target is set.
+  uint32_t SharedStepUs() const;
   // Gives the sequence up to `tokens` more of `budget` in this step's chunk.
   void Grant(Sequence* sequence, uint32_t tokens, uint32_t* budget);
   void GrantShortOnes(const Sequence& leader, uint32_t* budget);

@@ -79,12 +79,12 @@ void World::CheckBudget(const StepPlan& plan) const {
   WEFT_CHECK_LE(plan.chunks.size(), kChunksPerStepMax);
   WEFT_CHECK_LE(plan.decode_slots.size() + prompt_tokens, config_.step_tokens_max);
   // The microsecond budget gives way to a prompt's minimum and to a recovery.
-  if (config_.inter_token_target_us == 0 || plan.chunks.size() != 1) return;
+  if (plan.target_us == 0 || plan.chunks.size() != 1) return;
   for (const auto& [id, request] : live_) {
     if (request.recovering) return;
   }
   if (plan.decode_slots.empty() || prompt_tokens <= config_.block_tokens) return;
-  WEFT_CHECK_LE(plan.predicted_us, config_.inter_token_target_us);
+  WEFT_CHECK_LE(plan.predicted_us, plan.target_us);
 }
 
 void World::CheckAdmissions(const StepPlan& plan) const {

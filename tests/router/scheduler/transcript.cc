@@ -119,7 +119,7 @@ class Runner {
     config.step_tokens_max = command.Number("step_tokens_max", 32);
     config.block_tokens = command.Number("block_tokens", 4);
     config.context_tokens_max = command.Number("context_tokens_max", 1024);
-    config.inter_token_target_us = command.Number("inter_token_target_us", 0);
+    config.inter_token_target_us = command.Number("inter_token_target_us", 1000000);
     config.watermark_permille = command.Number("watermark_permille", 0);
     config.prefix_cache = command.Number("prefix_cache", 1) != 0;
     config.hash_key[0] = 1;

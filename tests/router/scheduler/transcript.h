@@ -5,6 +5,7 @@
 // Commands:
 //   config [running_max=N] [step_tokens_max=N] [block_tokens=N] [context_tokens_max=N]
 //          [inter_token_target_us=N] [watermark_permille=N] [prefix_cache=0|1] [eos=ID]
+//          a target is a second unless given
 //   group blocks=N [cost=ROWS/PROMPT_TOKENS/CONTEXT/US,...]       the group forms
 //   lost                                                          the group is lost
 //   arrive ID prompt=PART,... max_new=N [priority=N] [salt=N] [ignore_eos] [bypass]
