@@ -46,6 +46,9 @@ class ComputePool {
   using Body = absl::FunctionRef<void(uint32_t item, int thread)>;
   void Run(uint32_t items, Body body);
 
+  // What the coming regions are limited by; called between regions.
+  void SetWork(PoolWork work) { backoff_.SetWork(work); }
+
   // Counters since construction, for metrics. Any thread.
   uint64_t waited_us() const { return waited_us_.load(std::memory_order_relaxed); }
   uint64_t stalls() const { return stalls_.load(std::memory_order_relaxed); }

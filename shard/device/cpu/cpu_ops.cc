@@ -18,6 +18,8 @@ using kernels::cpu::TileCount;
 constexpr uint32_t kRowGrain = 8;
 // From this many rows on, items are as small as the kernel likes: a pair of tiles.
 constexpr uint32_t kManyRows = 16;
+// From this many rows on a step computes longer than it reads weights.
+constexpr uint32_t kComputingRows = 4;
 // Items of a region of few rows, per thread: small enough to share evenly, large enough to keep the
 // counter cheap.
 constexpr int64_t kItemsPerThread = 5;
@@ -62,6 +64,7 @@ absl::Status CpuOps::BeginStep(const StepBatch& batch) {
   step_weight_tiles_ = 0;
   WEFT_RETURN_IF_ERROR(rows_.Build(batch, [this](Slot slot) { return sampler_.last_token(slot); }));
   rotary_.Extend(rows_.positions_end());
+  pool_.SetWork(rows_.rows() < kComputingRows ? PoolWork::kReading : PoolWork::kComputing);
   return absl::OkStatus();
 }
 

@@ -81,6 +81,22 @@ TEST_CASE("Small waits are forgiven, a descheduled helper makes helpers rest",
   CHECK(backoff.HelpersWanted(now_us + PoolBackoff::kPauseMinUs));
 }
 
+TEST_CASE("Helpers that double the speed stay through lost time slices", "[shard][compute][pool]") {
+  PoolBackoff backoff;
+  backoff.SetWork(PoolWork::kComputing);
+  int64_t now_us = 1'000'000;
+  // One slice in every ten milliseconds: still faster than alone.
+  for (int i = 0; i < 1000; ++i) {
+    now_us += 10'000;
+    REQUIRE_FALSE(backoff.OnStall(now_us, 3'000));
+  }
+  // Half of the time: no gain is left.
+  int stalls = 0;
+  while (!backoff.OnStall(now_us += 6'000, 3'000)) REQUIRE(++stalls < 100);
+  CHECK(stalls > 3);
+  CHECK_FALSE(backoff.HelpersWanted(now_us + 1));
+}
+
 TEST_CASE("The pause doubles while helpers keep failing and shrinks once they are trusted",
           "[shard][compute][pool]") {
   PoolBackoff backoff;
