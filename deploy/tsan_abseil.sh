@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# Builds Debian's Abseil with ThreadSanitizer into the cache and prints the folder of its libraries.
+# Builds the locks of Debian's Abseil with ThreadSanitizer into the cache and prints their folder.
 # Why: absl::Mutex waits on futexes by itself, so ThreadSanitizer sees nothing of a lock inside the
 # packaged library and reports correct code. With these libraries first in LD_LIBRARY_PATH, our code
-# and gRPC share an instrumented Abseil. The packaged sources are used, so the ABI is the same.
+# and gRPC share instrumented locks. The packaged sources are used, so the ABI is the same. The rest
+# of Abseil stays as packaged: gRPC calls it with data that its own unseen atomics order.
 set -euo pipefail
 # shellcheck source=deploy/env.sh
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 
 version="$(dpkg-query -W -f='${Version}' libabsl-dev)"
-libraries="$WEFT_CACHE/tsan-abseil/$version"
+libraries="$WEFT_CACHE/tsan-locks/$version"
 if [ ! -f "$libraries/done" ]; then
   work="$(mktemp -d)"
   trap 'rm -rf "$work"' EXIT
@@ -32,8 +33,10 @@ if [ ! -f "$libraries/done" ]; then
     -DCMAKE_CXX_STANDARD=14 -DABSL_PROPAGATE_CXX_STD=ON -DCMAKE_POLICY_VERSION_MINIMUM=3.5 \
     -DCMAKE_CXX_FLAGS="-fsanitize=thread -O1 -g1" -DCMAKE_SHARED_LINKER_FLAGS=-fsanitize=thread \
     >&2 2>/dev/null
-  ninja -C build >&2
-  find build -name 'libabsl_*.so.*' -exec cp -a {} "$libraries" \;
+  cmake --build build --target synchronization >&2
+  for name in synchronization graphcycles_internal base spinlock_wait; do
+    find build -name "libabsl_$name.so.*" -exec cp -a {} "$libraries" \;
+  done
   touch "$libraries/done"
 fi
 echo "$libraries"

@@ -52,7 +52,8 @@ run_sanitized() {
 if [ "$sanitize" = 1 ]; then
   test_environment=(UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1)
   run_sanitized asan "${asan_tests[@]}"
-  test_environment=(TSAN_OPTIONS=halt_on_error=1 "LD_LIBRARY_PATH=$(deploy/tsan_abseil.sh)")
+  test_environment=("TSAN_OPTIONS=halt_on_error=1:suppressions=$PWD/tests/support/tsan.supp"
+                    "LD_LIBRARY_PATH=$(deploy/tsan_abseil.sh)")
   run_sanitized tsan "${tsan_tests[@]}"
 fi
 

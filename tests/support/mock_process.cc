@@ -285,7 +285,11 @@ void MockProcess::RunStep(StepNumber step, Epoch epoch, const StepCall& call) {
   if (!Spend(options_.step_us + (fault == MockFault::kLate ? options_.late_us : 0))) {
     status = Refuse(grpc::StatusCode::ABORTED, "the step was aborted");
   } else if (fault == MockFault::kError) {
+    failed_epoch_ = epoch;
     status = Refuse(grpc::StatusCode::INTERNAL, "asked to fail");
+  } else if (failed_epoch_ == epoch) {
+    // The step behind the failed one is on its way already; the model lacks what that one brought.
+    status = Refuse(grpc::StatusCode::ABORTED, "an earlier step of the epoch failed");
   } else {
     absl::MutexLock lock(&model_mutex_);
     if (call.prefill != nullptr) model_.Prefill(*call.prefill, call.response);

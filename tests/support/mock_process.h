@@ -158,6 +158,7 @@ class MockProcess final : public weft::shard::v1::ShardService::CallbackService 
   MockModel model_ ABSL_GUARDED_BY(model_mutex_);
   // End of the last step; the device thread's.
   int64_t last_end_us_ = 0;
+  Epoch failed_epoch_ = 0;  // the last epoch in which a step erred
   Thread device_;
 };
 
