@@ -127,7 +127,7 @@ void ComputePool::RunAlone(uint32_t items, Body body) {
 void ComputePool::Run(uint32_t items, Body body) {
   if (helpers_.empty() || items <= 1) return RunAlone(items, body);
   const int64_t start_us = NowUs();
-  if (!backoff_.HelpersWanted(start_us)) return RunAlone(items, body);
+  if (!backoff_[static_cast<int>(work_)].HelpersWanted(start_us)) return RunAlone(items, body);
 
   body_ = &body;
   items_ = items;
@@ -169,7 +169,8 @@ void ComputePool::WaitForHelpers(uint32_t theirs, uint32_t mine, int64_t start_u
   const int64_t stall_us = wait_us - 2 * item_us;
   if (stall_us < kStallUs) return;
   stalls_.fetch_add(1, std::memory_order_relaxed);
-  if (backoff_.OnStall(now_us, stall_us)) backoffs_.fetch_add(1, std::memory_order_relaxed);
+  if (backoff_[static_cast<int>(work_)].OnStall(now_us, stall_us))
+    backoffs_.fetch_add(1, std::memory_order_relaxed);
 }
 
 }  // namespace weft::shard

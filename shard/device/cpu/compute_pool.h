@@ -22,6 +22,10 @@
 
 namespace weft::shard {
 
+// What limits the regions of a step: reading weights, which one core nearly does as fast as
+// several, or computing.
+enum class PoolWork : uint8_t { kReading, kComputing };
+
 class ComputePool {
  public:
   // Longest busy wait of any thread.
@@ -47,7 +51,7 @@ class ComputePool {
   void Run(uint32_t items, Body body);
 
   // What the coming regions are limited by; called between regions.
-  void SetWork(PoolWork work) { backoff_.SetWork(work); }
+  void SetWork(PoolWork work) { work_ = work; }
 
   // Counters since construction, for metrics. Any thread.
   uint64_t waited_us() const { return waited_us_.load(std::memory_order_relaxed); }
@@ -89,7 +93,10 @@ class ComputePool {
   uint32_t generation_ = 0;
   std::atomic<bool> stop_{false};
 
-  PoolBackoff backoff_;
+  PoolWork work_ = PoolWork::kReading;
+  // By PoolWork: what helpers bring differs, and so does when to rest them.
+  PoolBackoff backoff_[2] = {PoolBackoff(PoolBackoff::kReading),
+                             PoolBackoff(PoolBackoff::kComputing)};
   std::atomic<uint64_t> waited_us_{0};
   std::atomic<uint64_t> stalls_{0};
   std::atomic<uint64_t> backoffs_{0};

@@ -15,9 +15,6 @@
 
 namespace weft::shard {
 
-// What limits the regions of a step.
-enum class PoolWork : uint8_t { kReading, kComputing };
-
 class PoolBackoff {
  public:
   static constexpr int64_t kPauseMinUs = 20'000;
@@ -32,7 +29,7 @@ class PoolBackoff {
   static constexpr Patience kReading = {0.1, 1'000};
   static constexpr Patience kComputing = {0.4, 10'000};
 
-  void SetWork(PoolWork work) { patience_ = work == PoolWork::kReading ? kReading : kComputing; }
+  explicit PoolBackoff(Patience patience) : patience_(patience) {}
 
   // Whether helpers take part now.
   bool HelpersWanted(int64_t now_us) {
@@ -60,7 +57,7 @@ class PoolBackoff {
   int64_t pause_us() const { return pause_us_; }
 
  private:
-  Patience patience_ = kReading;
+  const Patience patience_;
   int64_t pause_us_ = kPauseMinUs / 2;
   int64_t paused_until_us_ = 0;
   int64_t trial_since_us_ = 0;

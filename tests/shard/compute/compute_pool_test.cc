@@ -64,7 +64,7 @@ TEST_CASE("Helpers that fell asleep take part again", "[shard][compute][pool]") 
 
 TEST_CASE("Small waits are forgiven, a descheduled helper makes helpers rest",
           "[shard][compute][pool]") {
-  PoolBackoff backoff;
+  PoolBackoff backoff(PoolBackoff::kReading);
   int64_t now_us = 1'000'000;
   REQUIRE(backoff.HelpersWanted(now_us));
   // A tenth of a millisecond every two: five percent, helpers stay.
@@ -82,8 +82,7 @@ TEST_CASE("Small waits are forgiven, a descheduled helper makes helpers rest",
 }
 
 TEST_CASE("Helpers that double the speed stay through lost time slices", "[shard][compute][pool]") {
-  PoolBackoff backoff;
-  backoff.SetWork(PoolWork::kComputing);
+  PoolBackoff backoff(PoolBackoff::kComputing);
   int64_t now_us = 1'000'000;
   // One slice in every ten milliseconds: still faster than alone.
   for (int i = 0; i < 1000; ++i) {
@@ -99,7 +98,7 @@ TEST_CASE("Helpers that double the speed stay through lost time slices", "[shard
 
 TEST_CASE("The pause doubles while helpers keep failing and shrinks once they are trusted",
           "[shard][compute][pool]") {
-  PoolBackoff backoff;
+  PoolBackoff backoff(PoolBackoff::kReading);
   int64_t now_us = 1'000'000;
   int64_t expected_us = PoolBackoff::kPauseMinUs;
   for (int i = 0; i < 8; ++i) {
