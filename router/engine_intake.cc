@@ -257,7 +257,8 @@ absl::Status EngineIntake::Register(const std::shared_ptr<LiveRequest>& request)
   ++undelivered_;
   if (!given) request->id = absl::StrCat("req-", absl::Hex(RandomId(), absl::kZeroPad16));
   if (requests_.try_emplace(request->id, request).second) return absl::OkStatus();
-  return FieldError("request_id", "is in use by a request that has not ended");
+  return absl::AlreadyExistsError(
+      absl::StrCat("`request_id`: ", request->id, " is in use by a request that has not ended"));
 }
 
 void EngineIntake::Unregister(const LiveRequest& request) {

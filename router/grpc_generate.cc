@@ -93,17 +93,22 @@ GenerateReactor::GenerateReactor(Front* front, GrpcCalls* calls,
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* GenerateReactor::Start(
     Front* front, GrpcCalls* calls, grpc::CallbackServerContext* context,
-    const grpc::ByteBuffer* request) {
+    const grpc::ByteBuffer* request, size_t message_bytes_max) {
   std::shared_ptr<GenerateReactor> call(new GenerateReactor(front, calls, context));
   call->self_ = call;
   calls->Add(call.get());
-  call->Submit(*request);
+  call->Submit(*request, message_bytes_max);
   return call.get();
 }
 
-void GenerateReactor::Submit(const grpc::ByteBuffer& bytes) {
+void GenerateReactor::Submit(const grpc::ByteBuffer& bytes, size_t message_bytes_max) {
   const absl::Status admitted = front_->Admit();
   if (!admitted.ok()) return End(admitted);
+  const absl::Status fits = CheckMessageBytes(bytes.Length(), message_bytes_max);
+  if (!fits.ok()) {
+    front_->probe().Failed(FailureReason::kValidation);
+    return End(fits);
+  }
   grpc::ByteBuffer copy(bytes);  // by reference
   if (!grpc::SerializationTraits<weft::v1::GenerateRequest>::Deserialize(&copy, &request_).ok()) {
     front_->probe().Failed(FailureReason::kValidation);

@@ -48,7 +48,8 @@ class GenerateReactor : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   // hand to gRPC.
   static grpc::ServerWriteReactor<grpc::ByteBuffer>* Start(Front* front, GrpcCalls* calls,
                                                            grpc::CallbackServerContext* context,
-                                                           const grpc::ByteBuffer* request);
+                                                           const grpc::ByteBuffer* request,
+                                                           size_t message_bytes_max);
 
   Waker* Deliver(std::vector<ResponseEvent> events) override;
   // Writes the next message if none is being written.
@@ -62,7 +63,7 @@ class GenerateReactor : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
  private:
   GenerateReactor(Front* front, GrpcCalls* calls, grpc::CallbackServerContext* context);
 
-  void Submit(const grpc::ByteBuffer& request);
+  void Submit(const grpc::ByteBuffer& request, size_t message_bytes_max);
   void End(const absl::Status& status);
   void CancelRequest(CancelReason reason);
   // Moves events from the mailbox into `response`. True when there is something to write or

@@ -40,7 +40,7 @@ absl::string_view PromptField(const weft::v1::GenerateRequest& request) {
 
 absl::Status CheckNumber(absl::string_view field, double value, const Range& range) {
   if (range.Contains(value)) return absl::OkStatus();
-  return FieldError(field, absl::StrCat("must be ", range.Text(), ", not ", value));
+  return FieldError(field, absl::StrCat("must be ", range.Text(), ", not ", NumberText(value)));
 }
 
 absl::Status CheckText(absl::string_view field, absl::string_view text) {
@@ -55,10 +55,14 @@ template <typename Ids>
 absl::StatusOr<std::vector<TokenId>> ReadIds(absl::string_view field, const Ids& ids) {
   if (ids.empty()) return FieldError(field, "must not be empty");
   if (static_cast<uint32_t>(ids.size()) > kContextTokensMax) {
-    return FieldError(field, absl::StrCat("has more than ", kContextTokensMax, " ids"));
+    return FieldError(
+        field, absl::StrCat("must have at most ", kContextTokensMax, " ids, not ", ids.size()));
   }
   for (const uint32_t id : ids) {
-    if (id >= kVocabMax) return FieldError(field, absl::StrCat("holds ", id, ", no token id"));
+    if (id >= kVocabMax) {
+      return FieldError(
+          field, absl::StrCat("must hold token ids between 0 and ", kVocabMax - 1, ", not ", id));
+    }
   }
   return std::vector<TokenId>(ids.begin(), ids.end());
 }
@@ -136,11 +140,13 @@ absl::Status ReadDecoding(const weft::v1::DecodingParameters& from, SamplingPara
       CheckNumber("decoding.frequency_penalty", to->frequency_penalty, kPenaltyRange));
   if (static_cast<size_t>(from.logit_bias_size()) > kLogitBiasMax) {
     return FieldError("decoding.logit_bias",
-                      absl::StrCat("has more than ", kLogitBiasMax, " entries"));
+                      absl::StrCat("must have at most ", kLogitBiasMax, " entries, not ",
+                                   from.logit_bias_size()));
   }
   for (const weft::types::v1::LogitBias& bias : from.logit_bias()) {
     if (bias.id() >= kVocabMax) {
-      return FieldError("decoding.logit_bias", absl::StrCat("holds ", bias.id(), ", no token id"));
+      return FieldError("decoding.logit_bias", absl::StrCat("must hold token ids between 0 and ",
+                                                            kVocabMax - 1, ", not ", bias.id()));
     }
     WEFT_RETURN_IF_ERROR(
         CheckNumber("decoding.logit_bias", bias.bias(), {-kLogitBiasAbsMax, kLogitBiasAbsMax}));
@@ -164,7 +170,8 @@ absl::Status ReadStopping(const weft::v1::StoppingParameters& from, GenerateInpu
   }
   if (static_cast<size_t>(from.stop_sequences_size()) > kStopSequencesMax) {
     return FieldError("stopping.stop_sequences",
-                      absl::StrCat("has more than ", kStopSequencesMax, " strings"));
+                      absl::StrCat("must hold at most ", kStopSequencesMax, " strings, not ",
+                                   from.stop_sequences_size()));
   }
   for (const std::string& stop : from.stop_sequences()) {
     if (stop.empty() || stop.size() > kStopSequenceBytesMax) {
@@ -216,6 +223,12 @@ absl::Status ReadUnknown(const Front& front, const weft::v1::GenerateRequest& re
 }
 
 }  // namespace
+
+absl::Status CheckMessageBytes(size_t bytes, size_t bytes_max) {
+  if (bytes <= bytes_max) return absl::OkStatus();
+  return FieldError("request",
+                    absl::StrCat("has ", bytes, " bytes; at most ", bytes_max, " are taken"));
+}
 
 absl::StatusOr<GenerateInput> ReadGenerate(const Front& front,
                                            const weft::v1::GenerateRequest& request,

@@ -14,6 +14,9 @@
 
 namespace weft::router {
 
+// OK for a message of at most `bytes_max` bytes.
+absl::Status CheckMessageBytes(size_t bytes, size_t bytes_max);
+
 // Numbers of fields this build does not know ("30", "sampling.12"); refused when the front is
 // strict, else counted and added to *ignored.
 absl::StatusOr<GenerateInput> ReadGenerate(const Front& front,

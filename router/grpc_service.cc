@@ -1,7 +1,9 @@
 #include "router/grpc_service.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -18,6 +20,7 @@
 #include "grpcpp/health_check_service_interface.h"
 #include "grpcpp/resource_quota.h"
 #include "proto/generation.grpc.pb.h"
+#include "proto/grpc/health/v1/health.pb.h"
 #include "router/errors.h"
 #include "router/grpc_errors.h"
 #include "router/grpc_generate.h"
@@ -42,7 +45,8 @@ using RawService = TextGeneration::WithRawCallbackMethod_Generate<
             TextGeneration::WithRawCallbackMethod_GetModel<TextGeneration::Service>>>>>;
 
 template <typename Message>
-absl::Status Decode(const ByteBuffer& bytes, Message* message) {
+absl::Status Decode(const ByteBuffer& bytes, size_t bytes_max, Message* message) {
+  WEFT_RETURN_IF_ERROR(CheckMessageBytes(bytes.Length(), bytes_max));
   ByteBuffer copy(bytes);  // by reference
   if (grpc::SerializationTraits<Message>::Deserialize(&copy, message).ok()) {
     return absl::OkStatus();
@@ -67,13 +71,14 @@ weft::types::v1::DataType WireDataType(absl::string_view name) {
 
 class TextGenerationService : public RawService {
  public:
-  explicit TextGenerationService(Front* front) : front_(front) {}
+  TextGenerationService(Front* front, size_t message_bytes_max)
+      : front_(front), message_bytes_max_(message_bytes_max) {}
 
   GrpcCalls& calls() { return calls_; }
 
   grpc::ServerWriteReactor<ByteBuffer>* Generate(CallbackServerContext* context,
                                                  const ByteBuffer* request) override {
-    return GenerateReactor::Start(front_, &calls_, context, request);
+    return GenerateReactor::Start(front_, &calls_, context, request, message_bytes_max_);
   }
 
   ServerUnaryReactor* Tokenize(CallbackServerContext* context, const ByteBuffer* bytes,
@@ -81,7 +86,7 @@ class TextGenerationService : public RawService {
     auto* reactor = context->DefaultReactor();
     const int64_t start_us = MonotonicClock().NowUs();
     weft::v1::TokenizeRequest request;
-    if (absl::Status status = Decode(*bytes, &request); !status.ok()) {
+    if (absl::Status status = Decode(*bytes, message_bytes_max_, &request); !status.ok()) {
       return Finish(reactor, "Tokenize", start_us, status);
     }
     auto prompt = ReadTokenize(request);
@@ -106,7 +111,7 @@ class TextGenerationService : public RawService {
     auto* reactor = context->DefaultReactor();
     const int64_t start_us = MonotonicClock().NowUs();
     weft::v1::DetokenizeRequest request;
-    if (absl::Status status = Decode(*bytes, &request); !status.ok()) {
+    if (absl::Status status = Decode(*bytes, message_bytes_max_, &request); !status.ok()) {
       return Finish(reactor, "Detokenize", start_us, status);
     }
     absl::StatusOr<std::vector<TokenId>> ids = ReadDetokenize(request);
@@ -129,7 +134,7 @@ class TextGenerationService : public RawService {
     auto* reactor = context->DefaultReactor();
     const int64_t start_us = MonotonicClock().NowUs();
     weft::v1::CancelRequest request;
-    absl::Status status = Decode(*bytes, &request);
+    absl::Status status = Decode(*bytes, message_bytes_max_, &request);
     if (status.ok() && !IsRequestId(request.request_id())) {
       status = FieldError("request_id", "must have 1 to 128 characters of [A-Za-z0-9._-]");
     }
@@ -141,10 +146,14 @@ class TextGenerationService : public RawService {
     return Finish(reactor, "Cancel", start_us, status);
   }
 
-  ServerUnaryReactor* GetModel(CallbackServerContext* context, const ByteBuffer*,
+  ServerUnaryReactor* GetModel(CallbackServerContext* context, const ByteBuffer* bytes,
                                ByteBuffer* answer) override {
     auto* reactor = context->DefaultReactor();
     const int64_t start_us = MonotonicClock().NowUs();
+    weft::v1::GetModelRequest request;
+    if (absl::Status status = Decode(*bytes, message_bytes_max_, &request); !status.ok()) {
+      return Finish(reactor, "GetModel", start_us, status);
+    }
     const ModelFacts model = front_->intake().Model();
     weft::v1::GetModelResponse response;
     response.set_model(model.model_name);
@@ -172,23 +181,29 @@ class TextGenerationService : public RawService {
   }
 
   Front* const front_;
+  const size_t message_bytes_max_;
   GrpcCalls calls_;
 };
 
 class CallbackGrpcServer : public GrpcServer {
  public:
   CallbackGrpcServer(const GrpcServerOptions& options, Front* front)
-      : options_(options), front_(front), service_(front) {}
+      : options_(options), front_(front), service_(front, options.message_bytes_max) {}
 
   ~CallbackGrpcServer() override { Stop(absl::ZeroDuration()); }
 
   absl::Status Build() {
     grpc::EnableDefaultHealthCheckService(true);
+    // Named here so that it is linked in: reflection describes what this process knows.
+    grpc::health::v1::HealthCheckResponse::descriptor();
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
     grpc::ServerBuilder builder;
     builder.AddListeningPort(options_.address, grpc::InsecureServerCredentials(), &port_);
     builder.RegisterService(&service_);
-    builder.SetMaxReceiveMessageSize(static_cast<int>(options_.message_bytes_max));
+    // Up to twice the limit a message is read and refused by us, by name; above that the library
+    // refuses it unread.
+    builder.SetMaxReceiveMessageSize(static_cast<int>(
+        std::min<size_t>(2 * options_.message_bytes_max, std::numeric_limits<int>::max())));
     grpc::ResourceQuota quota("weft-public");
     quota.Resize(options_.memory_bytes_max);
     builder.SetResourceQuota(quota);

@@ -154,6 +154,11 @@ void HttpConnection::OnReadable() {
     Read();
     return;
   }
+  if (error == asio::error::eof && (phase_ == Phase::kHeader || phase_ == Phase::kBody)) {
+    // It may still read: a sender that was cut short hears why.
+    Refuse(400, "the request ended before it was complete");
+    return;
+  }
   if (error) {
     Close(CancelReason::kClientGone);
     return;
@@ -236,7 +241,6 @@ void HttpConnection::OnHeader() {
 }
 
 void HttpConnection::OnParseError(error_code error) {
-  path_ = std::string(View(parser_->get().target()));  // empty while it is not known
   if (error == http::error::header_limit) {
     Refuse(431, absl::StrCat("the header is longer than ",
                              worker_->shared().limits.header_bytes_max, " bytes"));
@@ -291,6 +295,8 @@ void HttpConnection::Refuse(int status, absl::string_view message) {
   head_only_ = false;
   http_1_1_ = true;
   route_ = "other";
+  // Of what has been read so far: empty while it is not known.
+  if (parser_.has_value()) path_ = std::string(View(parser_->get().target()));
   parser_.reset();
   request_id_ = NewRequestId();
   Enter(Phase::kBusy, 0);

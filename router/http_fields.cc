@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -23,12 +22,28 @@ bool IsNeutral(const boost::json::value& value, absl::string_view neutral) {
   if (neutral.empty()) return false;
   for (const absl::string_view text : absl::StrSplit(neutral, '|')) {
     const absl::StatusOr<boost::json::value> one = ParseJson(text);
-    if (one.ok() && *one == value) return true;
+    if (!one.ok()) continue;
+    if (*one == value) return true;
+    // 1.0 is 1, and an equal number of another kind is not equal to Boost.JSON.
+    if (one->is_number() && value.is_number() &&
+        one->to_number<double>() == value.to_number<double>()) {
+      return true;
+    }
   }
   return false;
 }
 
 }  // namespace
+
+std::optional<int64_t> WholeNumber(const boost::json::value& value) {
+  if (const int64_t* number = value.if_int64()) return *number;
+  // Whole doubles below 2^53 are exact.
+  if (const double* number = value.if_double();
+      number != nullptr && std::trunc(*number) == *number && std::abs(*number) < 0x1p53) {
+    return static_cast<int64_t>(*number);
+  }
+  return std::nullopt;
+}
 
 absl::string_view JsonKindName(const boost::json::value& value) {
   switch (value.kind()) {
@@ -83,46 +98,45 @@ std::optional<float> FieldReader::Float(absl::string_view name, const Range& ran
   const boost::json::value* value = Value(name);
   if (value == nullptr) return std::nullopt;
   if (!value->is_number()) {
-    Fail(name, absl::StrCat("must be a number, not ", JsonKindName(*value)));
+    Fail(name, absl::StrCat("must be a number ", range.Text(), ", not ", JsonKindName(*value)));
     return std::nullopt;
   }
   const double number = value->to_number<double>();
-  // Compared as the float that is used: 1e-60 is not "greater than 0".
-  const auto narrow = static_cast<float>(number);
-  if (range.Contains(number) && range.Contains(narrow)) return narrow;
-  Fail(name, absl::StrCat("must be ", range.Text(), ", not ", number));
+  // Compared as the float that is used: 1e-60 is not "greater than 0". What the range holds as a
+  // double fits a float.
+  if (range.Contains(number) && range.Contains(static_cast<float>(number))) {
+    return static_cast<float>(number);
+  }
+  Fail(name, absl::StrCat("must be ", range.Text(), ", not ", NumberText(number)));
   return std::nullopt;
 }
 
 std::optional<int64_t> FieldReader::Integer(absl::string_view name, int64_t low, int64_t high) {
   const boost::json::value* value = Value(name);
   if (value == nullptr) return std::nullopt;
-  int64_t number = 0;
-  if (const int64_t* small = value->if_int64()) {
-    number = *small;
-  } else if (value->is_uint64()) {
-    number = std::numeric_limits<int64_t>::max();  // above int64: out of every range here
-  } else if (const double* real = value->if_double();
-             real != nullptr && std::trunc(*real) == *real && std::abs(*real) < 9e15) {
-    number = static_cast<int64_t>(*real);  // 16.0 is the same JSON number as 16
-  } else {
-    Fail(name, absl::StrCat("must be an integer, not ", JsonKindName(*value)));
-    return std::nullopt;
+  const std::optional<int64_t> number = WholeNumber(*value);
+  if (number.has_value() && *number >= low && *number <= high) return number;
+  std::string found(JsonKindName(*value));
+  if (number.has_value()) {
+    found = absl::StrCat(*number);
+  } else if (const uint64_t* huge = value->if_uint64()) {
+    found = absl::StrCat(*huge);
+  } else if (const double* real = value->if_double()) {
+    found = absl::StrCat(*real);
   }
-  if (number >= low && number <= high) return number;
-  Fail(name,
-       absl::StrCat("must be between ", low, " and ", high, ", not ",
-                    value->is_uint64() ? absl::StrCat(value->get_uint64()) : absl::StrCat(number)));
+  Fail(name, absl::StrCat("must be an integer between ", low, " and ", high, ", not ", found));
   return std::nullopt;
 }
 
 std::optional<uint64_t> FieldReader::Bits(absl::string_view name) {
   const boost::json::value* value = Value(name);
   if (value == nullptr) return std::nullopt;
-  if (const int64_t* number = value->if_int64()) return static_cast<uint64_t>(*number);
   if (const uint64_t* number = value->if_uint64()) return *number;
-  Fail(name, absl::StrCat("must be a 64-bit integer, not ",
-                          value->is_double() ? "a number with a fraction or beyond 64 bits"
+  if (const std::optional<int64_t> number = WholeNumber(*value)) {
+    return static_cast<uint64_t>(*number);
+  }
+  Fail(name, absl::StrCat("must be an integer between -2^63 and 2^64 - 1, not ",
+                          value->is_double() ? "a number with a fraction or beyond them"
                                              : JsonKindName(*value)));
   return std::nullopt;
 }

@@ -72,6 +72,10 @@ class FieldReader {
 // bytes outside [A-Za-z0-9_.\[\]-] become '?', names and list are cut.
 void AddIgnoredHeader(const std::vector<std::string>& names, HttpHeaders* headers);
 
+// The number when `value` is one without a fraction (16.0 is the same JSON number as 16). Nothing
+// for other values and beyond 64 bits.
+std::optional<int64_t> WholeNumber(const boost::json::value& value);
+
 // "a string", "an integer" ... for messages.
 absl::string_view JsonKindName(const boost::json::value& value);
 

@@ -16,7 +16,8 @@ void ReadLogitBias(FieldReader& fields, SamplingParams* sampling) {
   const boost::json::object* object = fields.Object("logit_bias");
   if (object == nullptr) return;
   if (object->size() > kLogitBiasMax) {
-    fields.Fail("logit_bias", absl::StrCat("has more than ", kLogitBiasMax, " entries"));
+    fields.Fail("logit_bias", absl::StrCat("must have at most ", kLogitBiasMax, " entries, not ",
+                                           object->size()));
     return;
   }
   for (const auto& member : *object) {
@@ -24,7 +25,8 @@ void ReadLogitBias(FieldReader& fields, SamplingParams* sampling) {
     uint32_t id = 0;
     if (!absl::SimpleAtoi(key, &id) || id >= kVocabMax || absl::StrCat(id) != key) {
       fields.Fail("logit_bias",
-                  absl::StrCat("has the key \"", key.substr(0, 64), "\", which is not a token id"));
+                  absl::StrCat("has the key \"", key.substr(0, 64),
+                               "\"; keys must be token ids between 0 and ", kVocabMax - 1));
       return;
     }
     const bool number = member.value().is_number();
@@ -78,7 +80,8 @@ void ReadStop(FieldReader& fields, absl::string_view name, GenerateInput* input)
     add(*value);
   } else if (const boost::json::array* list = value->if_array()) {
     if (list->size() > kStopSequencesMax) {
-      fields.Fail(name, absl::StrCat("has more than ", kStopSequencesMax, " strings"));
+      fields.Fail(name, absl::StrCat("must hold at most ", kStopSequencesMax, " strings, not ",
+                                     list->size()));
       return;
     }
     for (const boost::json::value& one : *list) add(one);
@@ -103,11 +106,12 @@ absl::StatusOr<std::vector<TokenId>> ReadTokenIds(const boost::json::array& arra
   std::vector<TokenId> ids;
   ids.reserve(array.size());
   for (const boost::json::value& value : array) {
-    const int64_t* id = value.if_int64();
-    if (id == nullptr || *id < 0 || *id >= kVocabMax) {
-      return FieldError(
-          name, absl::StrCat("must hold token ids (integers from 0), at index ", ids.size(), " is ",
-                             id == nullptr ? std::string(JsonKindName(value)) : absl::StrCat(*id)));
+    const std::optional<int64_t> id = WholeNumber(value);
+    if (!id.has_value() || *id < 0 || *id >= kVocabMax) {
+      return FieldError(name, absl::StrCat("must hold token ids, integers between 0 and ",
+                                           kVocabMax - 1, "; at index ", ids.size(), " is ",
+                                           id.has_value() ? absl::StrCat(*id)
+                                                          : std::string(JsonKindName(value))));
     }
     ids.push_back(static_cast<TokenId>(*id));
   }

@@ -44,14 +44,14 @@ absl::string_view TgiType(int code) {
     case 504:
       return "deadline";
     default:
-      return code < 500 ? "request" : "generation";
+      return code < 500 || code == 505 ? "request" : "generation";
   }
 }
 
 absl::string_view OpenAiType(int code) {
   if (code == 429) return "rate_limit_error";
   if (code == 503) return "service_unavailable_error";
-  return code < 500 ? "invalid_request_error" : "server_error";
+  return code < 500 || code == 505 ? "invalid_request_error" : "server_error";
 }
 
 // OpenAI's `code`: a stable word, or empty for null.

@@ -82,7 +82,7 @@ constexpr RefusedField kRefusedInChat[] = {{"tools", "[]"},
                                            {"guideline", ""},
                                            {"include_reasoning", "true"},
                                            {"separate_reasoning", "true"},
-                                           {"suffix", ""}};
+                                           {"suffix", "\"\""}};
 
 constexpr RefusedField kRefusedInCompletions[] = {
     {"suffix", "\"\""}, {"tools", "[]"}, {"messages", ""}, {"prompt_token_ids", ""}};

@@ -26,10 +26,21 @@ absl::Status CheckIds(const std::vector<TokenId>& ids, uint32_t vocab_size) {
   return absl::OkStatus();
 }
 
+// Seconds of a text worker are not spent on text that cannot fit.
+absl::Status CheckFits(const Tokenizer& tokenizer, absl::string_view text,
+                       uint32_t request_tokens_max) {
+  const size_t tokens = tokenizer.TokensMin(text);
+  if (tokens < request_tokens_max) return absl::OkStatus();
+  return FieldError("prompt", absl::StrCat("has ", text.size(), " bytes, which are at least ",
+                                           tokens, " tokens; prompt and output together may have ",
+                                           request_tokens_max, ", before truncation too"));
+}
+
 }  // namespace
 
 absl::StatusOr<PromptText> ReadPrompt(const Tokenizer& tokenizer, const ChatTemplate* chat_template,
-                                      uint32_t vocab_size, GenerateInput* input) {
+                                      uint32_t vocab_size, uint32_t request_tokens_max,
+                                      GenerateInput* input) {
   PromptText out;
   bool add_special_tokens = input->add_special_tokens;
   if (auto* ids = std::get_if<std::vector<TokenId>>(&input->prompt)) {
@@ -42,6 +53,7 @@ absl::StatusOr<PromptText> ReadPrompt(const Tokenizer& tokenizer, const ChatTemp
     } else {
       out.text = std::get<std::string>(std::move(input->prompt));
     }
+    WEFT_RETURN_IF_ERROR(CheckFits(tokenizer, out.text, request_tokens_max));
     WEFT_ASSIGN_OR_RETURN(Tokenizer::Encoding encoding,
                           tokenizer.Encode(out.text, add_special_tokens));
     out.ids = std::move(encoding.ids);

@@ -24,10 +24,14 @@ struct PromptText {
   std::string text;
 };
 
-// Template, tokenisation, truncation, ids below `vocab_size`, logit_bias ids likewise. Takes the
-// prompt out of `input`. `chat_template` may be null. Errors name the field.
+// Template, tokenisation, truncation, ids below `vocab_size`, logit_bias ids likewise. Text whose
+// bytes show that its tokens and one more are above `request_tokens_max` is refused before it is
+// encoded, also when it would be truncated: cutting keeps the last tokens, and which they are only
+// encoding all of it tells. Takes the prompt out of `input`. `chat_template` may be null. Errors
+// name the field.
 absl::StatusOr<PromptText> ReadPrompt(const Tokenizer& tokenizer, const ChatTemplate* chat_template,
-                                      uint32_t vocab_size, GenerateInput* input);
+                                      uint32_t vocab_size, uint32_t request_tokens_max,
+                                      GenerateInput* input);
 
 // The answer to a tokenize call.
 absl::StatusOr<TokenizeResult> TokenizePrompt(const Tokenizer& tokenizer,

@@ -3,11 +3,21 @@
 
 #pragma once
 
+#include <cmath>
+#include <cstdint>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 
 namespace weft::router {
+
+// Whole numbers with all their digits: 1048576, not 1.04858e+06.
+inline std::string NumberText(double value) {
+  if (std::trunc(value) == value && std::abs(value) < 0x1p53) {
+    return absl::StrCat(static_cast<int64_t>(value));
+  }
+  return absl::StrCat(value);
+}
 
 struct Range {
   double low;
@@ -19,8 +29,9 @@ struct Range {
     return (low_open ? value > low : value >= low) && value <= high;
   }
   std::string Text() const {
-    return low_open ? absl::StrCat("greater than ", low, " and at most ", high)
-                    : absl::StrCat("between ", low, " and ", high);
+    return low_open
+               ? absl::StrCat("greater than ", NumberText(low), " and at most ", NumberText(high))
+               : absl::StrCat("between ", NumberText(low), " and ", NumberText(high));
   }
 };
 

@@ -141,8 +141,9 @@ absl::Status TextPool::Worker::ReadIn(LiveRequest& request) {
   if (const EndCause cause = request.cancel.load(); cause != EndCause::kNone) {
     return CancelStatus(cause);
   }
-  absl::StatusOr<PromptText> prompt = ReadPrompt(*context_.tokenizer, context_.chat_template,
-                                                 context_.vocab_size(), &request.input);
+  absl::StatusOr<PromptText> prompt =
+      ReadPrompt(*context_.tokenizer, context_.chat_template, context_.vocab_size(),
+                 context_.admission->request_tokens_max(), &request.input);
   if (!prompt.ok()) return prompt.status();
   request.prompt = std::move(prompt->ids);
   request.prompt_tokens = static_cast<uint32_t>(request.prompt.size());

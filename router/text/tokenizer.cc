@@ -60,6 +60,10 @@ absl::StatusOr<Tokenizer::Encoding> Tokenizer::Encode(absl::string_view text,
   return encoding;
 }
 
+size_t Tokenizer::TokensMin(absl::string_view text) const {
+  return weft_tokenizer_tokens_min(handle_.get(), ToSlice(text));
+}
+
 absl::StatusOr<std::string> Tokenizer::Decode(absl::Span<const TokenId> ids,
                                               bool skip_special) const {
   Detokenizer detokenizer(this, skip_special);

@@ -56,6 +56,10 @@ class Tokenizer {
   // kTemplateOutputBytesMax bytes.
   absl::StatusOr<Encoding> Encode(absl::string_view text, bool add_special_tokens) const;
 
+  // Encode(text) has at least so many ids. A sound bound from the bytes alone, milliseconds where
+  // encoding megabytes takes seconds; 0 for tokenizers that might drop bytes (ffi/src/bound.rs).
+  size_t TokensMin(absl::string_view text) const;
+
   // Text of `ids`, special tokens left out when `skip_special`: what a Detokenizer gives for the
   // same ids in one go. INVALID_ARGUMENT with the field "ids" for an id >= vocab_size().
   absl::StatusOr<std::string> Decode(absl::Span<const TokenId> ids, bool skip_special) const;

@@ -83,6 +83,10 @@ WeftTextStatus weft_tokenizer_encode(const WeftTokenizer* tokenizer, WeftSlice t
                                      bool add_special_tokens, WeftEncoding* out, WeftText* error);
 void weft_encoding_free(WeftEncoding encoding);
 
+// `text` has at least so many tokens: a sound bound from its bytes, without encoding it (bound.rs).
+// 0 where nothing is known of the tokenizer.
+size_t weft_tokenizer_tokens_min(const WeftTokenizer* tokenizer, WeftSlice text);
+
 typedef enum { WEFT_DECODER_BYTE_LEVEL = 0, WEFT_DECODER_SENTENCE_PIECE = 1 } WeftDecoderKind;
 
 // The raw bytes behind all ids; token i is bytes [starts[i], starts[i + 1]). Borrowed: lives as

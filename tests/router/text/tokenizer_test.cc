@@ -240,6 +240,96 @@ TEST_CASE("Very long runs of one kind of character are cut as short ones are", "
   }
 }
 
+// TokensMin never says more than Encode gives.
+void CheckBound(const Tokenizer& tokenizer, const std::string& text) {
+  const auto encoding = tokenizer.Encode(text, false);
+  REQUIRE(encoding.ok());
+  CHECK(tokenizer.TokensMin(text) <= encoding->ids.size());
+}
+
+TEST_CASE("The least number of tokens that bytes tell is never above the true one",
+          "[router][text]") {
+  const auto byte_level = LoadSmall("byte_level");
+  const auto sentence_piece = LoadSmall("sentence_piece");
+  const Tokenizer* const tokenizers[] = {&DemoTokenizer(), byte_level.get(), sentence_piece.get()};
+  // The bytes of the demo model's longest tokens, of tokens it lacks, and of characters that
+  // composition shortens.
+  std::vector<std::string> units = {" ",
+                                    "7",
+                                    "a",
+                                    "\x04",
+                                    "\x04 ",
+                                    "\n",
+                                    "\xe2\x96\x81",
+                                    "<|im_start|>",
+                                    "e\xcc\x81",
+                                    "\xe1\xbe\xbe\xcc\x88\xcc\x81"};
+  for (TokenId id = 0; id < DemoTokenizer().vocab_size(); ++id) {
+    const absl::string_view bytes = DemoTokenizer().TokenBytes(id);
+    if (bytes.size() > 24 && DemoTokenizer().Encode(bytes, false).ok()) units.emplace_back(bytes);
+  }
+  for (const Tokenizer* tokenizer : tokenizers) {
+    for (const std::string& unit : units) {
+      for (const size_t count : {1, 2, 500}) {
+        std::string text;
+        for (size_t i = 0; i < count; ++i) text += unit;
+        INFO(count << " times \"" << unit << "\"");
+        CheckBound(*tokenizer, text);
+      }
+    }
+    for (const boost::json::value& c : Golden("demo").as_array()) {
+      CheckBound(*tokenizer, Text(c.at("text")));
+    }
+  }
+}
+
+TEST_CASE("Megabytes of text are known to be thousands of tokens without encoding them",
+          "[router][text]") {
+  CHECK(DemoTokenizer().TokensMin(std::string(4 << 20, '7')) > 8192);
+  // A byte without a token counts for nothing: text of it has no tokens at all.
+  CHECK(DemoTokenizer().TokensMin(std::string(4 << 20, '\x04')) == 0);
+}
+
+TEST_CASE("A tokenizer that may drop text has no least number of tokens", "[router][text]") {
+  const auto tokens_min = [](absl::string_view normalizer, absl::string_view pre_tokenizer,
+                             absl::string_view added) {
+    const TempDir dir;
+    std::string vocab;
+    for (char c = 'a'; c <= 'z'; ++c) {
+      absl::StrAppend(&vocab, c == 'a' ? "" : ",", "\"", std::string(1, c), "\":", c - 'a');
+    }
+    dir.Write("tokenizer.json",
+              absl::StrCat(R"({"version": "1.0", "added_tokens": [)", added, R"(], "normalizer": )",
+                           normalizer, R"(, "pre_tokenizer": )", pre_tokenizer,
+                           R"(, "decoder": {"type": "ByteLevel", "add_prefix_space": true,
+                           "trim_offsets": true, "use_regex": true}, "model": {"type": "BPE",
+                           "vocab": {)",
+                           vocab, R"(}, "merges": []}})"));
+    return Tokenizer::FromModel(dir.path()).value()->TokensMin("abcabc");
+  };
+  const std::string byte_level =
+      R"({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true,
+          "use_regex": true})";
+  const auto split = [&](absl::string_view behavior) {
+    return absl::StrCat(R"({"type": "Sequence", "pretokenizers": [{"type": "Split", "pattern":
+                        {"String": "a"}, "invert": false, "behavior": ")",
+                        behavior, "\"}, ", byte_level, "]}");
+  };
+  const auto added = [](bool lstrip) {
+    return absl::StrCat(R"({"id": 30, "content": "<x>", "single_word": false, "rstrip": false,
+                        "normalized": false, "special": true, "lstrip": )",
+                        lstrip ? "true}" : "false}");
+  };
+  CHECK(tokens_min("null", byte_level, "") == 6);
+  CHECK(tokens_min("null", split("Isolated"), "") == 6);
+  CHECK(tokens_min("null", byte_level, added(false)) == 2);
+  CHECK(tokens_min("null", byte_level, added(true)) == 0);
+  CHECK(tokens_min("null", split("Removed"), "") == 0);
+  CHECK(tokens_min(R"({"type": "Lowercase"})", byte_level, "") == 0);
+  CHECK(tokens_min(R"({"type": "NFC"})", byte_level, "") == 0);  // not all bytes have tokens
+  CHECK(tokens_min("null", "null", "") == 0);
+}
+
 TEST_CASE("One tokenizer serves many threads at once", "[router][text]") {
   const Tokenizer& tokenizer = DemoTokenizer();
   const boost::json::array& cases = Golden("demo").as_array();

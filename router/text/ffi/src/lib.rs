@@ -2,6 +2,7 @@
 //! entry point shares (slices, owned buffers, the panic guard); the rest is one file a subject.
 
 mod abi;
+mod bound;
 mod bpe;
 mod decoder;
 mod python_json;

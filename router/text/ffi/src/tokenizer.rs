@@ -4,13 +4,16 @@
 use tokenizers::Tokenizer;
 
 use crate::abi::{give, guard, take_back, Failure, Outcome, Slice, Status, Text};
+use crate::bound::Bound;
 use crate::bpe::{self, Bpe};
-use crate::decoder::{self, Decoder};
+use crate::decoder::{self, Decoder, Kind};
 
 /// `WeftTokenizer` of weft_text.h.
 pub struct Handle {
     tokenizer: Tokenizer,
     decoder: Decoder,
+    /// None: nothing is known.
+    bound: Option<Bound>,
     /// Bytes of all tokens one after another; token i is [starts[i], starts[i + 1]).
     bytes: Vec<u8>,
     starts: Vec<u32>,
@@ -32,15 +35,24 @@ impl Handle {
             specials[*id as usize] = u8::from(token.special);
         }
         starts.push(0);
+        let mut longest = 0;
         for token in tokens {
             if let Some(token) = token {
+                let start = bytes.len();
                 decoder.append_bytes(token.as_ref(), &mut bytes);
+                longest = longest.max(match decoder.kind {
+                    Kind::ByteLevel => bytes.len() - start,
+                    // A text may hold the three bytes of SentencePiece's blank itself.
+                    Kind::SentencePiece => token.as_ref().len(),
+                });
             }
             starts.push(bytes.len() as u32);
         }
+        let bound = Bound::of(&tokenizer, decoder.kind, longest);
         Ok(Box::into_raw(Box::new(Handle {
             tokenizer,
             decoder,
+            bound,
             bytes,
             starts,
             specials,
@@ -154,6 +166,15 @@ pub unsafe extern "C" fn weft_encoding_free(encoding: Encoding) {
         take_back(encoding.ids, encoding.count);
         take_back(encoding.offsets, 2 * encoding.count);
     }
+}
+
+/// # Safety
+/// See weft_text.h: `handle` from this library, `text` valid; it may be no UTF-8.
+#[no_mangle]
+pub unsafe extern "C" fn weft_tokenizer_tokens_min(handle: *const Handle, text: Slice) -> usize {
+    // SAFETY: the caller's promise.
+    let (bound, bytes) = unsafe { (&(*handle).bound, text.bytes()) };
+    bound.as_ref().map_or(0, |bound| bound.tokens_min(bytes))
 }
 
 /// `WeftVocab` of weft_text.h.
