@@ -34,6 +34,7 @@ constexpr uint64_t kArrayElementsMax = 1u << 24;
 constexpr uint32_t kDimsMax = 4;
 constexpr uint64_t kAlignmentDefault = 32;
 constexpr uint64_t kAlignmentMax = 65536;
+constexpr const char* kDamaged = "; the file is truncated or damaged: copy or download it again";
 
 // A metadata value where it lies in the map.
 struct Value {
@@ -72,7 +73,7 @@ struct GgufFile::Impl {
   }
   absl::Status Truncated(absl::string_view what) const {
     return Bad(absl::StrCat("the file ends inside ", what, " (byte ", pos, " of ", bytes.size(),
-                            "); it is truncated or damaged"));
+                            ")", kDamaged));
   }
   uint64_t left() const { return bytes.size() - pos; }
 
@@ -178,7 +179,8 @@ absl::Status GgufFile::Impl::ParseTensor(GgufTensor* tensor, uint64_t* offset, u
   const Format* const format = gguf::FindFormat(number);
   if (format == nullptr) {
     return Bad(absl::StrCat(what, " has the tensor type ", gguf::UnsupportedTypeName(number),
-                            "; supported are ", gguf::FormatNames()));
+                            "; supported are ", gguf::FormatNames(),
+                            ": convert the model to one of them"));
   }
   tensor->type = format->type;
   if (tensor->dims[0] % format->block_elements != 0) {
@@ -189,8 +191,8 @@ absl::Status GgufFile::Impl::ParseTensor(GgufTensor* tensor, uint64_t* offset, u
   *size = elements / format->block_elements * format->block_bytes;
   WEFT_RETURN_IF_ERROR(Read(what, offset));
   if (*offset % alignment != 0) {
-    return Bad(
-        absl::StrCat(what, " begins at offset ", *offset, ", not a multiple of ", alignment));
+    return Bad(absl::StrCat(what, " begins at offset ", *offset, ", not a multiple of ", alignment,
+                            kDamaged));
   }
   return absl::OkStatus();
 }
@@ -224,18 +226,20 @@ absl::Status GgufFile::Impl::PlaceTensors(
     if (offset > data_size || data_size - offset < size) {
       return Bad(absl::StrCat("tensor ", Printable(tensors[i].name), " needs bytes ", offset,
                               " to ", offset, " + ", size, " of the data, which has ", data_size,
-                              " bytes; the file is truncated or damaged"));
+                              " bytes", kDamaged));
     }
     tensors[i].data = bytes.subspan(data_begin + offset, size);
   }
   std::sort(order.begin(), order.end(),
             [&](size_t a, size_t b) { return ranges[a].first < ranges[b].first; });
   for (size_t i = 1; i < order.size(); ++i) {
-    const auto& [offset, size] = ranges[order[i - 1]];
-    if (ranges[order[i]].first < offset + size) {
-      return Bad(absl::StrCat("tensors ", Printable(tensors[order[i - 1]].name), " and ",
-                              Printable(tensors[order[i]].name), " overlap at offset ",
-                              ranges[order[i]].first, " of the data"));
+    const uint64_t begin = ranges[order[i]].first;
+    const uint64_t end = ranges[order[i - 1]].first + ranges[order[i - 1]].second;
+    if (begin < end) {
+      return Bad(absl::StrCat("tensor ", Printable(tensors[order[i]].name),
+                              " overlaps the one before it: expected an offset of ", end,
+                              " or more, where ", Printable(tensors[order[i - 1]].name),
+                              " ends, found ", begin, kDamaged));
     }
   }
   return absl::OkStatus();
@@ -244,7 +248,9 @@ absl::Status GgufFile::Impl::PlaceTensors(
 absl::Status GgufFile::Impl::Parse() {
   uint32_t version = 0;
   if (bytes.size() < 4 || std::memcmp(bytes.data(), "GGUF", 4) != 0) {
-    return Bad("is no GGUF file: it does not begin with \"GGUF\"");
+    return Bad(
+        "is no GGUF file: it does not begin with \"GGUF\"; give a .gguf file or a model directory, "
+        "and if it is one, copy or download it again");
   }
   pos = 4;
   WEFT_RETURN_IF_ERROR(Read("the header", &version));

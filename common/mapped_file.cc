@@ -31,7 +31,8 @@ absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
   if (!S_ISREG(info.st_mode)) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": is not a regular file"));
   }
-  if (info.st_size == 0) return absl::InvalidArgumentError(absl::StrCat(path, ": is empty"));
+  if (info.st_size == 0)
+    return absl::InvalidArgumentError(absl::StrCat(path, ": is empty; copy or download it again"));
   const size_t size = static_cast<size_t>(info.st_size);
   void* const data = mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0);
   if (data == MAP_FAILED) return absl::ErrnoToStatus(errno, absl::StrCat(path, ": mmap"));

@@ -15,6 +15,9 @@
 namespace weft::shard {
 namespace {
 
+constexpr const char* kOtherModel =
+    "; configuration and weights are of different models: save or convert both together";
+
 std::string Shown(const std::vector<uint64_t>& shape) {
   return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
 }
@@ -23,8 +26,8 @@ absl::Status CheckTensor(const ParamTensor& param, const TensorView& tensor) {
   const std::string where = absl::StrCat(tensor.file->path(), ": tensor ", param.name);
   if (tensor.shape != param.shape) {
     return absl::InvalidArgumentError(absl::StrCat(where, ": expected shape ", Shown(param.shape),
-                                                   " (outputs first), found ",
-                                                   Shown(tensor.shape)));
+                                                   " (outputs first), found ", Shown(tensor.shape),
+                                                   kOtherModel));
   }
   if (param.shape.size() == 1 && LayoutOf(tensor.type).elements != 1) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -53,7 +56,7 @@ absl::StatusOr<std::vector<BoundParam>> BindTensors(const ModelDescription& mode
           ", found no such tensor",
           param.key.kind == ParamKind::kHead
               ? "; a model whose head is its embedding says tie_word_embeddings in config.json"
-              : ""));
+              : kOtherModel));
     }
     WEFT_RETURN_IF_ERROR(CheckTensor(param, *tensor));
     used.insert(tensor);

@@ -22,6 +22,7 @@ namespace json = boost::json;
 constexpr uint64_t kHeaderBytesMax = 16u << 20;
 constexpr size_t kTensorsMax = 1u << 18;
 constexpr size_t kShapeMax = 8;
+constexpr const char* kDamaged = "; the file is truncated or damaged: copy or download it again";
 
 // Collects the keys of the outermost object: the DOM parser keeps the last of two equal keys
 // without a word, and which one counts must not depend on the parser.
@@ -80,8 +81,9 @@ absl::StatusOr<TensorType> ParseType(absl::string_view dtype) {
   for (const TensorType type : {TensorType::kF32, TensorType::kF16, TensorType::kBf16}) {
     if (dtype == LayoutOf(type).name) return type;
   }
-  return absl::InvalidArgumentError(absl::StrCat("dtype \"", absl::CHexEscape(dtype.substr(0, 40)),
-                                                 "\" is not supported; known are F32, F16, BF16"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("dtype \"", absl::CHexEscape(dtype.substr(0, 40)),
+                   "\" is not supported; known are F32, F16, BF16: save the model as one of them"));
 }
 
 // Unsigned integers of a JSON list, `count_max` at most.
@@ -130,12 +132,12 @@ absl::StatusOr<TensorView> ParseTensor(const json::value& value, absl::Span<cons
     return absl::InvalidArgumentError(
         absl::StrCat("shape [", absl::StrJoin(tensor.shape, ", "), "] of ",
                      LayoutOf(tensor.type).name, " needs ", bytes, " bytes, data_offsets [",
-                     absl::StrJoin(range, ", "), "] have ", range[1] - range[0]));
+                     absl::StrJoin(range, ", "), "] have ", range[1] - range[0], kDamaged));
   }
   if (range[1] > data.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("data_offsets [", absl::StrJoin(range, ", "), "] end outside the data, which ",
-                     "has ", data.size(), " bytes; the file is truncated or damaged"));
+    return absl::InvalidArgumentError(absl::StrCat("data_offsets [", absl::StrJoin(range, ", "),
+                                                   "] end outside the data, which ", "has ",
+                                                   data.size(), " bytes", kDamaged));
   }
   tensor.data = data.subspan(range[0], bytes);
   return tensor;
@@ -154,21 +156,23 @@ absl::Status SafetensorsFile::Parse() {
   const absl::Span<const uint8_t> bytes = file_.bytes();
   uint64_t header_bytes = 0;
   if (bytes.size() < sizeof(header_bytes)) {
-    return absl::InvalidArgumentError("is too short for a safetensors file");
+    return absl::InvalidArgumentError(
+        absl::StrCat("is too short for a safetensors file: ", bytes.size(),
+                     " bytes, expected 8 or more", kDamaged));
   }
   std::memcpy(&header_bytes, bytes.data(), sizeof(header_bytes));
   if (header_bytes > kHeaderBytesMax || header_bytes > bytes.size() - sizeof(header_bytes)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the header claims ", header_bytes, " bytes of a file of ", bytes.size(), " (limit ",
-        kHeaderBytesMax, "); this is no safetensors file, or it is truncated"));
+    return absl::InvalidArgumentError(absl::StrCat("the header claims ", header_bytes,
+                                                   " bytes of a file of ", bytes.size(), " (limit ",
+                                                   kHeaderBytesMax, ")", kDamaged));
   }
   const json::string_view text(reinterpret_cast<const char*>(bytes.data()) + sizeof(header_bytes),
                                header_bytes);
   json::error_code error;
   const json::value header = json::parse(text, error);
   if (error || !header.is_object()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the header is no JSON object: ", error ? error.message() : "another type"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the header is no JSON object: ", error ? error.message() : "another type", kDamaged));
   }
   if (header.get_object().size() > kTensorsMax) {
     return absl::InvalidArgumentError(absl::StrCat("has more than ", kTensorsMax, " tensors"));
@@ -202,13 +206,14 @@ absl::Status SafetensorsFile::Parse() {
           tensor.data.data() - data.data(), " of the data, ",
           tensor.data.data() < end ? "inside the one before it, which ends at "
                                    : "leaving a hole behind the one before it, which ends at ",
-          end - data.data()));
+          end - data.data(), kDamaged));
     }
     end = tensor.data.data() + tensor.data.size();
   }
   if (end != data.data() + data.size()) {
     return absl::InvalidArgumentError(absl::StrCat("the tensors end at byte ", end - data.data(),
-                                                   " of the data, which has ", data.size()));
+                                                   " of the data, which has ", data.size(),
+                                                   kDamaged));
   }
   return absl::OkStatus();
 }

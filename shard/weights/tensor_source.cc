@@ -93,14 +93,22 @@ absl::Status TensorSource::AddIndex(const std::string& index_path) {
     auto part = parts.find(file);
     if (part == parts.end()) {
       if (parts.size() == kPartsMax) return bad("more than ", kPartsMax, " parts");
-      WEFT_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsFile> opened,
-                            SafetensorsFile::Open(absl::StrCat(path_, "/", file)));
+      absl::StatusOr<std::unique_ptr<SafetensorsFile>> opened =
+          SafetensorsFile::Open(absl::StrCat(path_, "/", file));
+      if (absl::IsNotFound(opened.status())) {
+        return absl::NotFoundError(absl::StrCat(path_, "/", file, ": is missing; ", index_path,
+                                                " expects tensor ", absl::CHexEscape(name),
+                                                " in it: copy or download it too"));
+      }
+      WEFT_RETURN_IF_ERROR(opened.status());
       part = parts.try_emplace(file).first;
-      for (const TensorView& tensor : opened->tensors()) part->second[tensor.name] = &tensor;
-      parts_.push_back(std::move(opened));
+      for (const TensorView& tensor : (*opened)->tensors()) part->second[tensor.name] = &tensor;
+      parts_.push_back(*std::move(opened));
     }
     const auto tensor = part->second.find(name);
-    if (tensor == part->second.end()) return bad("is not in ", path_, "/", file);
+    if (tensor == part->second.end())
+      return bad("is not in ", path_, "/", file,
+                 ": copy or download the index and its parts together");
     tensors_.push_back(*tensor->second);
   }
   return absl::OkStatus();

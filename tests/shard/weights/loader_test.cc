@@ -328,7 +328,8 @@ TEST_CASE("Files that do not fit the config are refused by file and tensor", "[s
   got = Refusal(dir.path());
   CHECK(got == file +
                    "tensor model.embed_tokens.weight: expected shape [200, 72] (outputs first), "
-                   "found [199, 72]");
+                   "found [199, 72]; configuration and weights are of different models: save or "
+                   "convert both together");
 
   dir.Write("config.json",
             Replaced(config, "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 3"));
