@@ -2,15 +2,12 @@
 
 import json
 import os
-import pathlib
-import shutil
 import signal
 import subprocess
-import tempfile
 import threading
 import unittest
 
-from weft_server import BIN, DEMO_MODEL, ROOT, WeftServer, alive, children_of, wait_until
+from weft_server import BIN, DEMO_MODEL, WeftServer, alive, children_of, wait_until
 
 
 def serve_fails(*flags, model=DEMO_MODEL):
@@ -93,35 +90,6 @@ class LifecycleTest(unittest.TestCase):
 
     def test_an_unknown_flag_is_an_error(self):
         self.assertIn("--no-such-flag", serve_fails("--no-such-flag=1"))
-
-
-class BrokenModelTest(unittest.TestCase):
-    def setUp(self):
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="weft-broken-"))
-
-    def tearDown(self):
-        shutil.rmtree(self.folder)
-
-    def test_a_missing_model(self):
-        self.assertIn("/no/such/model.gguf", serve_fails(model="/no/such/model.gguf"))
-
-    def test_a_truncated_file(self):
-        path = self.folder / "cut.gguf"
-        with open(DEMO_MODEL, "rb") as source:
-            path.write_bytes(source.read(50_000_000))
-        said = serve_fails(model=path)
-        self.assertIn("cut.gguf", said)
-
-    def test_more_shards_than_heads(self):
-        said = serve_fails("--shards=10")
-        self.assertIn("9", said)
-
-    def test_an_unknown_family(self):
-        tokenizer = ROOT / "tests/router/text/models/byte_level"
-        shutil.copy(tokenizer / "tokenizer.json", self.folder)
-        (self.folder / "config.json").write_text(json.dumps({"model_type": "quux"}))
-        said = serve_fails(model=self.folder)
-        self.assertIn("quux", said)
 
 
 class CommandsTest(unittest.TestCase):

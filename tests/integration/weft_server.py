@@ -213,7 +213,7 @@ def grpc_modules():
     out = tempfile.mkdtemp(prefix="weft-proto-")
     code = protoc.main(["protoc", f"--proto_path={ROOT}", f"--python_out={out}",
                         f"--grpc_python_out={out}", *[str(path.relative_to(ROOT)) for path in
-                                                      (ROOT / "proto").glob("*.proto")]])
+                                                      (ROOT / "proto").rglob("*.proto")]])
     if code != 0:
         raise AssertionError("protoc failed")
     sys.path.insert(0, out)

@@ -1,0 +1,173 @@
+"""What docs/API.md allows and refuses, field by field: the tables behind test_bad_input.py.
+
+Values are JSON text, so that they can be what json.dumps would not write (1e400, NaN, equal keys).
+"""
+
+import dataclasses
+
+NUMBER_WRONG = ('"1"', "true", "{}", "[]", "[1]", "1e400", "-1e400")
+INTEGER_WRONG = NUMBER_WRONG + ("1.5", "1e30", "9223372036854775808",
+                                "123456789012345678901234567890")
+BOOLEAN_WRONG = ('"true"', "0", "1", "{}", "[]", "1e400")
+STRING_WRONG = ("1", "true", "{}", "[]", '["a"]')
+
+
+@dataclasses.dataclass(frozen=True)
+class Field:
+    """`names`: the field on (TGI, OpenAI chat, OpenAI completions); None where a door lacks it."""
+    names: tuple
+    good: tuple
+    bad: tuple
+    # Words that every refusal of a bad value must have: the range.
+    says: tuple = ()
+    # Further fields of the same body: JSON text by name.
+    beside: tuple = ()
+
+
+def everywhere(name):
+    return (name, name, name)
+
+
+def number(names, low, high, good=(), bad=(), open_low=False, says=None):
+    """A float between `low` and `high`; the nearest values outside are 0.1 % of the span away."""
+    step = (high - low) / 1000
+    low_word, high_word = f"{low:g}", f"{high:g}"
+    return Field(names,
+                 (high_word, *(() if open_low else (low_word,)), "null", *good),
+                 (repr(high + step), repr(low - step), *((low_word,) if open_low else ()),
+                  *NUMBER_WRONG, *bad),
+                 says or (low_word, high_word))
+
+
+def integer(names, low, high, good=(), bad=(), says=None):
+    return Field(names, (str(low), f"{low}.0", "null", *good),
+                 (str(low - 1), str(high + 1), *INTEGER_WRONG, *bad), says or (str(low), str(high)))
+
+
+def boolean(names, beside=()):
+    return Field(names, ("true", "false", "null"), BOOLEAN_WRONG, ("boolean",), beside)
+
+
+IDS_1024 = "{" + ",".join(f'"{i}":0' for i in range(1024)) + "}"
+IDS_1025 = "{" + ",".join(f'"{i}":0' for i in range(1025)) + "}"
+
+
+def quoted(text):
+    return f'"{text}"'
+
+
+def stops(count, length):
+    return "[" + ",".join([quoted("q" * length)] * count) + "]"
+
+
+# The table "Parameters" of API.md, in its order.
+PARAMETERS = (
+    Field(("max_new_tokens", "max_tokens", "max_tokens"), ("1", "2.0"),
+          ("0", "-1", "1048577", *INTEGER_WRONG), ("1", "1048576")),
+    Field((None, "max_completion_tokens", None), ("1",),
+          ("0", "-1", "1048577", *INTEGER_WRONG), ("1", "1048576")),
+    number(("temperature", None, None), 0, 100, open_low=True, good=("1e-30",), bad=("1e-60",)),
+    number((None, "temperature", "temperature"), 0, 100),
+    integer(everywhere("top_k"), -1, 1048576, good=("0", "1048576")),
+    number(everywhere("top_p"), 0, 1, open_low=True, bad=("1e-60",)),
+    number(everywhere("min_p"), 0, 1),
+    number(everywhere("typical_p"), 0, 1, open_low=True),
+    number(everywhere("repetition_penalty"), 0, 10, open_low=True, good=("0.001",)),
+    number(everywhere("presence_penalty"), -2, 2),
+    number(everywhere("frequency_penalty"), -2, 2),
+    Field(everywhere("logit_bias"),
+          ("{}", "null", '{"0":100,"49151":-100}', IDS_1024),
+          ("[]", '"x"', "1", "true", '{"0":100.1}', '{"0":-100.1}', '{"0":1e400}', '{"0":"1"}',
+           '{"0":null}', '{"-1":0}', '{"1048576":0}', '{"49152":0}', '{"x":0}', '{"":0}',
+           '{"01":0}', '{"1.0":0}', '{"99999999999999999999":0}', IDS_1025)),
+    Field(everywhere("seed"),
+          ("0", "-1", "-9223372036854775808", "18446744073709551615", "42.0", "null"),
+          (*NUMBER_WRONG, "1.5", "18446744073709551616", "-9223372036854775809"), ("64", "63")),
+    Field(everywhere("stop"),
+          ("[]", "null", quoted("q" * 1024), stops(16, 1024), '["\\u0000"]'),
+          ("1", "true", "{}", '""', '[""]', "[1]", "[null]", '[["a"]]', quoted("q" * 1025),
+           stops(17, 1), stops(1, 1025), '["a","' + "q" * 1025 + '"]')),
+    boolean((None, "include_stop_str_in_output", "include_stop_str_in_output")),
+    boolean(everywhere("ignore_eos")),
+    boolean(("details", "logprobs", None)),
+    Field((None, None, "logprobs"), ("0", "20", "null"), ("-1", "21", *INTEGER_WRONG), ("0", "20")),
+    integer(("top_n_tokens", None, None), 0, 20, good=("20",)),
+    dataclasses.replace(integer((None, "top_logprobs", None), 0, 20, good=("20",)),
+                        beside=(("logprobs", "true"),)),
+    boolean(("return_full_text", None, "echo")),
+    Field(("truncate", None, None), ("1", "1048576", "null"),
+          ("0", "-1", "1048577", *INTEGER_WRONG), ("1", "1048576")),
+    Field((None, "truncate_prompt_tokens", "truncate_prompt_tokens"),
+          ("1", "-1", "1048576", "null"), ("0", "-2", "1048577", *INTEGER_WRONG)),
+    boolean(everywhere("add_special_tokens")),
+    integer(everywhere("priority"), -100, 100, good=("100",)),
+    Field(everywhere("best_of"), ("1", "1.0", "null"), ("0", "2", "-1", '"1"', "1.5", "{}"),
+          ("1",)),
+    Field((None, "n", "n"), ("1", "1.0", "null"), ("0", "2", "-1", '"1"', "1.5", "[]"), ("1",)),
+    boolean(("do_sample", None, None)),
+    boolean((None, "add_generation_prompt", None)),
+    boolean((None, "stream", "stream")),
+)
+
+
+def refused(names, *neutral, others=()):
+    """Known and not served: only null and the neutral values pass."""
+    return Field(names, ("null", *neutral), tuple(
+        value for value in ("1234", '"quux"', '{"a":1}', "[7]", *others) if value not in neutral))
+
+
+def on_openai(*fields):
+    return tuple(refused((None, name, name), *neutral) for name, *neutral in fields)
+
+
+def on_chat(*fields):
+    return tuple(refused((None, name, None), *neutral) for name, *neutral in fields)
+
+
+REFUSED = (
+    refused(("watermark", None, None), "false", others=("true",)),
+    refused(("decoder_input_details", None, None), "false", others=("true",)),
+    refused(("grammar", "grammar", "grammar")),
+    refused(("adapter_id", "adapter_id", "adapter_id")),
+    refused(("frequency_penalty_decay", None, None)),
+    refused(("min_new_tokens", None, None), "0"),
+    refused(("num_beams", None, None), "1"),
+    refused(("length_penalty", "length_penalty", "length_penalty"), "1", "1.0"),
+    refused(("stop_token_ids", "stop_token_ids", "stop_token_ids"), "[]"),
+    *on_openai(
+        ["response_format", '{"type":"text"}'], ["service_tier", '"auto"', '"default"'],
+        ["store", "false"], ["use_beam_search", "false"], ["return_token_ids", "false"],
+        ["return_tokens_as_token_ids", "false"], ["prompt_logprobs", "false"],
+        ["skip_special_tokens", "true"], ["spaces_between_special_tokens", "true"],
+        ["min_tokens", "0", "0.0"], ["bad_words", "[]"], ["logits_processors", "[]"],
+        ["vllm_xargs", "{}"], ["prompt_cache_retention", '"in_memory"'], ["guided_json"],
+        ["guided_regex"], ["guided_choice"], ["guided_grammar"], ["structured_outputs"],
+        ["structural_tag"], ["regex"], ["json_schema"], ["ebnf"], ["allowed_token_ids"],
+        ["logprob_token_ids"], ["prompt_embeds"], ["cache_salt"], ["kv_transfer_params"],
+        ["lora_path"], ["request_id"], ["tools", "[]"]),
+    *on_chat(
+        ["tool_choice", '"none"', '"auto"'], ["functions", "[]"],
+        ["function_call", '"none"', '"auto"'], ["parallel_tool_calls", "true"],
+        ["modalities", '["text"]'], ["verbosity", '"medium"'], ["reasoning_effort", '"none"'],
+        ["continue_final_message", "false"], ["echo", "false"], ["include_reasoning", "true"],
+        ["separate_reasoning", "true"], ["documents", "[]"], ["chat_template_kwargs", "{}"],
+        ["media_io_kwargs", "{}"], ["mm_processor_kwargs", "{}"], ["audio"], ["prediction"],
+        ["web_search_options"], ["moderation"], ["tool_prompt"], ["chat_template"], ["guideline"]),
+    refused((None, "suffix", "suffix"), '""'),
+)
+
+# Never looked at.
+ACCEPTED = tuple(Field((None, name, name), ("1", '"x"', "{}", "[1]", "null"), ())
+                 for name in ("user", "metadata", "prompt_cache_key", "safety_identifier"))
+
+# Bodies that are no JSON object in UTF-8. %s stands for the door's prompt field.
+MALFORMED = (
+    b"", b" ", b"{", b"[]", b"null", b'"text"', b"1", b"\xff", b"\x00", b"{]", b"{'a':1}",
+    b'{"%s":"a"', b'{"%s":"a', b'{"%s":"a"}}', b'{"%s":"a"} x', b'{"%s":"a",}', b'{"%s" "a"}',
+    b'{"%s":a}', b'{"%s":"\xff"}', b'{"%s":"\xc0\x80"}', b'{"%s":"\xed\xa0\x80"}',
+    b'{"%s":"\xf5\x80\x80\x80"}', b'{"%s":"\\ud800"}', b'{"%s":"\\udc00x"}', b'{"%s":"\\x41"}',
+    b'{"%s":"a\nb"}', b'{"%s":NaN}', b'{"%s":Infinity}', b'{"%s":01}', b'{"%s":"a"/**/}',
+    b'\xef\xbb\xbf{"%s":"a"}', '{"%s":"a"}'.encode("utf-16"),
+    b'{"x":' + b"[" * 32 + b"]" * 32 + b',"%s":"a"}',
+    b'{"x":' * 40 + b"1" + b"}" * 40, b"[" * 100_000,
+)
