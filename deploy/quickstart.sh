@@ -22,13 +22,18 @@ http_port="${WEFT_HTTP_PORT:-0}"
 grpc_port="${WEFT_GRPC_PORT:-0}"
 ready="$(mktemp -u)"
 mkfifo "$ready"
+# In a process group of its own: Ctrl-C reaches this script only, which passes it on once, because a
+# second signal would end running requests instead of letting them finish.
+set -m
 "$weft" serve --model "$WEFT_DEMO_MODEL" --shards 2 --http-port "$http_port" \
   --grpc-port "$grpc_port" >"$ready" &
 server=$!
+set +m
 stop() {
-  kill "$server" 2>/dev/null || true
-  wait "$server" 2>/dev/null || true
   rm -f "$ready"
+  trap 'kill "$server" 2>/dev/null || true' INT TERM
+  kill "$server" 2>/dev/null || true
+  while kill -0 "$server" 2>/dev/null; do wait "$server" || true; done
 }
 trap stop EXIT
 trap 'exit 130' INT TERM
@@ -53,6 +58,7 @@ weft serves the demo model: HTTP on $http, gRPC on $grpc. Try next:
   curl -N http://$http/v1/chat/completions -H 'Content-Type: application/json' \\
     -d '{"messages":[{"role":"user","content":"Tell me about the sea."}],"max_tokens":64,"stream":true}'
 
+  # needs https://github.com/fullstorydev/grpcurl
   grpcurl -plaintext -d '{"text":"The sea is","stopping":{"max_tokens":32}}' \\
     $grpc weft.v1.TextGeneration/Generate
 
