@@ -1,5 +1,7 @@
 #include "router/router_flags.h"
 
+#include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -25,6 +27,9 @@ struct Values {
 };
 
 int64_t Microseconds(double seconds) { return static_cast<int64_t>(seconds * 1e6); }
+
+// One thread needs about 10 us a token; each one more costs a wake-up per step.
+uint32_t DefaultIoThreads() { return std::clamp(std::thread::hardware_concurrency() / 4, 1u, 4u); }
 
 void DeclareEngine(Flags& parser, EngineOptions* engine, Values* values) {
   parser
@@ -71,6 +76,7 @@ void DeclareDoors(Flags& parser, RouterFlags* flags, Values* values) {
       ->check(CLI::Range(-1, 65535));
   parser.Add("public-ops", &flags->public_ops,
              "Operations routes (/readyz, /config ...) on the public port too");
+  http.io_threads = DefaultIoThreads();
   parser.Add("io-threads", &http.io_threads, "Threads that serve HTTP connections")
       ->check(CLI::Range(1, 256));
   parser.Add("connections-max", &http.connections_max, "HTTP connections at the same time");
