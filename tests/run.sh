@@ -35,7 +35,8 @@ cmake --build --preset ci --target weft_header_check
 
 # Test executables that run once more under a sanitizer: everything that parses input or has threads.
 asan_tests=(weft_common_test weft_scheduler_test weft_text_test weft_front_test weft_engine_test
-            weft_weights_test weft_shard_control_test weft_shard_comm_test weft_compute_test)
+            weft_weights_test weft_shard_control_test weft_shard_comm_test weft_compute_test
+            weft_launcher_test)
 tsan_tests=(weft_common_test weft_front_test weft_engine_test weft_shard_control_test
             weft_shard_comm_test weft_compute_test)
 run_sanitized() {
@@ -46,12 +47,15 @@ run_sanitized() {
   cmake --build --preset "$preset" --target "$@"
   for test in "$@"; do
     step "$preset: $test"
-    env "${test_environment[@]}" "build/$preset/bin/$test" '~[demo]~[slow]'
+    env "${test_environment[@]}" "build/$preset/bin/$test" "~[demo]~[slow]$test_filter"
   done
 }
 if [ "$sanitize" = 1 ]; then
-  test_environment=(UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1)
+  test_filter=""
+  test_environment=(ASAN_OPTIONS=detect_stack_use_after_return=1
+                    UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1)
   run_sanitized asan "${asan_tests[@]}"
+  test_filter='~"Draws follow the distribution that the filters leave"'  # minutes, and one thread
   test_environment=("TSAN_OPTIONS=halt_on_error=1:suppressions=$PWD/tests/support/tsan.supp"
                     "LD_LIBRARY_PATH=$(deploy/tsan_abseil.sh)")
   run_sanitized tsan "${tsan_tests[@]}"

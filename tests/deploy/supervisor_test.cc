@@ -6,6 +6,7 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <functional>
+#include <memory>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -54,11 +55,12 @@ class Fixture {
 
   // Runs the io_context until `condition` holds; fails after ten seconds.
   void RunUntil(const std::function<bool()>& condition) {
-    bool expired = false;
+    // The handler of the cancelled timer runs later, in the next call.
+    const auto expired = std::make_shared<bool>(false);
     boost::asio::steady_timer timer(io_, std::chrono::seconds(10));
-    timer.async_wait([&](const boost::system::error_code& error) { expired = !error; });
-    while (!condition() && !expired) io_.run_one();
-    REQUIRE_FALSE(expired);
+    timer.async_wait([expired](const boost::system::error_code& error) { *expired = !error; });
+    while (!condition() && !*expired) io_.run_one();
+    REQUIRE_FALSE(*expired);
   }
 
   size_t Count(const std::string& prefix) const {
