@@ -53,7 +53,7 @@ struct LoadOptions {
 void Declare(Flags& flags, LoadOptions* options) {
   flags.Add("connect", &options->connect, "HTTP address of the server, host:port");
   flags.Add("route", &options->route, "completions, chat or tgi");
-  flags.Add("model", &options->model, "Model name in requests; empty = the one /v1/models names");
+  flags.Add("model", &options->model, "Model name in requests; empty = the one that is served");
   flags.Add("streams", &options->streams, "Closed loop: requests under way at a time");
   flags.Add("rate-per-s", &options->rate_per_s,
             "Open loop: Poisson arrivals at this rate; 0 = closed loop");
@@ -255,7 +255,10 @@ absl::Status RunLoad(const LoadOptions& options) {
     file << ReportJson(report);
     if (!file) return absl::UnavailableError(absl::StrCat("--json: cannot write ", options.json));
   }
-  if (report.failed > 0) return absl::UnavailableError(report.first_error);
+  if (report.failed > 0) {
+    return absl::UnavailableError(
+        absl::StrCat(report.failed, " requests failed, the first with: ", report.first_error));
+  }
   return absl::OkStatus();
 }
 
@@ -263,8 +266,13 @@ absl::Status RunLoad(const LoadOptions& options) {
 
 int RunBench(int argc, char** argv) {
   if (argc < 2 || std::strcmp(argv[1], "load") != 0) {
-    std::fputs("weft bench load [flags]: load generator for a running server\n", stderr);
-    return argc >= 2 && std::strcmp(argv[1], "--help") == 0 ? 0 : 2;
+    const bool help = argc >= 2 && std::strcmp(argv[1], "--help") == 0;
+    std::fputs(
+        "weft bench load  sends streamed requests to a running server and reports what came back\n"
+        "\n"
+        "weft bench load --help lists its flags.\n",
+        help ? stdout : stderr);
+    return help ? 0 : 2;
   }
   LoadOptions options;
   Flags flags("weft bench load", "Sends streamed requests to a server and reports what came back.");

@@ -1,10 +1,12 @@
 // weft chat: a conversation in the terminal over gRPC. Keeps the history, prints tokens as they
-// come.
+// come. In a terminal Ctrl-C ends the answer that runs, and an answer that fails does not end the
+// conversation.
 
 #include <unistd.h>
 
 #include <cstdio>
 #include <iostream>
+#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
@@ -14,7 +16,9 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/flags.h"
+#include "common/status.h"
 #include "deploy/launcher/commands.h"
+#include "deploy/launcher/interrupt.h"
 #include "deploy/launcher/run_command.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
@@ -51,10 +55,12 @@ class Chat {
         absl::StrCat("no server answers at ", options_.connect, "; start one with: weft serve"));
   }
 
-  // Sends `text` and prints the answer; it becomes part of the history only when it is complete.
-  absl::Status Turn(const std::string& text) {
+  // Sends `text` and prints the answer. Question and answer become part of the history, also when
+  // `interrupt` cut the answer short; after an error neither does. `interrupt` may be null.
+  absl::Status Turn(const std::string& text, Interrupt* interrupt) {
     Add("user", text);
     grpc::ClientContext context;
+    if (interrupt != nullptr) interrupt->Begin(&context);
     context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(options_.timeout_s)));
     const absl::Time start = absl::Now();
     absl::Time first = absl::InfiniteFuture();
@@ -69,15 +75,18 @@ class Chat {
       answer += response.output().text();
       if (response.has_finish_info()) tokens = response.finish_info().output_tokens();
     }
-    std::fputs("\n", stdout);
     const grpc::Status status = reader->Finish();
-    if (!status.ok()) {
+    if (interrupt != nullptr) interrupt->End();
+    std::fputs("\n", stdout);
+    std::fflush(stdout);
+    const bool cut_short = status.error_code() == grpc::StatusCode::CANCELLED && !answer.empty();
+    if (!status.ok() && !cut_short) {
       request_.mutable_chat()->mutable_messages()->RemoveLast();
       return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
                           status.error_message());
     }
     Add("assistant", answer);
-    if (options_.stats) PrintStats(start, first, tokens);
+    if (options_.stats && !cut_short) PrintStats(start, first, tokens);
     return absl::OkStatus();
   }
 
@@ -117,23 +126,45 @@ void Declare(Flags& flags, ChatOptions* options) {
   flags.AddSwitch("stats", &options->stats, "Print tokens and times after each answer");
 }
 
-absl::Status Converse(const ChatOptions& options) {
-  Chat chat(options);
-  if (absl::Status status = chat.Connect(); !status.ok()) return status;
-  if (!options.prompt.empty()) return chat.Turn(options.prompt);
-  const bool terminal = isatty(STDIN_FILENO) != 0;
-  if (terminal) std::fputs("Type a message; an empty line or Ctrl-D ends.\n", stdout);
+// Messages from a file or a pipe, one a line; the first error ends it.
+absl::Status ConverseByLines(Chat& chat) {
+  std::string line;
+  while (std::getline(std::cin, line) && !absl::StripAsciiWhitespace(line).empty()) {
+    if (absl::Status status = chat.Turn(line, nullptr); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ConverseInTerminal(Chat& chat, Interrupt& interrupt) {
+  std::fputs("Type a message; Ctrl-C ends an answer, an empty line or Ctrl-D the conversation.\n",
+             stdout);
   std::string line;
   while (true) {
-    if (terminal) {
-      std::fputs("> ", stdout);
-      std::fflush(stdout);
-    }
-    if (!std::getline(std::cin, line) || absl::StripAsciiWhitespace(line).empty()) {
+    std::fputs("> ", stdout);
+    std::fflush(stdout);
+    if (!std::getline(std::cin, line)) {
+      std::fputs("\n", stdout);  // Ctrl-D leaves the cursor behind the prompt
       return absl::OkStatus();
     }
-    if (absl::Status status = chat.Turn(line); !status.ok()) return status;
+    if (absl::StripAsciiWhitespace(line).empty()) return absl::OkStatus();
+    const absl::Status status = chat.Turn(line, &interrupt);
+    if (!status.ok() && !absl::IsCancelled(status)) {
+      std::fprintf(stderr, "weft chat: %s\n", std::string(status.message()).c_str());
+    }
   }
+}
+
+absl::Status Converse(const ChatOptions& options) {
+  const bool terminal = options.prompt.empty() && isatty(STDIN_FILENO) != 0;
+  // Before the channel, whose threads must inherit the signal mask.
+  std::unique_ptr<Interrupt> interrupt;
+  if (terminal) {
+    WEFT_ASSIGN_OR_RETURN(interrupt, Interrupt::Create());
+  }
+  Chat chat(options);
+  WEFT_RETURN_IF_ERROR(chat.Connect());
+  if (!options.prompt.empty()) return chat.Turn(options.prompt, nullptr);
+  return terminal ? ConverseInTerminal(chat, *interrupt) : ConverseByLines(chat);
 }
 
 }  // namespace

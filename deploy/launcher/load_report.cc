@@ -11,6 +11,9 @@ namespace weft::launcher {
 namespace {
 
 std::string Row(const char* name, const Quantiles& quantiles) {
+  if (quantiles.count == 0) {
+    return absl::StrFormat("%-22s %10s %10s %10s %10s %9d\n", name, "-", "-", "-", "-", 0);
+  }
   return absl::StrFormat("%-22s %10.2f %10.2f %10.2f %10.2f %9d\n", name, quantiles.p50,
                          quantiles.p90, quantiles.p99, quantiles.max, quantiles.count);
 }
@@ -79,7 +82,6 @@ std::string ReportTable(const LoadReport& report) {
       "requests %d, failed %d, wall %.2f s, prompt tokens %d, output tokens %d, %.1f tokens/s\n",
       report.requests, report.failed, report.wall_s, report.prompt_tokens, report.output_tokens,
       report.tokens_per_s);
-  if (report.failed > 0) absl::StrAppend(&out, "first error: ", report.first_error, "\n");
   absl::StrAppend(&out, absl::StrFormat("%-22s %10s %10s %10s %10s %9s\n", "ms", "p50", "p90",
                                         "p99", "max", "samples"));
   absl::StrAppend(

@@ -61,13 +61,14 @@ class Stream : public std::enable_shared_from_this<Stream> {
       return body.size();
     };
     parser_.on_chunk_body(on_chunk_);
-    http::async_read_header(stream_, buffer_, parser_,
-                            [self = shared_from_this()](const error_code& error, size_t) {
-                              if (error) {
-                                return self->Finish(absl::StrCat("header: ", error.message()));
-                              }
-                              self->ReadBody();
-                            });
+    http::async_read_header(
+        stream_, buffer_, parser_, [self = shared_from_this()](const error_code& error, size_t) {
+          if (error) {
+            return self->Finish(
+                absl::StrCat("no HTTP answer (is --connect the HTTP address?): ", error.message()));
+          }
+          self->ReadBody();
+        });
   }
 
   void ReadBody() {

@@ -116,9 +116,13 @@ class Server {
         return;
       }
     }
+    // A shard says on stdout where it listens; its log says so too.
+    if (is_stdout && absl::StartsWith(line, "listening ")) return;
     ClearProgress();
-    // JSON lines of our own processes carry their name already.
-    if (json_ && absl::StartsWith(line, "{")) {
+    // The lines of our own log carry the name already.
+    const bool named = json_ ? absl::StartsWith(line, "{")
+                             : absl::StrContains(line, absl::StrCat(" ", child, ": "));
+    if (named) {
       std::fprintf(stderr, "%s\n", line.c_str());
     } else if (json_) {
       WEFT_LOG_INFO("{}: {}", child, line);
@@ -193,11 +197,12 @@ class Server {
         if (absl::Now() - last_line_ >= absl::Seconds(1)) {
           WEFT_LOG_INFO("{}", line);
           last_line_ = absl::Now();
+          shown_ = line;
         }
       } else {
         std::fprintf(stderr, "\r\033[K%s", line.c_str());
+        shown_ = line;
       }
-      shown_ = line;
     }
     progress_timer_.expires_after(std::chrono::milliseconds(100));
     progress_timer_.async_wait([this](const boost::system::error_code& error) {
@@ -235,6 +240,9 @@ int RunServe(int argc, char** argv) {
   DeclareServeFlags(flags, &options);
   int exit_code = 0;
   const int outcome = RunCommand(flags, argc, argv, [&]() -> absl::Status {
+    // The file was read here and its values are passed on; to the children its other keys are
+    // unknown.
+    unsetenv("WEFT_CONFIG");
     WEFT_ASSIGN_OR_RETURN(const LogFormat format, ParseLogFormat(options.log_format));
     WEFT_RETURN_IF_ERROR(InitLogging("weft", format, options.log_level));
     WEFT_ASSIGN_OR_RETURN(ShutdownSignals signals, ShutdownSignals::Create());

@@ -63,12 +63,11 @@ void DeclareServeFlags(Flags& flags, ServeOptions* options) {
     const char* target = forward.to_router && forward.to_shards ? "router and shards: "
                          : forward.to_router                    ? "router: "
                                                                 : "shards: ";
-    // Children inherit the environment, so its value reaches them without our help.
-    flags.app()
-        .add_option(absl::StrCat("--", forward.name), options->forwarded.back().value,
-                    absl::StrCat(target, forward.help))
-        ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+    flags.Add(forward.name, &options->forwarded.back().value, absl::StrCat(target, forward.help));
   }
+  flags.app().footer(
+      "Flags marked \"router\" or \"shards\" are passed on to these processes; their defaults and\n"
+      "ranges: weft-router --help, weft-shard --help.");
 }
 
 absl::StatusOr<std::string> ResolveModel(const ServeOptions& options) {
@@ -84,10 +83,13 @@ absl::StatusOr<std::string> ResolveModel(const ServeOptions& options) {
   if (const char* demo = std::getenv("WEFT_DEMO_MODEL")) {
     path = demo;
   } else {
+    const char* weft_cache = std::getenv("WEFT_CACHE");
     const char* cache = std::getenv("XDG_CACHE_HOME");
     const char* home = std::getenv("HOME");
-    path = absl::StrCat(cache ? cache : absl::StrCat(home ? home : "", "/.cache"),
-                        "/weft/models/SmolLM2-135M-Instruct.Q4_1.gguf");
+    path = weft_cache ? weft_cache
+           : cache    ? absl::StrCat(cache, "/weft")
+                      : absl::StrCat(home ? home : "", "/.cache/weft");
+    absl::StrAppend(&path, "/models/SmolLM2-135M-Instruct.Q4_1.gguf");
   }
   if (stat(path.c_str(), &info) != 0) {
     return absl::NotFoundError(absl::StrCat("no --model was given and the demo model is not at ",

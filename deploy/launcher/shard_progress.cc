@@ -10,6 +10,7 @@
 #include "common/limits.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
+#include "grpcpp/support/channel_arguments.h"
 #include "proto/shard.grpc.pb.h"
 
 namespace weft::launcher {
@@ -45,9 +46,13 @@ std::string ShardProgress::Line() const {
 
 void ShardProgress::Run() {
   std::vector<std::unique_ptr<shard::v1::ShardService::Stub>> stubs;
+  // The sockets are not there yet: the library would wait a second before it tries again.
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 100);
   for (const std::string& socket : sockets_) {
-    stubs.push_back(shard::v1::ShardService::NewStub(
-        grpc::CreateChannel("unix:" + socket, grpc::InsecureChannelCredentials())));
+    stubs.push_back(shard::v1::ShardService::NewStub(grpc::CreateCustomChannel(
+        "unix:" + socket, grpc::InsecureChannelCredentials(), arguments)));
   }
   do {
     std::string line;

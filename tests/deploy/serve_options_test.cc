@@ -1,5 +1,7 @@
 #include "deploy/launcher/serve_options.h"
 
+#include <stdlib.h>
+
 #include <algorithm>
 #include <catch2/catch.hpp>
 
@@ -39,6 +41,19 @@ TEST_CASE("Serve hands each flag to the processes that know it", "[launcher]") {
   CHECK(Contains(router.argv, "--running-max=9"));
   CHECK_FALSE(Contains(router.argv, "--kv-memory=64MiB"));
   CHECK(Contains(router.argv, "--shard=unix:/run/weft/shard-1.sock"));
+}
+
+TEST_CASE("The environment reaches the children, and a flag goes before it", "[launcher]") {
+  setenv("WEFT_KV_MEMORY", "32MiB", 1);
+  setenv("WEFT_RUNNING_MAX", "5", 1);
+  ServeOptions options;
+  const std::string error = Parse({"--running-max=9"}, &options);
+  unsetenv("WEFT_KV_MEMORY");
+  unsetenv("WEFT_RUNNING_MAX");
+  REQUIRE(error.empty());
+  const auto shards = ShardSpecs(options, "/bin/weft-shard", "/m.gguf", "/run/weft");
+  CHECK(Contains(shards[0].argv, "--kv-memory=32MiB"));
+  CHECK(Contains(shards[0].argv, "--running-max=9"));
 }
 
 TEST_CASE("Serve refuses unknown flags and shard counts out of range", "[launcher]") {
