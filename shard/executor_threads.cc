@@ -333,8 +333,15 @@ void Executor::RunStep() {
   {
     absl::MutexLock lock(&mutex_);
     if (!step.result.ok() && !step.epoch->ending) {
-      WEFT_LOG_ERROR("step failed epoch={} step={}: {}", step.batch.epoch, step.batch.step,
-                     step.result.status().ToString());
+      const absl::Status& status = step.result.status();
+      if (absl::IsAborted(status)) {
+        // Another rank left or lost the group first, and says why where it is a fault.
+        WEFT_LOG_INFO("step cut short epoch={} step={}: {}", step.batch.epoch, step.batch.step,
+                      std::string(status.message()));
+      } else {
+        WEFT_LOG_ERROR("step failed epoch={} step={}: {}", step.batch.epoch, step.batch.step,
+                       status.ToString());
+      }
       Break(*step.epoch, step.batch.step, step.result.status(), &answers);
       FailPrepared(step.epoch->broken, &answers);
       // Ranks that wait for this one in the same step learn of it at once.
