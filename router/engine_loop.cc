@@ -163,7 +163,7 @@ void EngineLoop::OnArrival(std::shared_ptr<LiveRequest> request, int64_t now_us)
   if (r.input.deadline_us > 0) deadlines_.emplace(r.input.deadline_us, r.sequence);
   scheduler_->OnArrival(arrival, now_us);
   std::vector<TokenId>().swap(r.prompt);  // the scheduler's log has it
-  live_.emplace(arrival.id, Live{std::move(request), absl::OkStatus(), 0});
+  live_[arrival.id].request = std::move(request);
 }
 
 void EngineLoop::OnCancel(SequenceId sequence, int64_t now_us) {
@@ -239,7 +239,13 @@ void EngineLoop::SendStep(const StepPlan& plan, int64_t plan_us, int64_t now_us)
   for (const PlannedChunk& chunk : plan.chunks) {
     sent.sample.tokens += chunk.count;
     if (chunk.last) sent.rows.push_back(chunk.slot);
+    Live& live = live_.at(chunk.id);
+    if (chunk.first) live.resumed = live.prefill_epoch == group_->epoch();
+    live.prefill_epoch = group_->epoch();
+    sent.partial_chunks += chunk.first && chunk.last ? 0 : 1;
+    sent.resumed_chunks += live.resumed ? 1 : 0;
   }
+  sent.sent_us = now_us;
   const SharedBytes bytes =
       message_.Build(group_->epoch(), plan, *scheduler_, [this](SequenceId id) {
         const LiveRequest& request = *live_.at(id).request;

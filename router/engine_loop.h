@@ -110,6 +110,10 @@ class EngineLoop : public EngineInbox, public ShardGroupListener {
     // OK, or how it is to fail when the scheduler gives it back.
     absl::Status failure;
     int64_t last_token_us = 0;
+    // The epoch its last first chunk was in, and whether that was for the second time: it had been
+    // preempted.
+    Epoch prefill_epoch = 0;
+    bool resumed = false;
   };
 
   // What was sent and is not answered; checked against the answer.
@@ -118,6 +122,10 @@ class EngineLoop : public EngineInbox, public ShardGroupListener {
     // Slots of the rows that sample, in the answer's order.
     std::vector<Slot> rows;
     StepSample sample;
+    int64_t sent_us = 0;
+    // Chunks that are a piece of a longer prompt, and those of preempted sequences.
+    uint32_t partial_chunks = 0;
+    uint32_t resumed_chunks = 0;
   };
 
   // -- Thread
@@ -130,6 +138,8 @@ class EngineLoop : public EngineInbox, public ShardGroupListener {
   void PumpSteps();
   void SendStep(const StepPlan& plan, int64_t plan_us, int64_t now_us);
   void MarkPlanned(const StepPlan& plan, int64_t now_us);
+  // Says what the lost group had been asked for and did not answer.
+  void CountLostSteps(int64_t now_us);
   void FlushText();
   void Publish(int64_t now_us);
 

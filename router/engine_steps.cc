@@ -102,11 +102,31 @@ void EngineLoop::MakeScheduler(const FormedGroup& group) {
 }
 
 void EngineLoop::OnGroupLost(const absl::Status& why, int64_t now_us) {
+  CountLostSteps(now_us);
+  // Whoever was prefilled in this epoch and does not run has been preempted.
+  const auto prefilled = std::count_if(live_.begin(), live_.end(), [&](const auto& entry) {
+    return entry.second.prefill_epoch == group_->epoch();
+  });
+  const SchedulerStats stats = scheduler_->Stats();
+  WEFT_LOG_WARN("recovering live={} running={} waiting={} preempted={} reason=\"{}\"", live_.size(),
+                stats.running, stats.waiting, std::max<int64_t>(prefilled - stats.running, 0),
+                std::string(why.message()));
   // Streams stay open and silent; new requests queue.
   scheduler_->OnGroupLost(now_us);
-  sent_.clear();
   lost_us_ = now_us;
-  WEFT_LOG_WARN("recovering live={} reason=\"{}\"", live_.size(), std::string(why.message()));
+}
+
+void EngineLoop::CountLostSteps(int64_t now_us) {
+  for (const SentStep& sent : sent_) {
+    probe_->StepLost(sent.sample.kind);
+    WEFT_LOG_WARN(
+        "step lost epoch={} step={} call={} rows={} tokens={} partial_chunks={} resumed_chunks={} "
+        "age_us={}",
+        group_->epoch(), sent.step, CallName(StepMessage::CallOf(sent.sample.kind)),
+        sent.sample.rows, sent.sample.tokens, sent.partial_chunks, sent.resumed_chunks,
+        now_us - sent.sent_us);
+  }
+  sent_.clear();
 }
 
 void EngineLoop::OnGroupFatal(const absl::Status& why) {

@@ -1,21 +1,19 @@
 #include "router/probe.h"
 
-#include <dirent.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <cstdio>
 #include <map>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "common/check.h"
 #include "common/metrics.h"
 #include "common/thread.h"
 #include "common/version.h"
+#include "router/process_figures.h"
 
 namespace weft::router {
 namespace {
@@ -37,6 +35,8 @@ constexpr const char* kCancels[] = {"client", "admin", "deadline", "slow_reader"
 constexpr const char* kRestarts[] = {"exit", "oom", "nccl", "timeout"};
 constexpr const char* kGroupStates[] = {"connecting", "loading", "joining",
                                         "warming",    "serving", "recovering"};
+// The states a group can be lost in, from joining on.
+constexpr const char* kLossStates[] = {"joining", "warming", "serving"};
 constexpr const char* kServerStates[] = {"starting", "loading",    "warming",
                                          "ready",    "recovering", "draining"};
 constexpr const char* kCalls[] = {"Info",   "Rendezvous", "JoinGroup", "LeaveGroup",
@@ -83,24 +83,6 @@ std::array<Histogram*, N> Histograms(Family<Histogram>& family, const std::strin
 
 double UnixSeconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
-uint64_t ResidentBytes() {
-  unsigned long long total_pages = 0, resident_pages = 0;
-  std::FILE* file = std::fopen("/proc/self/statm", "r");
-  if (file == nullptr) return 0;
-  if (std::fscanf(file, "%llu %llu", &total_pages, &resident_pages) != 2) resident_pages = 0;
-  std::fclose(file);
-  return resident_pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-}
-
-int OpenFiles() {
-  DIR* directory = opendir("/proc/self/fd");
-  if (directory == nullptr) return 0;
-  int count = -3;  // ".", ".." and the descriptor of the directory itself
-  while (readdir(directory) != nullptr) ++count;
-  closedir(directory);
-  return count;
 }
 
 // What dashboards divide by: a counter that follows a total owned by somebody else.
@@ -241,6 +223,14 @@ struct Probe::Metrics {
       Gauges(GaugeFamily("weft_group_state", "1 for the state the shard group is in"), "state",
              kGroupStates);
   Gauge& epoch = OneGauge("weft_group_epoch", "Epoch of the shard group");
+  std::array<Counter*, 3> group_losses = Counters(
+      CounterFamily("weft_group_losses_total",
+                    "Epochs and attempts to form one that were lost, by the group's state"),
+      "state", kLossStates);
+  std::array<Counter*, 3> steps_lost =
+      Counters(CounterFamily("weft_steps_lost_total",
+                             "Steps sent and not answered when their group was lost, by kind"),
+               "kind", kSteps);
   Histogram& recovery =
       OneHistogram("weft_group_recovery_duration_seconds",
                    "Loss of a group to the first step of the next", RequestLatencyBuckets());
@@ -419,6 +409,16 @@ void Probe::SetGroupState(GroupState state, Epoch epoch) {
     metrics_->group_states[i]->Set(i == static_cast<size_t>(state) ? 1 : 0);
   }
   metrics_->epoch.Set(static_cast<double>(epoch));
+}
+
+void Probe::GroupLost(GroupState state) {
+  const size_t index = static_cast<size_t>(state) - static_cast<size_t>(GroupState::kJoining);
+  WEFT_CHECK_LT(index, metrics_->group_losses.size());
+  metrics_->group_losses[index]->Increment();
+}
+
+void Probe::StepLost(StepKind kind) {
+  metrics_->steps_lost[static_cast<size_t>(kind)]->Increment();
 }
 
 void Probe::Recovered(int64_t recovery_us) {

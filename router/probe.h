@@ -107,6 +107,10 @@ class Probe {
   // -- Shards ------------------------------------------------------------------------------------
   void SetWorld(uint32_t world);
   void SetGroupState(GroupState state, Epoch epoch);
+  // The epoch, or the attempt to form it, ended in `state`: joining, warming or serving.
+  void GroupLost(GroupState state);
+  // A step was sent and not answered when its group was lost.
+  void StepLost(StepKind kind);
   void Recovered(int64_t recovery_us);
   void ShardUp(Rank rank, bool up);
   void ShardLoad(Rank rank, uint64_t bytes_done, uint64_t bytes_total, double seconds);

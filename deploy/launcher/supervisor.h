@@ -28,8 +28,9 @@ struct ChildSpec {
 
 struct SupervisorOptions {
   std::string socket_path;
-  // A child that dies before it has run this long is started again only after a back-off.
-  absl::Duration young = absl::Seconds(10);
+  // A child that dies before it has run this long is started again only after a back-off. Longer
+  // than starting takes for a child that cannot start; one that has served is wanted back at once.
+  absl::Duration young = absl::Seconds(2);
   absl::Duration backoff_first = absl::Milliseconds(100);
   absl::Duration backoff_max = absl::Seconds(5);
   // SIGTERM to a shard is followed by SIGKILL after this.

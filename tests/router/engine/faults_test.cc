@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <map>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -72,9 +73,27 @@ struct Streams {
   std::vector<std::shared_ptr<FakeSink>> sinks;
 };
 
-// Runs the streams with one fault at `rank` and checks that it happened and cost nothing.
-void CheckSurvives(MockFault kind, uint32_t rank, std::function<bool(const MockMoment&)> when) {
+// By how much series grew since it was made: the registry outlives an engine.
+class Grown {
+ public:
+  Grown(Probe& probe, const std::vector<std::string>& series) : probe_(probe) {
+    for (const std::string& name : series) before_[name] = MetricValue(probe, name);
+  }
+  double operator()(const std::string& name) const {
+    return MetricValue(probe_, name) - before_.at(name);
+  }
+
+ private:
+  Probe& probe_;
+  std::map<std::string, double> before_;
+};
+
+// Runs the streams with one fault at `rank` and checks that it happened, that it was counted
+// in each series of `counted`, and that it cost nothing.
+void CheckSurvives(MockFault kind, uint32_t rank, std::function<bool(const MockMoment&)> when,
+                   const std::vector<std::string>& counted = {}) {
   EngineRig rig(TwoShards());
+  const Grown grown(rig.probe(), counted);
   OneFault fault(kind, std::move(when));
   rig.shard(rank).SetFaults([&fault](const MockMoment& moment) { return fault(moment); });
   rig.WaitReady();
@@ -84,6 +103,10 @@ void CheckSurvives(MockFault kind, uint32_t rank, std::function<bool(const MockM
   rig.CheckClean();
   CHECK(rig.engine().Status().state == ServerState::kReady);
   CHECK(!rig.has_fatal());
+  for (const std::string& series : counted) {
+    INFO(series);
+    CHECK(grown(series) >= 1);
+  }
   rig.shard(rank).SetFaults(nullptr);
 }
 
@@ -91,8 +114,10 @@ TEST_CASE("A shard that dies in a decode step costs no token", "[router][engine]
   for (uint32_t rank : {0u, 1u}) {
     for (StepNumber step : {20u, 33u}) {
       INFO("rank " << rank << " step " << step);
-      CheckSurvives(MockFault::kDie, rank,
-                    [step](const MockMoment& m) { return m.call == "Decode" && m.step >= step; });
+      CheckSurvives(
+          MockFault::kDie, rank,
+          [step](const MockMoment& m) { return m.call == "Decode" && m.step >= step; },
+          {"weft_group_losses_total{state=\"serving\"}", "weft_steps_lost_total{kind=\"decode\"}"});
     }
   }
 }
@@ -101,7 +126,9 @@ TEST_CASE("A shard that dies in the middle of a prompt costs no token",
           "[router][engine][faults]") {
   for (uint32_t rank : {0u, 1u}) {
     INFO("rank " << rank);
-    CheckSurvives(MockFault::kDie, rank, [](const MockMoment& m) { return m.partial_chunks > 0; });
+    CheckSurvives(
+        MockFault::kDie, rank, [](const MockMoment& m) { return m.partial_chunks > 0; },
+        {"weft_group_losses_total{state=\"serving\"}", "weft_steps_lost_total{kind=\"prefill\"}"});
   }
 }
 
@@ -117,6 +144,11 @@ TEST_CASE("A shard that dies while an epoch forms again costs no token",
       if (std::string(call) == "Rendezvous" && rank == 1) continue;
       INFO(call << " at rank " << rank);
       EngineRig rig(TwoShards());
+      const std::string serving = "weft_group_losses_total{state=\"serving\"}";
+      const std::string forming =
+          absl::StrCat("weft_group_losses_total{state=\"",
+                       std::string(call) == "Warmup" ? "warming" : "joining", "\"}");
+      const Grown grown(rig.probe(), {serving, forming});
       // First a decode step fails; then, in the second epoch's making, the shard dies.
       OneFault first(MockFault::kDie,
                      [](const MockMoment& m) { return m.call == "Decode" && m.step >= 20; });
@@ -129,6 +161,8 @@ TEST_CASE("A shard that dies while an epoch forms again costs no token",
       streams.Check();
       CHECK(first.happened());
       CHECK(second.happened());
+      CHECK(grown(serving) == 1);
+      CHECK(grown(forming) == 1);
       rig.CheckClean();
       rig.shard(0).SetFaults(nullptr);
       rig.shard(1).SetFaults(nullptr);

@@ -58,7 +58,8 @@ TEST_CASE("Labelled series exist at zero before anything happened", "[router][pr
         "weft_request_failure_total{reason=\"shard_lost\"}",
         "weft_admission_rejections_total{reason=\"queue_tokens\"}",
         "weft_requests_cancelled_total{by=\"slow_reader\",phase=\"decode\"}",
-        "weft_steps_total{kind=\"filter\"}", "weft_kv_blocks{state=\"cached\"}",
+        "weft_steps_total{kind=\"filter\"}", "weft_steps_lost_total{kind=\"decode\"}",
+        "weft_group_losses_total{state=\"warming\"}", "weft_kv_blocks{state=\"cached\"}",
         "weft_group_state{state=\"recovering\"}", "weft_shard_restarts_total{reason=\"timeout\"}",
         "weft_batch_forward_duration_seconds_count{phase=\"prefill\"}",
         "weft_shard_rpc_duration_seconds_count{method=\"FilterBatch\"}"}) {
@@ -134,6 +135,11 @@ TEST_CASE("Events change the series they should", "[router][probe]") {
   CHECK(Value(probe.Render(), "weft_group_state{state=\"serving\"}") == 1);
   CHECK(Value(probe.Render(), "weft_group_state{state=\"connecting\"}") == 0);
   CHECK(Value(probe.Render(), "weft_group_epoch ") == 9);
+  probe.GroupLost(GroupState::kJoining);
+  probe.StepLost(StepKind::kPrefill);
+  CHECK(grown("weft_group_losses_total{state=\"joining\"}") == 1);
+  CHECK(grown("weft_group_losses_total{state=\"serving\"}") == 0);
+  CHECK(grown("weft_steps_lost_total{kind=\"prefill\"}") == 1);
 }
 
 }  // namespace
