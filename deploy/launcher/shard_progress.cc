@@ -56,9 +56,11 @@ void ShardProgress::Run() {
   }
   do {
     std::string line;
-    for (size_t rank = 0; rank < stubs.size(); ++rank) {
+    for (size_t rank = 0; rank < stubs.size() && !stop_.HasBeenNotified(); ++rank) {
       grpc::ClientContext context;
       context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Milliseconds(200)));
+      // The library works on a connection only while a call waits for it.
+      context.set_wait_for_ready(true);
       shard::v1::InfoRequest request;
       request.set_protocol_version(kShardProtocolVersion);
       shard::v1::InfoResponse info;
