@@ -1,123 +1,130 @@
 """kill -9 and kill -STOP of shards under streams: no stream errs, every token is the undisturbed one.
 
-Each round runs 8 greedy and 8 seeded sampling streams with penalties and hits one shard at a moment
-of the round's choosing: during prompt chunks, while decoding, right after an earlier hit (JoinGroup
-and Warmup of the epoch that is forming), under preemption (a small KV pool).
+Each round runs 8 greedy and 8 seeded sampling streams with penalties and hits one shard at the
+round's moment (recovery_moments.py). What was hit is read from the router's own record: the state
+of the group that was lost and the steps that it had sent and not got back.
 """
 
 import os
+import pathlib
 import random
 import signal
-import threading
 import time
 import unittest
 
-from weft_server import WeftServer, alive, wait_until
+from recovery_moments import (Target, as_a_preempted_stream_resumes, in_a_chunked_prompt, in_decode,
+                              in_join, in_warmup, while_a_stream_is_preempted)
+from recovery_record import BOOKS, ServerLog, Streams
+from weft_server import WeftServer, alive, children_of, wait_until
 
-ROUNDS = int(os.environ.get("WEFT_RECOVERY_ROUNDS", "30"))
 SEED = int(os.environ.get("WEFT_SEED", "20"))
-STREAMS = 16
-TOKENS = 48
+# A pool that cannot hold all streams, so that some are preempted, and steps that cannot hold a
+# prompt, so that it comes in chunks.
+FLAGS = ["--running-max=16", "--kv-memory=36MiB", "--step-tokens-max=96", "--log-format=json"]
+BOTH = (0, 1)
+# A round that missed its moment is run again.
+ATTEMPTS = 4
+# moment: rounds that hit rank 0, rank 1.
+KILLS = {in_a_chunked_prompt: (3, 3), in_decode: (4, 3), while_a_stream_is_preempted: (2, 2),
+         as_a_preempted_stream_resumes: (2, 2), in_join: (3, 2), in_warmup: (2, 2)}
+STOPS = {in_a_chunked_prompt: (1, 1), in_decode: (1, 1), while_a_stream_is_preempted: (1, 1),
+         in_join: (1, 1), in_warmup: (1, 1)}
 
 
-def bodies():
-    """One request a stream: half greedy, half sampled with penalties; some with long prompts."""
-    out = []
-    for index in range(STREAMS):
-        words = "river stone paper light garden market winter letter music window".split()
-        count = 300 if index % 4 == 3 else 12 + index
-        prompt = f"Story {index}. " + " ".join(words[(index * 7 + i * i) % 10] for i in range(count))
-        body = {"prompt": prompt, "max_tokens": TOKENS, "ignore_eos": True, "stream": True}
-        if index % 2 == 0:
-            body["temperature"] = 0
-        else:
-            body.update(temperature=0.9, top_p=0.95, seed=1000 + index, repetition_penalty=1.1,
-                        presence_penalty=0.3, frequency_penalty=0.2)
-        out.append(body)
-    return out
+def rounds_of(table, random_source):
+    rounds = [(moment, rank) for moment, counts in table.items()
+              for rank in BOTH for _ in range(counts[rank])]
+    random_source.shuffle(rounds)
+    return rounds
 
 
-class Streams:
-    """Runs all requests at once and collects the text of each."""
+def processes_of(server):
+    """Pids of all processes that were started for this server, by the paths they were given."""
+    run_directory = next(part for part in pathlib.Path(
+        f"/proc/{server.shard_pid(0)}/cmdline").read_text().split("\0")
+        if part.startswith("--socket=")).removeprefix("--socket=").rpartition("/")[0]
 
-    def __init__(self, server):
-        self.server = server
-        self.texts = [""] * STREAMS
-        self.tokens = [0] * STREAMS
-        self.errors = []
-        self.threads = [threading.Thread(target=self.run, args=(index, body))
-                        for index, body in enumerate(bodies())]
-        for thread in self.threads:
-            thread.start()
-
-    def run(self, index, body):
-        try:
-            for event in self.server.events("/v1/completions", body, timeout_s=180):
-                if event["choices"]:
-                    self.texts[index] += event["choices"][0]["text"]
-                    self.tokens[index] += 1
-        except Exception as error:  # noqa: BLE001 - every failure of a stream is a finding
-            self.errors.append((index, repr(error)))
-
-    def join(self):
-        for thread in self.threads:
-            thread.join(180)
-            if thread.is_alive():
-                raise AssertionError("a stream hangs")
-        if self.errors:
-            raise AssertionError(f"streams failed: {self.errors}")
-        return self.texts
+    def find():
+        found = set()
+        for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                if run_directory in path.read_text():
+                    found.add(int(path.parent.name))
+            except OSError:
+                continue
+        return {pid for pid in found if alive(pid)}
+    return find
 
 
 class RecoveryTest(unittest.TestCase):
-    def hit(self, server, random_source, signal_number, restarts):
-        """Sends the signal to one shard; returns once its successor runs."""
-        rank = random_source.randrange(server.shards)
-        pid = wait_until(lambda: server.shard_pid(rank), "a shard to hit")
-        in_flight = server.metric("weft_num_requests_running") > 0
-        os.kill(pid, signal_number)
-        wait_until(lambda: not alive(pid), "the shard to be gone")
-        wait_until(lambda: server.shard_pid(rank), "its successor")
-        return in_flight
+    def run_round(self, target, moment, rank):
+        hit = moment(target, rank)
+        wait_until(lambda: not alive(hit.pid), "the shard to be gone")
+        texts = target.streams.join()
+        for index, text in enumerate(texts):
+            self.assertEqual(text, self.expected[target.streams.book][index],
+                             (moment.__name__, rank, index))
+        # The router and one process a rank, nothing else.
+        whole = ["weft-router"] + ["weft-shard"] * target.server.shards
+        wait_until(lambda: sorted(children_of(target.server.process.pid).values()) == whole
+                   and target.state()[0] == "serving", "the group to be whole")
+        silence_s, all_s = target.streams.silence_s(hit.at)
+        print(f"{moment.__name__:30} {rank:4} {'yes' if hit.proven else 'NO':6} "
+              f"{1e3 * silence_s:6.0f}ms {1e3 * all_s:6.0f}ms   {hit.evidence}", flush=True)
+        return hit
 
-    def run_rounds(self, rounds, signal_number, *flags):
-        print(f"seed {SEED}")
+    def run_rounds(self, table, signal_number, *flags):
+        """Runs the rounds of `table` in random order until each has met its moment."""
         random_source = random.Random(SEED)
-        with WeftServer("--running-max=16", *flags, shards=2) as server:
-            expected = Streams(server).join()
-            hits_in_flight = 0
-            for number in range(rounds):
-                streams = Streams(server)
-                moment = random_source.choice(["prompt", "decode", "decode", "twice"])
-                if moment == "prompt":
-                    wait_until(lambda: server.metric("weft_num_requests_running") > 0, "a prompt")
-                else:
-                    goal = random_source.randrange(10, STREAMS * TOKENS // 2)
-                    wait_until(lambda: sum(streams.tokens) >= goal, f"{goal} tokens", 120)
-                hits_in_flight += self.hit(server, random_source, signal_number, number)
-                if moment == "twice":
-                    self.hit(server, random_source, signal_number, number)
-                texts = streams.join()
-                for index, text in enumerate(texts):
-                    self.assertEqual(text, expected[index], (number, moment, index))
-            self.assertGreater(hits_in_flight, rounds // 2)
-            self.assertGreaterEqual(server.metric("weft_shard_restarts_total"), rounds)
+        rounds = rounds_of(table, random_source)
+        print(f"\nseed {SEED}, {len(rounds)} rounds of {signal_number.name}\n"
+              f"{'moment':30} {'rank':>4} proven  silence all back   evidence")
+        pids, proven = set(), 0
+        started = time.monotonic()
+        with WeftServer(*FLAGS, *flags, shards=2) as server:
+            log = ServerLog(server)
+            find_processes = processes_of(server)
+            self.expected = [Streams(server, book).join() for book in range(BOOKS)]
+            runs = 0
+            for moment, rank in rounds:
+                for _ in range(ATTEMPTS):
+                    target = Target(server, log, Streams(server, runs % BOOKS), signal_number,
+                                    random_source)
+                    runs += 1
+                    hit = self.run_round(target, moment, rank)
+                    pids |= target.pids
+                    if hit.proven:
+                        proven += 1
+                        break
+            self.check_record(server, log, runs)
+            # Healthy: as before, and nothing is held.
+            self.assertEqual(Streams(server, 0).join(), self.expected[0])
             server.wait_idle()
-            preemptions = server.metric("weft_num_preemptions_total")
-            pids = [server.router_pid(), server.shard_pid(0), server.shard_pid(1)]
-        wait_until(lambda: not any(alive(pid) for pid in pids if pid), "no orphan process")
-        return preemptions
+            self.assertEqual(server.request("GET", "/readyz")[0], 200)
+            self.assertEqual(server.metric("weft_kv_blocks", state="used"), 0)
+            pids |= find_processes()
+        wait_until(lambda: not any(alive(pid) for pid in pids), "no orphan process")
+        self.assertEqual(find_processes(), set())
+        print(f"{proven} of {len(rounds)} rounds proven in {runs} runs, "
+              f"{time.monotonic() - started:.0f} s, {len(pids)} processes seen")
+        self.assertEqual(proven, len(rounds))
+
+    def check_record(self, server, log, rounds):
+        """Metrics and log say the same, and that no loss was missed."""
+        losses = log.losses()
+        self.assertGreaterEqual(len(losses), rounds)
+        for state in ("joining", "warming", "serving"):
+            self.assertEqual(server.metric("weft_group_losses_total", state=state),
+                             sum(loss.state == state for loss in losses), state)
+        self.assertEqual(server.metric("weft_steps_lost_total"),
+                         sum(len(loss.steps) for loss in losses))
+        self.assertGreaterEqual(server.metric("weft_shard_restarts_total"), rounds)
 
     def test_kill_9(self):
-        self.run_rounds(ROUNDS * 2 // 3, signal.SIGKILL)
-
-    def test_kill_9_under_preemption(self):
-        # A pool that cannot hold all streams: preemption and recovery meet.
-        preemptions = self.run_rounds(ROUNDS // 3, signal.SIGKILL, "--kv-memory=40MiB")
-        self.assertGreater(preemptions, 0)
+        self.run_rounds(KILLS, signal.SIGKILL)
 
     def test_kill_stop(self):
-        self.run_rounds(max(2, ROUNDS // 10), signal.SIGSTOP, "--hang-timeout-ms=1000")
+        self.run_rounds(STOPS, signal.SIGSTOP, "--hang-timeout-ms=1000")
 
 
 if __name__ == "__main__":
