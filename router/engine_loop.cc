@@ -271,7 +271,9 @@ void EngineLoop::Publish(int64_t now_us) {
   } else if (idle_since_us_.load(std::memory_order_relaxed) == 0) {
     idle_since_us_.store(now_us, std::memory_order_release);
   }
-  if (scheduler_ != nullptr) probe_->Scheduler(scheduler_->Stats());
+  if (scheduler_ != nullptr) {
+    probe_->Scheduler(scheduler_->Stats(), group_->state() == GroupState::kServing);
+  }
   if (group_->state() == published_state_ && group_->state() == GroupState::kServing) return;
   published_state_ = group_->state();
   absl::MutexLock lock(&mutex_);

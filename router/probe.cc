@@ -127,6 +127,11 @@ struct Probe::Metrics {
   // Requests.
   Gauge& running = OneGauge("weft_num_requests_running", "Requests that hold KV blocks");
   Gauge& waiting = OneGauge("weft_num_requests_waiting", "Requests admitted and not running");
+  Family<Gauge>& waiting_family = GaugeFamily(
+      "weft_num_requests_waiting_by_reason",
+      "Requests admitted and not running: for a slot or KV blocks, or for a shard group");
+  Gauge& waiting_capacity = waiting_family.Add({{"reason", "capacity"}});
+  Gauge& waiting_deferred = waiting_family.Add({{"reason", "deferred"}});
   Counter& prompt_tokens = OneCounter("weft_prompt_tokens_total", "Prompt tokens accepted");
   Counter& prompt_tokens_cached =
       OneCounter("weft_prompt_tokens_cached_total", "Prompt tokens found in the prefix cache");
@@ -351,10 +356,12 @@ void Probe::IgnoredFields(Door door, uint32_t count) {
 
 // -- Scheduler and steps -------------------------------------------------------------------------
 
-void Probe::Scheduler(const SchedulerStats& stats) {
+void Probe::Scheduler(const SchedulerStats& stats, bool serving) {
   Metrics& m = *metrics_;
   m.running.Set(stats.running);
   m.waiting.Set(stats.waiting);
+  m.waiting_capacity.Set(serving ? stats.waiting : 0);
+  m.waiting_deferred.Set(serving ? 0 : stats.waiting);
   m.kv_used.Set(stats.blocks_used);
   m.kv_cached.Set(stats.blocks_cached);
   m.kv_free.Set(static_cast<double>(stats.blocks_total) - stats.blocks_used - stats.blocks_cached);

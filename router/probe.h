@@ -100,7 +100,8 @@ class Probe {
 
   // -- Scheduler and steps -----------------------------------------------------------------------
   // Gauges as they are, counters by what changed since the call before. One caller thread.
-  void Scheduler(const SchedulerStats& stats);
+  // `serving`: a group runs steps, so that who waits does so for slots or KV blocks.
+  void Scheduler(const SchedulerStats& stats, bool serving);
   void CacheConfig(uint32_t block_tokens, uint32_t blocks, bool prefix_cache);
   void StepDone(const StepSample& sample);
 

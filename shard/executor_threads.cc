@@ -148,7 +148,9 @@ void Executor::Answer(PreparedStep step) {
     timings->set_host_us(step.host_us);
     timings->set_device_us(result.device_us);
     timings->set_comm_us(result.comm_us);
-    if (options_.probe != nullptr) options_.probe->StepDone(step.call.method(), *timings);
+    if (options_.probe != nullptr) {
+      options_.probe->StepDone(step.call.method(), *timings, result.helpers);
+    }
   }
   step.call.done(step.result.status());
   absl::MutexLock lock(&mutex_);

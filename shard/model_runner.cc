@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "common/clock.h"
 #include "common/limits.h"
+#include "common/log.h"
 #include "common/status.h"
 #include "shard/device/cpu/cpu_ops.h"
 #include "shard/model/decoder.h"
@@ -58,8 +59,8 @@ class CpuModelRunnerImpl : public CpuModelRunner {
   std::string isa() const override {
     return kernels::cpu::IsaName(kernels_.load(std::memory_order_relaxed)->isa);
   }
-  Counters counters() const override {
-    return Counters{pool_.waited_us(), pool_.stalls(), pool_.backoffs()};
+  HelperCosts helper_costs() const override {
+    return HelperCosts{pool_.waited_us(), pool_.stalls(), pool_.backoffs()};
   }
 
  private:
@@ -195,6 +196,7 @@ absl::StatusOr<StepResult> CpuModelRunnerImpl::Run(const StepBatch& batch) {
   if (kv_.blocks() == 0) return absl::FailedPreconditionError("Warmup has not run");
   const int64_t start_us = MonotonicClock().NowUs();
   const uint64_t waited_us = communicator_->waited_us();
+  const HelperCosts before = helper_costs();
   for (const Slot slot : batch.drops) sampler_->Drop(slot);
   for (const SequenceStart& start : batch.starts) {
     WEFT_RETURN_IF_ERROR(sampler_->Begin(start));
@@ -202,6 +204,14 @@ absl::StatusOr<StepResult> CpuModelRunnerImpl::Run(const StepBatch& batch) {
   StepResult result;
   if (!batch.sequences.empty()) WEFT_RETURN_IF_ERROR(decoder_->Run(batch, &result));
   result.comm_us = static_cast<uint32_t>(communicator_->waited_us() - waited_us);
+  const HelperCosts after = helper_costs();
+  result.helpers = HelperCosts{after.wait_us - before.wait_us, after.stalls - before.stalls,
+                               after.backoffs - before.backoffs};
+  if (before.backoffs == 0 && after.backoffs > 0) {
+    WEFT_LOG_WARN(
+        "other processes take the cores of compute threads: they rest for a while each time they "
+        "cost more than they bring (weft_shard_helper_backoffs_total)");
+  }
   result.device_us = static_cast<uint32_t>(MonotonicClock().NowUs() - start_us);
   return result;
 }

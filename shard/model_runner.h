@@ -28,20 +28,12 @@ struct CpuRunnerOptions {
 
 class CpuModelRunner : public ModelRunner {
  public:
-  struct Counters {
-    // Microseconds the device thread waited for its helpers; waits that were stalls; times it went
-    // on without helpers for a while because of them.
-    uint64_t helper_wait_us = 0;
-    uint64_t helper_stalls = 0;
-    uint64_t helper_backoffs = 0;
-  };
-
   // As planned before the load, with weights_bytes as they came out. Any thread.
   virtual const MemoryPlan& memory() const = 0;
   // Instruction set in use now. Any thread.
   virtual std::string isa() const = 0;
-  // Any thread.
-  virtual Counters counters() const = 0;
+  // Of all steps so far. Any thread.
+  virtual HelperCosts helper_costs() const = 0;
 };
 
 // Instruction sets this machine can run, best first (Info.isa_supported).

@@ -38,6 +38,9 @@ struct ShardProbe::Series {
   };
   std::array<Step, kSteps.size()> steps;
   std::array<prometheus::Histogram*, kCalls.size()> calls;
+  prometheus::Counter* helper_wait;
+  prometheus::Counter* helper_stalls;
+  prometheus::Counter* helper_backoffs;
   prometheus::Gauge* last_step;
   prometheus::Gauge* load_seconds;
   prometheus::Gauge* load_bytes;
@@ -74,6 +77,15 @@ ShardProbe::ShardProbe(const std::string& model, Rank rank) : series_(std::make_
   const auto gauge = [](const char* name, const char* help) {
     return &GaugeFamily(name, help).Add({});
   };
+  const auto counter = [](const char* name, const char* help) {
+    return &CounterFamily(name, help).Add({});
+  };
+  series_->helper_wait =
+      counter("weft_shard_helper_wait_seconds_total", "Waited for compute helpers");
+  series_->helper_stalls = counter("weft_shard_helper_stalls_total",
+                                   "Waits for a compute helper that had lost its core");
+  series_->helper_backoffs =
+      counter("weft_shard_helper_backoffs_total", "Times compute helpers were rested for a while");
   series_->last_step =
       gauge("weft_shard_last_step_timestamp_seconds", "Unix time of the last step");
   series_->load_seconds = gauge("weft_model_load_seconds", "Time spent loading weights");
@@ -90,7 +102,8 @@ ShardProbe::ShardProbe(const std::string& model, Rank rank) : series_(std::make_
 
 ShardProbe::~ShardProbe() = default;
 
-void ShardProbe::StepDone(absl::string_view method, const v1::StepTimings& timings) {
+void ShardProbe::StepDone(absl::string_view method, const v1::StepTimings& timings,
+                          const HelperCosts& helpers) {
   const Series::Step& step = series_->steps[IndexOf(kSteps, method)];
   step.duration->Observe(timings.device_us() * kSecondsPerUs);
   step.count->Increment();
@@ -98,6 +111,9 @@ void ShardProbe::StepDone(absl::string_view method, const v1::StepTimings& timin
   step.host->Increment(timings.host_us() * kSecondsPerUs);
   step.device->Increment(timings.device_us() * kSecondsPerUs);
   step.comm->Increment(timings.comm_us() * kSecondsPerUs);
+  series_->helper_wait->Increment(static_cast<double>(helpers.wait_us) * kSecondsPerUs);
+  series_->helper_stalls->Increment(static_cast<double>(helpers.stalls));
+  series_->helper_backoffs->Increment(static_cast<double>(helpers.backoffs));
   series_->last_step->Set(static_cast<double>(std::time(nullptr)));
 }
 

@@ -1,4 +1,4 @@
-// The shard's metrics, each declared and zeroed here at start; names are those of docs/OPERATIONS.
+// The shard's metrics, each declared and zeroed here at start; all are listed in docs/METRICS.md.
 // Owned by main; any thread. Logic code calls these methods and never the registry.
 
 #pragma once
@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "common/ids.h"
 #include "proto/shard.pb.h"
+#include "shard/step_batch.h"
 
 namespace weft::shard {
 
@@ -24,7 +25,8 @@ class ShardProbe {
   ShardProbe& operator=(const ShardProbe&) = delete;
 
   // A step ran; `method` is Prefill, Decode or FilterBatch.
-  void StepDone(absl::string_view method, const v1::StepTimings& timings);
+  void StepDone(absl::string_view method, const v1::StepTimings& timings,
+                const HelperCosts& helpers);
   // A call was answered, in whatever way; `method` as in the proto.
   void RpcDone(absl::string_view method, absl::Duration duration);
   // Progress of the load, and its end.

@@ -85,6 +85,15 @@ struct SampledLogprobs {
   std::vector<std::pair<TokenId, float>> top;
 };
 
+// What the device thread's compute helpers cost a step.
+struct HelperCosts {
+  // Spent waiting for items that helpers held; of these waits, how many were stalls.
+  uint64_t wait_us = 0;
+  uint64_t stalls = 0;
+  // Times the device thread went on alone for a while because of them.
+  uint64_t backoffs = 0;
+};
+
 struct StepResult {
   // One per StepSequence with `sample`, in order. The same on all ranks.
   std::vector<Slot> slots;
@@ -93,6 +102,7 @@ struct StepResult {
   uint32_t device_us = 0;
   uint32_t comm_us = 0;
   uint32_t weight_passes = 0;
+  HelperCosts helpers;
 };
 
 struct WarmupResult {

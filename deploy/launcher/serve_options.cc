@@ -53,6 +53,10 @@ void DeclareServeFlags(Flags& flags, ServeOptions* options) {
   flags.Add("host", &options->host, "Address to listen on");
   flags.Add("http-port", &options->http_port, "HTTP port, 0 = a free one");
   flags.Add("grpc-port", &options->grpc_port, "gRPC port, 0 = a free one");
+  flags
+      .Add("shard-metrics-port", &options->shard_metrics_port,
+           "Port of shard 0's /metrics, shard r listens r above it; 0 = free ones, -1 = off")
+      ->check(CLI::Range(-1, 65535 - 63));
   flags.Add("drain-timeout-s", &options->drain_timeout_s,
             "Seconds that running requests get after SIGTERM");
   flags.Add("log-format", &options->log_format, "text or json");
@@ -127,6 +131,10 @@ std::vector<ChildSpec> ShardSpecs(const ServeOptions& options, const std::string
                  absl::StrCat("--socket=", ShardSocketPath(run_dir, rank)),
                  absl::StrCat("--log-format=", options.log_format),
                  absl::StrCat("--log-level=", options.log_level)};
+    if (const int32_t port = options.shard_metrics_port; port >= 0) {
+      const uint32_t own = port == 0 ? 0 : static_cast<uint32_t>(port) + rank;
+      spec.argv.push_back(absl::StrCat("--metrics-port=", own));
+    }
     for (const ForwardedFlag& flag : options.forwarded) {
       if (flag.to_shards && !flag.value.empty()) {
         spec.argv.push_back(absl::StrCat("--", flag.name, "=", flag.value));

@@ -29,6 +29,8 @@ struct ServeOptions {
   std::string host = "127.0.0.1";
   uint16_t http_port = 8080;
   uint16_t grpc_port = 8081;
+  // Port of rank 0's /metrics, the next ones the other ranks'; 0 = free ones, -1 = off.
+  int32_t shard_metrics_port = -1;
   uint32_t drain_timeout_s = 30;
   std::string log_format = "text";
   std::string log_level = "info";

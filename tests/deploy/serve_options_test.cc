@@ -43,6 +43,18 @@ TEST_CASE("Serve hands each flag to the processes that know it", "[launcher]") {
   CHECK(Contains(router.argv, "--shard=unix:/run/weft/shard-1.sock"));
 }
 
+TEST_CASE("Each shard gets a metrics port of its own, when asked", "[launcher]") {
+  ServeOptions options;
+  REQUIRE(Parse({"--shards=2", "--shard-metrics-port=9400"}, &options).empty());
+  auto shards = ShardSpecs(options, "/bin/weft-shard", "/m.gguf", "/run/weft");
+  CHECK(Contains(shards[0].argv, "--metrics-port=9400"));
+  CHECK(Contains(shards[1].argv, "--metrics-port=9401"));
+  options.shard_metrics_port = 0;
+  shards = ShardSpecs(options, "/bin/weft-shard", "/m.gguf", "/run/weft");
+  CHECK(Contains(shards[1].argv, "--metrics-port=0"));
+  CHECK_FALSE(Parse({"--shard-metrics-port=-2"}, &options).empty());
+}
+
 TEST_CASE("The environment reaches the children, and a flag goes before it", "[launcher]") {
   setenv("WEFT_KV_MEMORY", "32MiB", 1);
   setenv("WEFT_RUNNING_MAX", "5", 1);

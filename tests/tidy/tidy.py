@@ -162,9 +162,20 @@ def check_docs(path, text):
                 yield number, f"names {name}, which does not exist"
 
 
+def check_metrics(text, documented):
+    for number, line in enumerate(text.split("\n"), 1):
+        for name in re.findall(r'"((?:weft|process|grpc_server)_[a-z0-9_]+)"', line):
+            if f"`{name}`" not in documented:
+                yield number, f"docs/METRICS.md does not list {name}"
+
+
 def findings():
     paths = tracked()
     yield from check_tree(paths)
+    documented = (ROOT / "docs/METRICS.md").read_text()
+    for path in ("router/probe.cc", "shard/probe.cc"):
+        for number, what in check_metrics((ROOT / path).read_text(), documented):
+            yield path, number, what
     for path in paths:
         if pathlib.PurePosixPath(path).suffix in SOURCE:
             for number, what in check_source(path, (ROOT / path).read_text()):
@@ -183,6 +194,7 @@ def self_test():
         assert expected in found, expected
     body = "void F() {\n" + "  x();\n" * 100 + "}\n"
     assert any("a function of" in what for _, what in check_source("shard/bad.cc", body))
+    assert list(check_metrics('Gauge("weft_nowhere")', "`weft_somewhere`"))
     clock = '#include "common/clock.h"\n'
     assert any("pure" in what for _, what in check_source("router/scheduler/bad.cc", clock))
 

@@ -117,10 +117,14 @@ TEST_CASE("Events change the series they should", "[router][probe]") {
   stats.blocks_used = 4;
   stats.blocks_cached = 1;
   stats.preemptions = 2;
-  probe.Scheduler(stats);
+  stats.waiting = 6;
+  probe.Scheduler(stats, /*serving=*/false);
+  CHECK(Value(probe.Render(), "weft_num_requests_waiting_by_reason{reason=\"deferred\"}") == 6);
   stats.preemptions = 5;
-  probe.Scheduler(stats);
+  probe.Scheduler(stats, /*serving=*/true);
   const std::string text = probe.Render();
+  CHECK(Value(text, "weft_num_requests_waiting_by_reason{reason=\"deferred\"}") == 0);
+  CHECK(Value(text, "weft_num_requests_waiting_by_reason{reason=\"capacity\"}") == 6);
   CHECK(grown("weft_num_preemptions_total") == 5);
   CHECK(Value(text, "weft_kv_cache_usage_perc ") == Approx(0.4));
   CHECK(Value(text, "weft_kv_blocks{state=\"free\"}") == 5);

@@ -136,11 +136,11 @@ void BenchThreads(const GroupOptions& options, const std::vector<std::string>& o
   if (wanted("prompt128")) Prompt(group, 128, 9);
   if (wanted("prompt512")) Prompt(group, 512, 7);
   if (wanted("neighbour")) BenchNeighbour(group);
-  const CpuModelRunner::Counters counters = group.rank(0).counters();
+  const HelperCosts costs = group.rank(0).helper_costs();
   std::printf("  helper wait %.1f ms, stalls %llu, backoffs %llu\n",
-              static_cast<double>(counters.helper_wait_us) / 1e3,
-              static_cast<unsigned long long>(counters.helper_stalls),
-              static_cast<unsigned long long>(counters.helper_backoffs));
+              static_cast<double>(costs.wait_us) / 1e3,
+              static_cast<unsigned long long>(costs.stalls),
+              static_cast<unsigned long long>(costs.backoffs));
 }
 
 int Main(int argc, char** argv) {

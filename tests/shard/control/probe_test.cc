@@ -36,7 +36,7 @@ TEST_CASE("All shard metrics exist at zero and count steps", "[shard][probe]") {
   timings.set_host_us(2000);
   timings.set_device_us(500000);
   timings.set_comm_us(250000);
-  probe.StepDone("Decode", timings);
+  probe.StepDone("Decode", timings, HelperCosts{2'500, 3, 1});
   probe.Loading(50, 200, absl::Seconds(2));
   const std::string moved = RenderMetrics();
   INFO(moved);
@@ -45,6 +45,8 @@ TEST_CASE("All shard metrics exist at zero and count steps", "[shard][probe]") {
            R"({model_name="tiny",rank="3",method="Decode",phase="device"} 0.5)",
            R"({model_name="tiny",rank="3",method="Decode",phase="comm"} 0.25)",
            R"(weft_model_load_ratio{model_name="tiny",rank="3"} 0.25)",
+           R"(weft_shard_helper_stalls_total{model_name="tiny",rank="3"} 3)",
+           R"(weft_shard_helper_backoffs_total{model_name="tiny",rank="3"} 1)",
        }) {
     INFO(series);
     CHECK(absl::StrContains(moved, series));
