@@ -229,8 +229,13 @@ bool HttpConnection::ParseSome() {
 void HttpConnection::OnHeader() {
   header_seen_ = true;
   const auto& message = parser_->get();
+  if (message.version() < 11) return;
+  if (message.count(http::field::host) != 1) {  // RFC 9112, 3.2
+    Refuse(400, "an HTTP/1.1 request has one Host header");
+    return;
+  }
   const absl::string_view expect = View(message[http::field::expect]);
-  if (expect.empty() || message.version() < 11) return;
+  if (expect.empty()) return;
   if (!absl::EqualsIgnoreCase(expect, "100-continue")) {
     Refuse(417, "the only expectation served is 100-continue");
     return;

@@ -110,6 +110,7 @@ class BadHttpTest(unittest.TestCase):
                 b"POST /generate HTTP/1.1\r\nno colon\r\n\r\n",
                 b"POST /generate HTTP/1.1\r\nbad name: x\r\n\r\n",
                 b"POST /generate HTTP/1.1\r\nHost: a\x00b\r\n\r\n",
+                b"GET /info HTTP/1.1\r\n\r\n", request(headers=[b"Host: y"]),
                 request(None, headers=[b"Content-Length: -1"]),
                 request(None, headers=[b"Content-Length: 5x"]),
                 request(None, headers=[b"Content-Length: 99999999999999999999"]),

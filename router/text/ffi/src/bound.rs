@@ -36,16 +36,16 @@ impl Bound {
             return None;
         }
         let normalizers = serde_json::to_value(tokenizer.get_normalizer());
-        let shrinks = shrinks(&steps(normalizers, "normalizers")?)?;
+        let shrinks = shrinks(&steps(normalizers, "normalizers")?, kind)?;
         let pre_tokenizers = serde_json::to_value(tokenizer.get_pre_tokenizer());
         let pre_tokenizers = steps(pre_tokenizers, "pretokenizers")?;
-        if !pre_tokenizers.iter().all(keeps_bytes) {
+        if !pre_tokenizers.iter().all(|step| keeps_bytes(step, kind)) {
             return None;
         }
+        let into_alphabet = pre_tokenizers.iter().filter(|s| s["type"] == "ByteLevel");
+        let alphabets = into_alphabet.count();
         let counted = match kind {
-            Kind::ByteLevel if pre_tokenizers.iter().any(|s| s["type"] == "ByteLevel") => {
-                counted_bytes(bpe)
-            }
+            Kind::ByteLevel if alphabets == 1 => counted_bytes(bpe),
             Kind::SentencePiece if has_all_byte_tokens(bpe) => [true; 256],
             _ => return None,
         };
@@ -58,7 +58,9 @@ impl Bound {
             if token.lstrip || token.rstrip {
                 return None;
             }
-            longest = longest.max(token.content.len());
+            // Composition may also make a written form longer, at most three times.
+            let written = token.content.len() * if shrinks > 1 { 3 } else { 1 };
+            longest = longest.max(written);
         }
         Some(Bound {
             counted,
@@ -87,14 +89,18 @@ fn steps(value: serde_json::Result<Value>, list: &str) -> Option<Vec<Value>> {
 }
 
 /// How many times shorter the normalizers can make a text; None when that is not known.
-fn shrinks(normalizers: &[Value]) -> Option<usize> {
+fn shrinks(normalizers: &[Value], kind: Kind) -> Option<usize> {
     let mut factor = 1;
     for step in normalizers {
         match step["type"].as_str()? {
             "NFC" => factor *= COMPOSITION_SHRINKS,
-            "Prepend" => {}
-            // SentencePiece's blank, three bytes for one.
-            "Replace" if step["pattern"]["String"] == " " && step["content"] == "\u{2581}" => {}
+            // SentencePiece's blank, three bytes for one: with byte-level BPE other bytes than the
+            // counted ones.
+            "Prepend" if kind == Kind::SentencePiece => {}
+            "Replace"
+                if kind == Kind::SentencePiece
+                    && step["pattern"]["String"] == " "
+                    && step["content"] == "\u{2581}" => {}
             _ => return None,
         }
     }
@@ -102,9 +108,10 @@ fn shrinks(normalizers: &[Value]) -> Option<usize> {
 }
 
 /// True for steps that cut and replace without dropping anything.
-fn keeps_bytes(step: &Value) -> bool {
+fn keeps_bytes(step: &Value, kind: Kind) -> bool {
     match step["type"].as_str() {
-        Some("ByteLevel" | "Digits" | "Metaspace") => true,
+        Some("ByteLevel" | "Digits") => true,
+        Some("Metaspace") => kind == Kind::SentencePiece,
         Some("Split" | "Punctuation") => {
             step["behavior"].is_string() && step["behavior"] != "Removed"
         }
