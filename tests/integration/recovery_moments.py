@@ -14,7 +14,7 @@ from weft_server import wait_until
 
 # How far a round goes before its hit, at random.
 STEPS_BEFORE = (2, 8)
-TOKENS_BEFORE = (1, 12)
+TOKENS_BEFORE = (150, 500)
 # Answers to the router's polls: one may come from the call that was under way to the dead rank.
 INFO_ANSWERS = 2
 # Less than the time-out of an Info call, after which the router forgets what the shard said.
@@ -25,6 +25,7 @@ CALLS = "weft_shard_rpc_duration_seconds_count"
 LEAVE_CALLS, INFO_CALLS = (CALLS, "method", "LeaveGroup"), (CALLS, "method", "Info")
 RENDEZVOUS_CALLS = (CALLS, "method", "Rendezvous")
 PROMPT_STEPS = ("weft_steps_total", "kind", "prefill")
+DECODE_STEPS = ("weft_steps_total", "kind", "decode")
 PREEMPTIONS, EPOCH = ("weft_num_preemptions_total",), ("weft_group_epoch",)
 WAITING = ("weft_num_requests_waiting",)
 GROUP_STATES = ("connecting", "loading", "joining", "warming", "serving", "recovering")
@@ -94,14 +95,27 @@ def in_a_chunked_prompt(target, rank):
     return hit
 
 
-def in_decode(target, rank):
+def wait_decoding(target):
+    """Waits for so many tokens of all streams, and then for steps without prompts."""
     tokens = target.random.randrange(*TOKENS_BEFORE)
-    wait_until(lambda: target.streams.least_tokens() >= tokens, f"{tokens} tokens each", 120)
+    steps = 0, 0
+
+    def decoding():
+        nonlocal steps
+        values, before = target.server.metrics(), steps
+        steps = total(values, PROMPT_STEPS), total(values, DECODE_STEPS)
+        return (target.streams.tokens() >= tokens and steps[0] == before[0]
+                and steps[1] > before[1])
+    target.wait(decoding, f"decode steps after {tokens} tokens")
+
+
+def in_decode(target, rank):
+    wait_decoding(target)
     hit = target.hit(rank)
     loss = target.log.first_loss_after(hit.at)
-    rows = [step.rows for step in loss.in_flight_at(hit.at)]
-    hit.proven = loss.state == "serving" and sum(rows) > 0
-    hit.evidence = f"steps of {rows} rows in flight"
+    rows = [step.rows for step in loss.in_flight_at(hit.at) if step.call == "Decode"]
+    hit.proven = loss.state == "serving" and len(rows) > 0
+    hit.evidence = f"decode steps of {rows} rows in flight"
     return hit
 
 
@@ -140,8 +154,7 @@ def as_a_preempted_stream_resumes(target, rank):
 
 def lose_one(target, rank):
     """Kills a shard under decoding streams, so that a new epoch has to form."""
-    tokens = target.random.randrange(*TOKENS_BEFORE)
-    wait_until(lambda: target.streams.least_tokens() >= tokens, f"{tokens} tokens each", 120)
+    wait_decoding(target)
     target.mark()
     target.hit(rank, signal.SIGKILL)
 

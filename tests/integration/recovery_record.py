@@ -61,8 +61,8 @@ class Streams:
         except Exception as error:  # noqa: BLE001 - every failure of a stream is a finding
             self.errors.append((index, repr(error)))
 
-    def least_tokens(self):
-        return min(len(times) for times in self.arrivals)
+    def tokens(self):
+        return sum(len(times) for times in self.arrivals)
 
     def ended(self):
         return not any(thread.is_alive() for thread in self.threads)
