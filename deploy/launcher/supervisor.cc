@@ -60,7 +60,6 @@ class Supervisor::Impl : public std::enable_shared_from_this<Supervisor::Impl> {
   void Stop() {
     ++stop_calls_;
     if (stop_calls_ == 1) {
-      for (auto& member : members_) member->restart_timer.cancel();
       if (members_.empty() || !members_[router_index_]->child) {
         StopShards();
       } else {
@@ -112,7 +111,12 @@ class Supervisor::Impl : public std::enable_shared_from_this<Supervisor::Impl> {
     members_.push_back(std::make_unique<Member>(io_, std::move(spec), members_.size()));
   }
 
-  bool stopping() const { return stop_calls_ > 0; }
+  // While the router drains, its streams still need all shards.
+  bool IsWanted(const Member& member) const {
+    if (stop_calls_ == 0) return true;
+    return stop_calls_ == 1 && member.index < router_index_ &&
+           members_[router_index_]->child != nullptr;
+  }
 
   // -- Children ----------------------------------------------------------------------------------
   absl::Status StartMember(Member* member) {
@@ -139,7 +143,7 @@ class Supervisor::Impl : public std::enable_shared_from_this<Supervisor::Impl> {
     if (member->index < router_index_) {
       Broadcast(absl::StrCat("died ", member->index, " ", pid, "\n"));
     }
-    if (stopping()) {
+    if (!IsWanted(*member)) {
       ContinueStop(member);
       return;
     }
@@ -164,7 +168,7 @@ class Supervisor::Impl : public std::enable_shared_from_this<Supervisor::Impl> {
     member->restart_timer.async_wait(
         [weak = weak_from_this(), member](const boost::system::error_code& error) {
           auto self = weak.lock();
-          if (!self || error || self->stopping()) return;
+          if (!self || error || !self->IsWanted(*member)) return;
           const absl::Status status = self->StartMember(member);
           if (status.ok()) return;
           WEFT_LOG_ERROR("{}", std::string(status.message()));

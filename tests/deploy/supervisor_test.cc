@@ -116,6 +116,24 @@ TEST_CASE("Stop ends the router first, then the shards", "[launcher]") {
   CHECK(fixture.lines_[3] == "shard-0 bye");
 }
 
+TEST_CASE("A shard that dies while the router drains is started again", "[launcher]") {
+  Fixture fixture;
+  // Says that it drains, and goes when it is told a second time.
+  const std::string router =
+      "trap 'if [ $n ]; then exit 0; fi; n=1; echo drains' TERM; echo up; while :; do read -r x "
+      "</dev/null; done";
+  REQUIRE(fixture.Start(kEndsOnTerm, router).ok());
+  fixture.RunUntil([&] { return fixture.Count("shard-0 up") + fixture.Count("router up") == 2; });
+  fixture.supervisor_->MarkHealthy();
+  fixture.supervisor_->Stop();
+  fixture.RunUntil([&] { return fixture.Count("router drains") == 1; });
+  kill(fixture.supervisor_->ShardPid(0), SIGKILL);
+  fixture.RunUntil([&] { return fixture.Count("shard-0 up") == 2; });
+  CHECK_FALSE(fixture.stopped_);
+  fixture.supervisor_->Stop();
+  fixture.RunUntil([&] { return fixture.stopped_; });
+}
+
 TEST_CASE("The socket takes restart orders and tells of deaths", "[launcher]") {
   Fixture fixture;
   REQUIRE(fixture.Start(kRuns, kRuns).ok());

@@ -23,8 +23,9 @@ def serve_fails(*flags, model=DEMO_MODEL):
 
 
 class LifecycleTest(unittest.TestCase):
-    def test_sigterm_lets_running_requests_finish(self):
-        with WeftServer("--drain-timeout-s=60") as server:
+    def drained(self, after_sigterm):
+        """Texts of a stream of 200 tokens whose server gets SIGTERM after its first token."""
+        with WeftServer("--drain-timeout-s=60", shards=2) as server:
             texts = []
             body = {"prompt": "Once upon a time", "max_tokens": 200, "temperature": 0,
                     "ignore_eos": True, "stream": True}
@@ -40,9 +41,17 @@ class LifecycleTest(unittest.TestCase):
             thread.start()
             self.assertTrue(first.wait(30))
             server.process.send_signal(signal.SIGTERM)
+            after_sigterm(server)
             thread.join(60)
-            self.assertEqual(len(texts), 200)
             self.assertEqual(server.process.wait(30), 0)
+        return texts
+
+    def test_sigterm_lets_running_requests_finish(self):
+        texts = self.drained(lambda server: None)
+        self.assertEqual(len(texts), 200)
+        # Also when a shard is lost meanwhile.
+        again = self.drained(lambda server: os.kill(server.shard_pid(1), signal.SIGKILL))
+        self.assertEqual(again, texts)
 
     def test_no_process_outlives_the_launcher(self):
         server = WeftServer(shards=2).start()
