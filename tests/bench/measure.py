@@ -80,6 +80,15 @@ class PeerServer:
         self.process.wait()
 
 
+def router_pid(server):
+    return next(pid for pid, name in children_of(server.process.pid).items() if "router" in name)
+
+
+def user_cpu_s(pid):
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return int(fields[11]) / os.sysconf("SC_CLK_TCK")
+
+
 def decode_rate(report):
     """Tokens/s of one stream between its tokens."""
     return round(1000 / report["inter_token_ms"]["p50"], 1)
@@ -145,21 +154,25 @@ def case_prompt():
 
 
 def case_streams():
-    for streams, tokens in ((8, 128), (32, 64)):
+    for streams, tokens in ((8, 128), (32, 128)):
         for name, server in servers(streams):
             with server:
                 warm(server.http)
                 flags = pids(server) if name == "weft" else []
+                user = user_cpu_s(router_pid(server)) if name == "weft" else 0
                 report = bench(server.http, f"--streams={streams}", f"--requests={streams * 2}",
                                "--prompt-tokens=48", f"--output-tokens={tokens}", *flags)
                 row(f"{name}: {streams} streams, total", round(report["tokens_per_s"], 1), "tokens/s",
                     f"gap p50 {report['inter_token_ms']['p50']:.1f} p99 "
                     f"{report['inter_token_ms']['p99']:.1f} ms, first token p50 "
                     f"{report['ttft_ms']['p50']:.0f} ms")
+                if name == "weft":
+                    own = user_cpu_s(router_pid(server)) - user
                 for process in report["processes"]:
                     if "router" in process["name"]:
                         row(f"weft: router CPU a token at {streams} streams",
-                            round(process["cpu_s"] * 1e6 / report["output_tokens"], 1), "us")
+                            round(process["cpu_s"] * 1e6 / report["output_tokens"], 1), "us",
+                            f"user space {own * 1e6 / report['output_tokens']:.1f} us")
 
 
 def case_long_prompt():
