@@ -42,8 +42,8 @@ struct EngineOptions {
   uint32_t context_tokens_max = 0;
   uint32_t queue_requests_max = kQueueRequestsDefault;
   uint64_t queue_tokens_max = kQueueTokensDefault;
-  // Target of the time between two tokens of a stream while prompts enter; 0 = prompts
-  // and streams share a step's time.
+  // Target of the time between two tokens of a stream while prompts enter; 0 = each
+  // prompt may add a step's decode time.
   uint32_t inter_token_target_us = 0;
   bool prefix_cache = true;
 

@@ -53,7 +53,8 @@ void DeclareEngine(Flags& parser, EngineOptions* engine, Values* values) {
   parser.Add("queue-requests-max", &engine->queue_requests_max, "Requests that may wait");
   parser.Add("queue-tokens-max", &engine->queue_tokens_max, "Prompt tokens that may wait");
   parser.Add("inter-token-target-ms", &values->inter_token_target_ms,
-             "Target between two tokens of a running stream, ms; 0 = share steps with prompts");
+             "Target between two tokens of a running stream, ms; 0 = each prompt may add a step's "
+             "decode time");
   parser.Add("prefix-cache", &engine->prefix_cache, "Share KV blocks of equal prompt beginnings");
   parser.Add("hang-timeout-ms", &engine->hang_timeout_ms,
              "A shard without heartbeat and CPU time for this long is hung, ms; 0 = by device");

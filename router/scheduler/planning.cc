@@ -12,8 +12,7 @@ namespace {
 // Waiting sequences behind a long head that are looked at for a short one.
 constexpr int kLookAheadMax = 8;
 
-// Prompts' least share of a step's time where no target is set.
-constexpr double kPromptShareMin = 0.5;
+// Bounds a prediction of a prediction, far above any step.
 constexpr double kSharedStepUsMax = 1e9;
 
 }  // namespace
@@ -118,8 +117,7 @@ uint32_t Scheduler::Impl::ChunkBudget(const Sequence& leader) {
 
 uint32_t Scheduler::Impl::SharedStepUs() const {
   const auto prompts = static_cast<double>(prefilling_.size() + waiting_.size());
-  const double share = std::max(kPromptShareMin, prompts / (prompts + shape_.rows));
-  return static_cast<uint32_t>(std::min(cost_.StepUs(shape_) / (1 - share), kSharedStepUsMax));
+  return static_cast<uint32_t>(std::min(cost_.StepUs(shape_) * (1 + prompts), kSharedStepUsMax));
 }
 
 void Scheduler::Impl::Grant(Sequence* sequence, uint32_t tokens, uint32_t* budget) {

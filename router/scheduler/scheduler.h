@@ -31,9 +31,9 @@ struct SchedulerConfig {
   // Waiting sequences, for sizing; admission keeps the real limit.
   uint32_t waiting_max = kQueueRequestsDefault;
   // Target of the time between two tokens of a running stream; bounds the chunks beside decode
-  // rows. 0: prompts and streams share a step's time by their number, prompts at least half of it,
-  // so that one long prompt no more than doubles a stream's gaps or its own time to first token,
-  // while a full queue of prompts still gets most of the device.
+  // rows. 0: each prompt under way or waiting may add as much time to a step as its decode rows
+  // take, so that one long prompt about doubles the gaps of streams and its own time to first
+  // token, while a full queue of prompts gets nearly all of the device.
   uint32_t inter_token_target_us = 0;
   // Share of the pool, in thousandths, kept free when a sequence is admitted or comes back.
   uint32_t watermark_permille = 10;
