@@ -84,9 +84,10 @@ def router_pid(server):
     return next(pid for pid, name in children_of(server.process.pid).items() if "router" in name)
 
 
-def user_cpu_s(pid):
+def cpu_times_s(pid):
+    """User and system time of a process, all its threads."""
     fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return int(fields[11]) / os.sysconf("SC_CLK_TCK")
+    return [int(ticks) / os.sysconf("SC_CLK_TCK") for ticks in fields[11:13]]
 
 
 def decode_rate(report):
@@ -159,7 +160,7 @@ def case_streams():
             with server:
                 warm(server.http)
                 flags = pids(server) if name == "weft" else []
-                user = user_cpu_s(router_pid(server)) if name == "weft" else 0
+                user = cpu_times_s(router_pid(server))[0] if name == "weft" else 0
                 report = bench(server.http, f"--streams={streams}", f"--requests={streams * 2}",
                                "--prompt-tokens=48", f"--output-tokens={tokens}", *flags)
                 row(f"{name}: {streams} streams, total", round(report["tokens_per_s"], 1), "tokens/s",
@@ -167,7 +168,7 @@ def case_streams():
                     f"{report['inter_token_ms']['p99']:.1f} ms, first token p50 "
                     f"{report['ttft_ms']['p50']:.0f} ms")
                 if name == "weft":
-                    own = user_cpu_s(router_pid(server)) - user
+                    own = cpu_times_s(router_pid(server))[0] - user
                 for process in report["processes"]:
                     if "router" in process["name"]:
                         row(f"weft: router CPU a token at {streams} streams",
@@ -252,8 +253,7 @@ def case_recovery():
 
 
 def cpu_s(pid):
-    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return sum(cpu_times_s(pid))
 
 
 def case_idle():

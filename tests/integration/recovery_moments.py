@@ -84,15 +84,23 @@ class Target:
         return Hit(pid, at)
 
 
+def hit_serving(target, rank, judge):
+    """Hits a serving group; `judge(loss, lost steps)` says how much of the moment was met."""
+    hit = target.hit(rank)
+    loss = target.log.first_loss_after(hit.at)
+    met, hit.evidence = judge(loss, loss.in_flight_at(hit.at))
+    hit.proven = loss.state == "serving" and met > 0
+    return hit
+
+
 def in_a_chunked_prompt(target, rank):
     steps = target.random.randrange(*STEPS_BEFORE)
     target.wait(lambda: target.grown(PROMPT_STEPS) >= steps, f"{steps} prompt steps")
-    hit = target.hit(rank)
-    loss = target.log.first_loss_after(hit.at)
-    partial = sum(step.partial_chunks for step in loss.in_flight_at(hit.at))
-    hit.proven = loss.state == "serving" and partial > 0
-    hit.evidence = f"{partial} pieces of prompts in flight"
-    return hit
+
+    def judge(loss, steps):
+        partial = sum(step.partial_chunks for step in steps)
+        return partial, f"{partial} pieces of prompts in flight"
+    return hit_serving(target, rank, judge)
 
 
 def wait_decoding(target):
@@ -111,12 +119,11 @@ def wait_decoding(target):
 
 def in_decode(target, rank):
     wait_decoding(target)
-    hit = target.hit(rank)
-    loss = target.log.first_loss_after(hit.at)
-    rows = [step.rows for step in loss.in_flight_at(hit.at) if step.call == "Decode"]
-    hit.proven = loss.state == "serving" and len(rows) > 0
-    hit.evidence = f"decode steps of {rows} rows in flight"
-    return hit
+
+    def judge(loss, steps):
+        rows = [step.rows for step in steps if step.call == "Decode"]
+        return len(rows), f"decode steps of {rows} rows in flight"
+    return hit_serving(target, rank, judge)
 
 
 def while_a_stream_is_preempted(target, rank):
@@ -125,12 +132,11 @@ def while_a_stream_is_preempted(target, rank):
         return (total(values, PREEMPTIONS) > total(target.before, PREEMPTIONS)
                 and total(values, WAITING) > 0)
     target.wait(preempted, "a preempted stream")
-    hit = target.hit(rank)
-    loss = target.log.first_loss_after(hit.at)
-    steps = len(loss.in_flight_at(hit.at))
-    hit.proven = loss.state == "serving" and loss.preempted > 0 and steps > 0
-    hit.evidence = f"{loss.preempted} preempted, {steps} steps in flight"
-    return hit
+
+    def judge(loss, steps):
+        return (min(loss.preempted, len(steps)),
+                f"{loss.preempted} preempted, {len(steps)} steps in flight")
+    return hit_serving(target, rank, judge)
 
 
 def as_a_preempted_stream_resumes(target, rank):
@@ -144,12 +150,11 @@ def as_a_preempted_stream_resumes(target, rank):
         return (total(values, PREEMPTIONS) > total(target.before, PREEMPTIONS)
                 and waiting < before)
     target.wait(resumes, "a preempted stream to come back")
-    hit = target.hit(rank)
-    loss = target.log.first_loss_after(hit.at)
-    resumed = sum(step.resumed_chunks for step in loss.in_flight_at(hit.at))
-    hit.proven = loss.state == "serving" and resumed > 0
-    hit.evidence = f"{resumed} pieces of preempted streams in flight"
-    return hit
+
+    def judge(loss, steps):
+        resumed = sum(step.resumed_chunks for step in steps)
+        return resumed, f"{resumed} pieces of preempted streams in flight"
+    return hit_serving(target, rank, judge)
 
 
 def lose_one(target, rank):
