@@ -36,7 +36,7 @@ class BoundedQueue {
   // Takes one item; waits up to `timeout`. Empty when none came or the queue is closed and drained.
   std::optional<T> Pop(absl::Duration timeout = absl::InfiniteDuration()) {
     absl::MutexLock lock(&mutex_);
-    mutex_.AwaitWithTimeout(absl::Condition(this, &BoundedQueue::Ready), timeout);
+    Await(timeout);
     if (items_.empty()) return std::nullopt;
     T item = std::move(items_.front());
     items_.pop_front();
@@ -46,7 +46,7 @@ class BoundedQueue {
   // Takes all items, in order; waits up to `timeout` for the first. Empty as in Pop.
   std::vector<T> PopAll(absl::Duration timeout = absl::InfiniteDuration()) {
     absl::MutexLock lock(&mutex_);
-    mutex_.AwaitWithTimeout(absl::Condition(this, &BoundedQueue::Ready), timeout);
+    Await(timeout);
     std::vector<T> out(std::make_move_iterator(items_.begin()),
                        std::make_move_iterator(items_.end()));
     items_.clear();
@@ -69,6 +69,11 @@ class BoundedQueue {
   }
 
  private:
+  void Await(absl::Duration timeout) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    // A wait of no time would still go to sleep and be woken.
+    if (Ready() || timeout <= absl::ZeroDuration()) return;
+    mutex_.AwaitWithTimeout(absl::Condition(this, &BoundedQueue::Ready), timeout);
+  }
   bool Ready() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return closed_ || !items_.empty(); }
 
   const size_t capacity_;

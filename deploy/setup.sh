@@ -32,7 +32,7 @@ packages=(
   protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libgrpc-dev libgrpc++-dev libabsl-dev
   libre2-dev libc-ares-dev zlib1g-dev libcurl4-openssl-dev libssl-dev
   libboost1.81-dev libboost-json1.81-dev libboost-url1.81-dev
-  libcli11-dev libspdlog-dev prometheus-cpp-dev catch2
+  libcli11-dev libspdlog-dev prometheus-cpp-dev catch2 libnghttp2-dev
   python3 python3-venv python3-pip clang-format-14
 )
 command -v cargo >/dev/null && command -v rustc >/dev/null || packages+=(cargo-web rustc-web)

@@ -158,28 +158,23 @@ class EngineIntake::Handle : public RequestHandle {
 };
 
 absl::Status EngineIntake::Start() {
-  // Addresses are checked before anything runs.
-  for (Rank rank = 0; rank < options_.shards.size(); ++rank) {
-    WEFT_RETURN_IF_ERROR(
-        MakeGrpcShardClient(rank, options_.shards[rank], options_.shard_tls, [](ShardReply) {
-        }).status());
-  }
   if (!options_.supervisor_socket.empty()) {
     supervisor_ = std::make_unique<SupervisorClient>(
         options_.supervisor_socket, [this](ShardDeath death) { loop_.ShardDied(death); });
   }
-  const auto make_clients = [this](ShardReplySink sink) {
+  const auto make_clients =
+      [this](const ShardReplySink& sink,
+             Poller* poller) -> absl::StatusOr<std::vector<std::unique_ptr<ShardClient>>> {
     std::vector<std::unique_ptr<ShardClient>> clients;
     for (Rank rank = 0; rank < options_.shards.size(); ++rank) {
-      absl::StatusOr<std::unique_ptr<ShardClient>> client =
-          MakeGrpcShardClient(rank, options_.shards[rank], options_.shard_tls, sink);
-      WEFT_CHECK(client.ok());
-      clients.push_back(*std::move(client));
+      WEFT_ASSIGN_OR_RETURN(
+          std::unique_ptr<ShardClient> client,
+          MakeShardClient(rank, options_.shards[rank], options_.shard_tls, sink, poller, &clock_));
+      clients.push_back(std::move(client));
     }
     return clients;
   };
-  loop_.Start(make_clients, &text_, supervisor_.get());
-  return absl::OkStatus();
+  return loop_.Start(make_clients, &text_, supervisor_.get());
 }
 
 TextPoolContext EngineIntake::TextContext() {
@@ -222,7 +217,7 @@ std::shared_ptr<RequestHandle> EngineIntake::Submit(GenerateInput input,
     events.emplace_back(FailedEvent{
         UnavailableError("SHUTTING_DOWN", "the server takes no requests now", absl::Seconds(1))});
     Unregister(*request);
-    Waker* waker = request->sink->Deliver(std::move(events));
+    Waker* waker = request->sink->Deliver(absl::MakeSpan(events));
     if (waker != nullptr) waker->Wake();
     absl::MutexLock lock(&mutex_);
     --undelivered_;

@@ -10,6 +10,7 @@
 #include "common/check.h"
 #include "common/limits.h"
 #include "common/log.h"
+#include "common/status.h"
 #include "router/errors.h"
 #include "router/random_id.h"
 
@@ -34,14 +35,15 @@ EngineLoop::EngineLoop(EngineLoopOptions options, Admission* admission, Probe* p
       admission_(admission),
       probe_(probe),
       clock_(clock),
-      queue_(kEngineEventsMax) {
+      queue_(kEngineEventsMax),
+      poller_(clock) {
   admission_->Close(NotReady());
 }
 
 EngineLoop::~EngineLoop() { Stop(); }
 
-void EngineLoop::Start(const ClientFactory& make_clients, TextPool* text,
-                       ShardRestarter* restarter) {
+absl::Status EngineLoop::Start(const ClientFactory& make_clients, TextPool* text,
+                               ShardRestarter* restarter) {
   text_ = text;
   outbox_.resize(text->size());
   ShardGroupOptions group_options;
@@ -49,16 +51,18 @@ void EngineLoop::Start(const ClientFactory& make_clients, TextPool* text,
   group_options.router_id = RandomId();
   auto sink = [this](ShardReply reply) {
     // Replies are bounded by the calls in flight: only a closed queue refuses one.
-    WEFT_CHECK(queue_.TryPush(std::move(reply)) || queue_.closed());
+    WEFT_CHECK(Push(std::move(reply)) || queue_.closed());
   };
-  group_ = std::make_unique<ShardGroup>(group_options, make_clients(std::move(sink)), restarter,
-                                        probe_, this);
+  WEFT_ASSIGN_OR_RETURN(std::vector<std::unique_ptr<ShardClient>> clients,
+                        make_clients(sink, &poller_));
+  group_ = std::make_unique<ShardGroup>(group_options, std::move(clients), restarter, probe_, this);
   thread_ = Thread("engine", [this] { Run(); });
+  return absl::OkStatus();
 }
 
 void EngineLoop::Stop() {
   if (!thread_.joinable()) return;
-  queue_.TryPush(StopEvent{});
+  Push(StopEvent{});
   thread_.Join();
   queue_.Close();
   group_.reset();  // waits for the replies in flight
@@ -66,21 +70,25 @@ void EngineLoop::Stop() {
 
 // -- From any thread -----------------------------------------------------------------------------
 
-bool EngineLoop::Arrive(std::shared_ptr<LiveRequest> request) {
-  return queue_.TryPush(std::move(request));
+bool EngineLoop::Push(Event&& event) {
+  if (!queue_.TryPush(std::move(event))) return false;
+  poller_.Wake();
+  return true;
 }
+
+bool EngineLoop::Arrive(std::shared_ptr<LiveRequest> request) { return Push(std::move(request)); }
 
 void EngineLoop::CancelSequence(SequenceId sequence) {
   // One per request and cause, so bounded by the permits: only a closed queue refuses it, and the
   // loop then ends the request by itself.
-  WEFT_CHECK(queue_.TryPush(CancelEvent{sequence}) || queue_.closed());
+  WEFT_CHECK(Push(CancelEvent{sequence}) || queue_.closed());
 }
 
-void EngineLoop::ShardDied(const ShardDeath& death) { queue_.TryPush(ShardDeath(death)); }
+void EngineLoop::ShardDied(const ShardDeath& death) { Push(ShardDeath(death)); }
 
 void EngineLoop::EndAllAt(int64_t deadline_us) {
   draining_.store(true, std::memory_order_release);
-  queue_.TryPush(DrainEvent{deadline_us});
+  Push(DrainEvent{deadline_us});
 }
 
 ServerStatus EngineLoop::Status() const {
@@ -105,8 +113,8 @@ ServedShape EngineLoop::Shape() const {
 void EngineLoop::Run() {
   int64_t wake_us = 0;
   while (!stopping_ || (group_->leaving() && clock_->NowUs() < leave_by_us_)) {
-    const int64_t wait_us = std::max<int64_t>(wake_us - clock_->NowUs(), 0);
-    std::vector<Event> events = queue_.PopAll(absl::Microseconds(wait_us));
+    poller_.Wait(wake_us);
+    std::vector<Event> events = queue_.PopAll(absl::ZeroDuration());
     const int64_t now_us = clock_->NowUs();
     for (Event& event : events) Handle(event, now_us);
     wake_us = OnTimers(now_us);

@@ -1,7 +1,8 @@
 // The router's heart: one thread that owns the scheduler and the shard group. Arrivals, cancels,
 // step answers and timers come in through one bounded queue; step calls go out to the shards, and
-// what became of each step goes to the text workers, one push per worker. It waits for nothing but
-// its queue. Two steps are in flight so that the device never waits for it (invariant ahead.two).
+// what became of each step goes to the text workers, one push per worker. It waits only where its
+// poller does: for that queue and for the sockets of its shards. Two steps are in flight so that
+// the device never waits for it (invariant ahead.two).
 
 #pragma once
 
@@ -25,6 +26,7 @@
 #include "router/admission.h"
 #include "router/intake.h"
 #include "router/live_request.h"
+#include "router/poller.h"
 #include "router/probe.h"
 #include "router/scheduler/scheduler.h"
 #include "router/shard_client.h"
@@ -63,16 +65,17 @@ struct ServedShape {
 
 class EngineLoop : public EngineInbox, public ShardGroupListener {
  public:
-  // Makes the clients of the group's shards, whose replies go to the given sink.
-  using ClientFactory =
-      std::function<std::vector<std::unique_ptr<ShardClient>>(ShardReplySink sink)>;
+  // Makes the clients of the group's shards, whose replies go to `sink`; `poller` is the thread's.
+  using ClientFactory = std::function<absl::StatusOr<std::vector<std::unique_ptr<ShardClient>>>(
+      const ShardReplySink& sink, Poller* poller)>;
 
   // `admission`, `probe` and `clock` must outlive this.
   EngineLoop(EngineLoopOptions options, Admission* admission, Probe* probe, const Clock* clock);
   ~EngineLoop() override;
 
-  // Starts the thread. `text` must outlive it; `restarter` too, and may be null.
-  void Start(const ClientFactory& make_clients, TextPool* text, ShardRestarter* restarter);
+  // Starts the thread, or says why the clients cannot be made. `text` must outlive it; `restarter`
+  // too, and may be null.
+  absl::Status Start(const ClientFactory& make_clients, TextPool* text, ShardRestarter* restarter);
   // Ends live requests with UNAVAILABLE, leaves the group and joins the thread. Idempotent.
   void Stop();
 
@@ -128,6 +131,9 @@ class EngineLoop : public EngineInbox, public ShardGroupListener {
     uint32_t resumed_chunks = 0;
   };
 
+  // From any thread. False when the queue is full or closed; the event is then left untouched.
+  bool Push(Event&& event);
+
   // -- Thread
   void Run();
   void Handle(Event& event, int64_t now_us);
@@ -160,6 +166,7 @@ class EngineLoop : public EngineInbox, public ShardGroupListener {
   Probe* const probe_;
   const Clock* const clock_;
   BoundedQueue<Event> queue_;
+  Poller poller_;
 
   // -- The thread's own
   TextPool* text_ = nullptr;

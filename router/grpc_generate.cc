@@ -145,7 +145,7 @@ void GenerateReactor::Submit(const grpc::ByteBuffer& bytes, size_t message_bytes
 
 // -- Events --------------------------------------------------------------------------------------
 
-Waker* GenerateReactor::Deliver(std::vector<ResponseEvent> events) {
+Waker* GenerateReactor::Deliver(absl::Span<ResponseEvent> events) {
   absl::MutexLock lock(&mutex_);
   mailbox_.insert(mailbox_.end(), std::make_move_iterator(events.begin()),
                   std::make_move_iterator(events.end()));

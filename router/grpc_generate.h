@@ -51,7 +51,7 @@ class GenerateReactor : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
                                                            const grpc::ByteBuffer* request,
                                                            size_t message_bytes_max);
 
-  Waker* Deliver(std::vector<ResponseEvent> events) override;
+  Waker* Deliver(absl::Span<ResponseEvent> events) override;
   // Writes the next message if none is being written.
   void Pump();
   void CheckSlow(int64_t now_us, int64_t timeout_us);

@@ -29,7 +29,7 @@ GenerateExchange::GenerateExchange(std::unique_ptr<ResponseFormatter> formatter,
       waker_(waker),
       responder_(responder) {}
 
-Waker* GenerateExchange::Deliver(std::vector<ResponseEvent> events) {
+Waker* GenerateExchange::Deliver(absl::Span<ResponseEvent> events) {
   absl::MutexLock lock(&mutex_);
   mailbox_.insert(mailbox_.end(), std::make_move_iterator(events.begin()),
                   std::make_move_iterator(events.end()));

@@ -45,7 +45,7 @@ class GenerateExchange : public HttpExchange,
                                              IoWaker& waker);
 
   // Text worker.
-  Waker* Deliver(std::vector<ResponseEvent> events) override;
+  Waker* Deliver(absl::Span<ResponseEvent> events) override;
 
   // Connection's thread.
   void OnWake() override;

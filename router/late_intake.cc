@@ -30,7 +30,7 @@ std::shared_ptr<RequestHandle> LateIntake::Submit(GenerateInput input,
   if (Intake* intake = get()) return intake->Submit(std::move(input), std::move(sink));
   std::vector<ResponseEvent> events;
   events.push_back(FailedEvent{Starting()});
-  if (Waker* waker = sink->Deliver(std::move(events))) waker->Wake();
+  if (Waker* waker = sink->Deliver(absl::MakeSpan(events))) waker->Wake();
   return std::make_shared<NoHandle>(std::move(input.request_id));
 }
 

@@ -14,6 +14,7 @@
 #include "common/thread.h"
 #include "common/version.h"
 #include "router/process_figures.h"
+#include "router/step_metrics.h"
 
 namespace weft::router {
 namespace {
@@ -35,8 +36,6 @@ constexpr const char* kCancels[] = {"client", "admin", "deadline", "slow_reader"
 constexpr const char* kRestarts[] = {"exit", "oom", "nccl", "timeout"};
 constexpr const char* kGroupStates[] = {"connecting", "loading", "joining",
                                         "warming",    "serving", "recovering"};
-// The states a group can be lost in, from joining on.
-constexpr const char* kLossStates[] = {"joining", "warming", "serving"};
 constexpr const char* kServerStates[] = {"starting", "loading",    "warming",
                                          "ready",    "recovering", "draining"};
 constexpr const char* kCalls[] = {"Info",   "Rendezvous", "JoinGroup", "LeaveGroup",
@@ -110,6 +109,10 @@ struct Probe::Metrics {
       grpc_handled.Add(GrpcLabels(method, "OK"));
     }
     http_requests.Add({{"route", "other"}, {"code", "404"}});
+    for (GroupState state : {GroupState::kJoining, GroupState::kWarming, GroupState::kServing}) {
+      group_losses[static_cast<size_t>(state)] =
+          &group_loss_family.Add({{"state", GroupStateName(state)}});
+    }
     server_states[0]->Set(1);
     group_states[0]->Set(1);
   }
@@ -158,6 +161,7 @@ struct Probe::Metrics {
                                         "Arrival to first token", TimeToFirstTokenBuckets());
   Histogram& inter_token = OneHistogram("weft_inter_token_latency_seconds",
                                         "Between two tokens of a stream", InterTokenBuckets());
+  StepMetrics step_metrics{&inter_token};
   Histogram& per_output_token =
       OneHistogram("weft_request_time_per_output_token_seconds",
                    "A request's decode time by token after the first", InterTokenBuckets());
@@ -197,6 +201,10 @@ struct Probe::Metrics {
       OneCounter("weft_prefix_cache_evicted_blocks_total", "Cached blocks taken for other use");
   Counter& preemptions =
       OneCounter("weft_num_preemptions_total", "Sequences that gave their KV blocks back");
+  // What the scheduler last said, and what of it the counters have.
+  absl::Mutex now_mutex;
+  SchedulerStats now ABSL_GUARDED_BY(now_mutex);
+  bool now_serving ABSL_GUARDED_BY(now_mutex) = false;
   SchedulerStats seen;
 
   // Steps.
@@ -228,10 +236,11 @@ struct Probe::Metrics {
       Gauges(GaugeFamily("weft_group_state", "1 for the state the shard group is in"), "state",
              kGroupStates);
   Gauge& epoch = OneGauge("weft_group_epoch", "Epoch of the shard group");
-  std::array<Counter*, 3> group_losses = Counters(
+  Family<Counter>& group_loss_family =
       CounterFamily("weft_group_losses_total",
-                    "Epochs and attempts to form one that were lost, by the group's state"),
-      "state", kLossStates);
+                    "Epochs and attempts to form one that were lost, by the group's state");
+  // By state; those that a group can be lost in, the others are null.
+  std::array<Counter*, 6> group_losses = {};
   std::array<Counter*, 3> steps_lost =
       Counters(CounterFamily("weft_steps_lost_total",
                              "Steps sent and not answered when their group was lost, by kind"),
@@ -285,6 +294,8 @@ struct Probe::Metrics {
   }
 };
 
+const char* GroupStateName(GroupState state) { return kGroupStates[static_cast<size_t>(state)]; }
+
 Probe::Probe(uint32_t context_tokens_max)
     : metrics_(std::make_unique<Metrics>(context_tokens_max)) {}
 Probe::~Probe() = default;
@@ -312,16 +323,7 @@ void Probe::FirstToken(int64_t since_arrival_us) {
 }
 
 void Probe::InterTokens(absl::Span<const uint32_t> gaps_us) {
-  if (gaps_us.empty()) return;
-  const std::vector<double>& bounds = InterTokenBuckets();
-  std::vector<double> increments(bounds.size() + 1, 0.0);
-  double sum_s = 0;
-  for (const uint32_t gap_us : gaps_us) {
-    const double gap_s = gap_us * kUs;
-    sum_s += gap_s;
-    increments[std::lower_bound(bounds.begin(), bounds.end(), gap_s) - bounds.begin()] += 1;
-  }
-  metrics_->inter_token.ObserveMultiple(increments, sum_s);
+  metrics_->step_metrics.InterTokens(gaps_us);
 }
 
 void Probe::GeneratedTokens(uint32_t count) { metrics_->generation_tokens.Increment(count); }
@@ -357,7 +359,16 @@ void Probe::IgnoredFields(Door door, uint32_t count) {
 // -- Scheduler and steps -------------------------------------------------------------------------
 
 void Probe::Scheduler(const SchedulerStats& stats, bool serving) {
+  absl::MutexLock lock(&metrics_->now_mutex);
+  metrics_->now = stats;
+  metrics_->now_serving = serving;
+}
+
+void Probe::RenderScheduler() {
   Metrics& m = *metrics_;
+  absl::MutexLock lock(&m.now_mutex);
+  const SchedulerStats& stats = m.now;
+  const bool serving = m.now_serving;
   m.running.Set(stats.running);
   m.waiting.Set(stats.waiting);
   m.waiting_capacity.Set(serving ? stats.waiting : 0);
@@ -388,12 +399,13 @@ void Probe::StepDone(const StepSample& sample) {
   Metrics& m = *metrics_;
   const auto kind = static_cast<size_t>(sample.kind);
   m.steps[kind]->Increment();
-  m.iteration_tokens.Observe(sample.tokens);
-  m.batch_size[kind]->Observe(sample.rows);
-  m.forward[kind]->Observe(static_cast<double>(sample.device_us) * kUs);
-  m.host[kind]->Observe(static_cast<double>(sample.host_us) * kUs);
-  m.queue[kind]->Observe(static_cast<double>(sample.queue_us) * kUs);
-  m.wire[kind]->Observe(static_cast<double>(sample.wire_us) * kUs);
+  StepMetrics& later = m.step_metrics;
+  later.Observe(&m.iteration_tokens, sample.tokens);
+  later.Observe(m.batch_size[kind], sample.rows);
+  later.Observe(m.forward[kind], static_cast<double>(sample.device_us) * kUs);
+  later.Observe(m.host[kind], static_cast<double>(sample.host_us) * kUs);
+  later.Observe(m.queue[kind], static_cast<double>(sample.queue_us) * kUs);
+  later.Observe(m.wire[kind], static_cast<double>(sample.wire_us) * kUs);
   m.last_progress.Set(UnixSeconds());
 }
 
@@ -419,9 +431,9 @@ void Probe::SetGroupState(GroupState state, Epoch epoch) {
 }
 
 void Probe::GroupLost(GroupState state) {
-  const size_t index = static_cast<size_t>(state) - static_cast<size_t>(GroupState::kJoining);
-  WEFT_CHECK_LT(index, metrics_->group_losses.size());
-  metrics_->group_losses[index]->Increment();
+  Counter* counter = metrics_->group_losses[static_cast<size_t>(state)];
+  WEFT_CHECK(counter != nullptr);
+  counter->Increment();
 }
 
 void Probe::StepLost(StepKind kind) {
@@ -452,12 +464,13 @@ void Probe::ShardRestarted(RestartReason reason) {
 void Probe::ShardStep(Rank rank, int64_t device_us) {
   Metrics::Shard* shard = metrics_->FindShard(rank);
   if (shard == nullptr) return;
-  shard->step->Observe(static_cast<double>(device_us) * kUs);
+  metrics_->step_metrics.Observe(shard->step, static_cast<double>(device_us) * kUs);
   shard->last_step->Set(UnixSeconds());
 }
 
 void Probe::ShardRpc(ShardCall call, int64_t call_us) {
-  metrics_->rpc[static_cast<size_t>(call)]->Observe(static_cast<double>(call_us) * kUs);
+  metrics_->step_metrics.Observe(metrics_->rpc[static_cast<size_t>(call)],
+                                 static_cast<double>(call_us) * kUs);
 }
 
 void Probe::SetServerState(ServerState state) {
@@ -491,6 +504,8 @@ std::string Probe::Render() {
     if (cpu_s > m.process_cpu.Value()) m.process_cpu.Increment(cpu_s - m.process_cpu.Value());
     m.process_memory.Set(static_cast<double>(ResidentBytes()));
     m.process_fds.Set(OpenFiles());
+    RenderScheduler();
+    m.step_metrics.Fold();
   }
   return RenderMetrics();
 }

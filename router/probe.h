@@ -40,6 +40,9 @@ enum class GroupState : uint8_t {
   kServing,
   kRecovering
 };
+// As metrics and logs spell it: "joining" ...
+const char* GroupStateName(GroupState state);
+
 enum class ShardCall : uint8_t {
   kInfo,
   kRendezvous,
@@ -99,8 +102,8 @@ class Probe {
   void IgnoredFields(Door door, uint32_t count);
 
   // -- Scheduler and steps -----------------------------------------------------------------------
-  // Gauges as they are, counters by what changed since the call before. One caller thread.
-  // `serving`: a group runs steps, so that who waits does so for slots or KV blocks.
+  // What the next Render shows. `serving`: a group runs steps, so that who waits does so for slots
+  // or KV blocks.
   void Scheduler(const SchedulerStats& stats, bool serving);
   void CacheConfig(uint32_t block_tokens, uint32_t blocks, bool prefix_cache);
   void StepDone(const StepSample& sample);
@@ -132,6 +135,10 @@ class Probe {
 
  private:
   struct Metrics;
+
+  // Gauges as the scheduler last said, counters by what changed since.
+  void RenderScheduler();
+
   std::unique_ptr<Metrics> metrics_;
 };
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "common/ids.h"
 
 namespace weft::router {
@@ -139,10 +140,10 @@ class ResponseSink {
  public:
   virtual ~ResponseSink() = default;
 
-  // Takes events in order; called by one text worker thread at a time; must not block. Exactly one
-  // terminal event ends the calls (invariant end.once). Returns who is to be woken once the
-  // worker's batch is done, or null.
-  virtual Waker* Deliver(std::vector<ResponseEvent> events) = 0;
+  // Takes events in order and moves out of them: the storage stays the caller's. Called by one text
+  // worker thread at a time; must not block. Exactly one terminal event ends the calls (invariant
+  // end.once). Returns who is to be woken once the worker's batch is done, or null.
+  virtual Waker* Deliver(absl::Span<ResponseEvent> events) = 0;
 };
 
 enum class CancelReason : uint8_t { kClientGone, kAdmin, kDeadline, kSlowReader };

@@ -28,8 +28,9 @@ struct Values {
 
 int64_t Microseconds(double seconds) { return static_cast<int64_t>(seconds * 1e6); }
 
-// One thread needs about 10 us a token; each one more costs a wake-up per step.
-uint32_t DefaultIoThreads() { return std::clamp(std::thread::hardware_concurrency() / 4, 1u, 4u); }
+// For text and for HTTP connections: one thread needs about 10 us a token, each one more costs a
+// wake-up per step.
+uint32_t DefaultThreads() { return std::clamp(std::thread::hardware_concurrency() / 4, 1u, 4u); }
 
 void DeclareEngine(Flags& parser, EngineOptions* engine, Values* values) {
   parser
@@ -44,6 +45,12 @@ void DeclareEngine(Flags& parser, EngineOptions* engine, Values* values) {
       ->delimiter(',');
   parser.Add("supervisor-socket", &engine->supervisor_socket,
              "Socket of the process that restarts shards; empty = none");
+  ShardTls& tls = engine->shard_tls;
+  parser.Add("shard-tls-cert", &tls.cert,
+             "PEM file: this router's certificate, for shards on other hosts; empty = none");
+  parser.Add("shard-tls-key", &tls.key, "PEM file: its key");
+  parser.Add("shard-tls-ca", &tls.ca, "PEM file: authority of the shards' certificates");
+  engine->text_threads = DefaultThreads();
   parser.Add("text-threads", &engine->text_threads, "Threads that tokenise and detokenise, > 0")
       ->check(CLI::Range(1, 256));
   parser.Add("running-max", &engine->running_max, "Sequences in the running batch, 1 .. 1024");
@@ -77,7 +84,7 @@ void DeclareDoors(Flags& parser, RouterFlags* flags, Values* values) {
       ->check(CLI::Range(-1, 65535));
   parser.Add("public-ops", &flags->public_ops,
              "Operations routes (/readyz, /config ...) on the public port too");
-  http.io_threads = DefaultIoThreads();
+  http.io_threads = DefaultThreads();
   parser.Add("io-threads", &http.io_threads, "Threads that serve HTTP connections")
       ->check(CLI::Range(1, 256));
   parser.Add("connections-max", &http.connections_max, "HTTP connections at the same time");

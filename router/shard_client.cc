@@ -1,192 +1,57 @@
 #include "router/shard_client.h"
 
-#include <chrono>
-#include <fstream>
-#include <sstream>
-#include <utility>
-#include <vector>
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/un.h>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_set.h"
+#include <cstring>
+#include <utility>
+
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/mutex.h"
-#include "common/clock.h"
-#include "common/limits.h"
-#include "common/status.h"
-#include "grpcpp/channel.h"
-#include "grpcpp/client_context.h"
-#include "grpcpp/create_channel.h"
-#include "grpcpp/generic/generic_stub.h"
-#include "grpcpp/security/credentials.h"
-#include "grpcpp/support/byte_buffer.h"
-#include "grpcpp/support/slice.h"
+#include "absl/strings/strip.h"
+#include "router/shard_client_grpc.h"
+#include "router/shard_client_http2.h"
 
 namespace weft::router {
 namespace {
 
-constexpr int kReconnectMinMs = 10;
-constexpr int kReconnectMaxMs = 200;
-// Time for connect and HTTP/2 hand-shake; a loaded machine needs some.
-constexpr int kConnectTimeoutMs = 2000;
-constexpr int kKeepaliveMs = 10'000;
-
-grpc::ChannelArguments ChannelArguments() {
-  grpc::ChannelArguments arguments;
-  // A lost step is a lost group, never a retry (invariant wire.order).
-  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
-  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kReconnectMinMs);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectTimeoutMs);
-  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kReconnectMaxMs);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveMs);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  arguments.SetMaxReceiveMessageSize(kShardMessageBytesMax);
-  arguments.SetMaxSendMessageSize(kShardMessageBytesMax);
-  return arguments;
-}
-
-void ReleaseBytes(void* holder) {
-  std::unique_ptr<SharedBytes> owned(static_cast<SharedBytes*>(holder));
-}
-
-// A buffer that refers to `bytes` and keeps them alive: all ranks send the same memory.
-grpc::ByteBuffer ReferTo(const SharedBytes& bytes) {
-  auto holder = std::make_unique<SharedBytes>(bytes);
-  // gRPC reads the slice only; its C interface knows no const.
-  void* data = const_cast<char*>(bytes->data());
-  grpc::Slice slice(data, bytes->size(), &ReleaseBytes, holder.release());
-  return grpc::ByteBuffer(&slice, 1);
-}
-
-std::string Flatten(const grpc::ByteBuffer& buffer) {
-  std::vector<grpc::Slice> slices;
-  std::string out;
-  if (!buffer.Dump(&slices).ok()) return out;
-  out.reserve(buffer.Length());
-  for (const grpc::Slice& slice : slices) {
-    out.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
-  }
-  return out;
-}
-
-absl::Status ToStatus(const grpc::Status& status) {
-  if (status.ok()) return absl::OkStatus();
-  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
-}
-
-absl::StatusOr<std::string> ReadFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream content;
-  if (!file || !(content << file.rdbuf())) {
-    return absl::NotFoundError(absl::StrCat("shard TLS: cannot read \"", path, "\""));
-  }
-  return content.str();
-}
-
-absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> Credentials(Rank rank, bool loopback,
-                                                                      bool unix_path,
-                                                                      const ShardTls& tls) {
-  const int given = !tls.cert.empty() + !tls.key.empty() + !tls.ca.empty();
-  // A socket's directory is ours alone.
-  if (unix_path || (given == 0 && loopback)) return grpc::InsecureChannelCredentials();
-  if (given != 3) {
+absl::StatusOr<LocalAddress> UnixAddress(absl::string_view path) {
+  LocalAddress address;
+  auto* to = reinterpret_cast<sockaddr_un*>(&address.bytes);
+  if (path.empty() || path.size() >= sizeof(to->sun_path)) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "shard ", rank, " is on another host: expected certificate, key and authority of TLS"));
+        "expected a path of 1 to ", sizeof(to->sun_path) - 1, " bytes, found ", path.size()));
   }
-  grpc::SslCredentialsOptions options;
-  WEFT_ASSIGN_OR_RETURN(options.pem_cert_chain, ReadFile(tls.cert));
-  WEFT_ASSIGN_OR_RETURN(options.pem_private_key, ReadFile(tls.key));
-  WEFT_ASSIGN_OR_RETURN(options.pem_root_certs, ReadFile(tls.ca));
-  return grpc::SslCredentials(options);
+  to->sun_family = AF_UNIX;
+  std::memcpy(to->sun_path, path.data(), path.size());
+  address.size = sizeof(sockaddr_un);
+  return address;
 }
 
-class GrpcShardClient : public ShardClient {
- public:
-  GrpcShardClient(Rank rank, const std::string& address,
-                  std::shared_ptr<grpc::ChannelCredentials> credentials, ShardReplySink sink)
-      : rank_(rank),
-        local_(absl::StartsWith(address, "unix:")),
-        sink_(std::move(sink)),
-        channel_(grpc::CreateCustomChannel(address, std::move(credentials), ChannelArguments())),
-        stub_(channel_) {
-    // Names are made once, not per call.
-    for (ShardCall call :
-         {ShardCall::kInfo, ShardCall::kRendezvous, ShardCall::kJoinGroup, ShardCall::kLeaveGroup,
-          ShardCall::kWarmup, ShardCall::kPrefill, ShardCall::kDecode, ShardCall::kFilterBatch}) {
-      paths_.push_back(absl::StrCat("/weft.shard.v1.ShardService/", CallName(call)));
-    }
+// `host` is numeric.
+bool LoopbackAddress(const std::string& host, uint16_t port, LocalAddress* address) {
+  auto* v4 = reinterpret_cast<sockaddr_in*>(&address->bytes);
+  auto* v6 = reinterpret_cast<sockaddr_in6*>(&address->bytes);
+  if (inet_pton(AF_INET, host.c_str(), &v4->sin_addr) == 1) {
+    v4->sin_family = AF_INET;
+    v4->sin_port = htons(port);
+    address->size = sizeof(*v4);
+    return (ntohl(v4->sin_addr.s_addr) >> 24) == IN_LOOPBACKNET;
   }
-
-  ~GrpcShardClient() override {
-    absl::MutexLock lock(&mutex_);
-    for (InFlight* call : calls_) call->context.TryCancel();
-    mutex_.Await(absl::Condition(
-        +[](GrpcShardClient* self)
-             ABSL_EXCLUSIVE_LOCKS_REQUIRED(self->mutex_) { return self->calls_.empty(); },
-        this));
+  if (inet_pton(AF_INET6, host.c_str(), &v6->sin6_addr) == 1) {
+    v6->sin6_family = AF_INET6;
+    v6->sin6_port = htons(port);
+    address->size = sizeof(*v6);
+    return IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr);
   }
+  return false;
+}
 
-  void Call(ShardCall call, const SharedBytes& request, ShardCallTag tag, int64_t timeout_us,
-            bool wait_for_ready) override {
-    auto in_flight = std::make_unique<InFlight>();
-    in_flight->reply.rank = rank_;
-    in_flight->reply.call = call;
-    in_flight->reply.tag = tag;
-    in_flight->start_us = MonotonicClock().NowUs();
-    in_flight->request = ReferTo(request);
-    in_flight->context.set_deadline(std::chrono::system_clock::now() +
-                                    std::chrono::microseconds(timeout_us));
-    in_flight->context.set_wait_for_ready(wait_for_ready);
-    InFlight* raw = in_flight.release();  // owned by the completion from here on
-    {
-      absl::MutexLock lock(&mutex_);
-      calls_.insert(raw);
-    }
-    stub_.UnaryCall(&raw->context, paths_[static_cast<size_t>(call)], grpc::StubOptions(),
-                    &raw->request, &raw->response,
-                    [this, raw](grpc::Status status) { Complete(raw, status); });
-  }
-
-  bool Connected() override {
-    return channel_->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_READY;
-  }
-
-  bool is_local() const override { return local_; }
-
- private:
-  struct InFlight {
-    grpc::ClientContext context;
-    grpc::ByteBuffer request;
-    grpc::ByteBuffer response;
-    ShardReply reply;
-    int64_t start_us = 0;
-  };
-
-  // On a gRPC thread.
-  void Complete(InFlight* raw, const grpc::Status& status) {
-    std::unique_ptr<InFlight> in_flight(raw);
-    ShardReply& reply = in_flight->reply;
-    reply.status = ToStatus(status);
-    if (status.ok()) reply.body = Flatten(in_flight->response);
-    reply.call_us = MonotonicClock().NowUs() - in_flight->start_us;
-    sink_(std::move(reply));
-    absl::MutexLock lock(&mutex_);
-    calls_.erase(raw);
-  }
-
-  const Rank rank_;
-  const bool local_;
-  const ShardReplySink sink_;
-  std::vector<std::string> paths_;
-  const std::shared_ptr<grpc::Channel> channel_;
-  grpc::GenericStub stub_;
-  absl::Mutex mutex_;
-  absl::flat_hash_set<InFlight*> calls_ ABSL_GUARDED_BY(mutex_);
-};
+absl::Status BadAddress(Rank rank, const std::string& address, absl::string_view why) {
+  return absl::InvalidArgumentError(absl::StrCat("shard ", rank, ": \"", address, "\": ", why));
+}
 
 }  // namespace
 
@@ -212,24 +77,44 @@ const char* CallName(ShardCall call) {
   return "?";
 }
 
-absl::StatusOr<std::unique_ptr<ShardClient>> MakeGrpcShardClient(Rank rank,
-                                                                 const std::string& address,
-                                                                 const ShardTls& tls,
-                                                                 ShardReplySink sink) {
-  const bool unix_path = absl::StartsWith(address, "unix:") && address.size() > 5;
-  const size_t colon = address.rfind(':');
-  const bool host_port = colon != std::string::npos && colon > 0 && colon + 1 < address.size() &&
-                         address.find_first_not_of("0123456789", colon + 1) == std::string::npos;
-  if (!unix_path && !host_port) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "shard ", rank, ": expected an address unix:/path or host:port, found \"", address, "\""));
+std::vector<std::string> CallPaths() {
+  std::vector<std::string> paths;
+  for (ShardCall call :
+       {ShardCall::kInfo, ShardCall::kRendezvous, ShardCall::kJoinGroup, ShardCall::kLeaveGroup,
+        ShardCall::kWarmup, ShardCall::kPrefill, ShardCall::kDecode, ShardCall::kFilterBatch}) {
+    paths.push_back(absl::StrCat("/weft.shard.v1.ShardService/", CallName(call)));
   }
-  const bool loopback = unix_path || absl::StartsWith(address, "127.") ||
-                        absl::StartsWith(address, "localhost:") ||
-                        absl::StartsWith(address, "[::1]:");
-  WEFT_ASSIGN_OR_RETURN(std::shared_ptr<grpc::ChannelCredentials> credentials,
-                        Credentials(rank, loopback, unix_path, tls));
-  return std::make_unique<GrpcShardClient>(rank, address, std::move(credentials), std::move(sink));
+  return paths;
+}
+
+absl::StatusOr<std::unique_ptr<ShardClient>> MakeShardClient(Rank rank, const std::string& address,
+                                                             const ShardTls& tls,
+                                                             ShardReplySink sink, Poller* poller,
+                                                             const Clock* clock) {
+  if (absl::StartsWith(address, "unix:")) {
+    const absl::StatusOr<LocalAddress> local = UnixAddress(absl::StripPrefix(address, "unix:"));
+    if (!local.ok()) return BadAddress(rank, address, local.status().message());
+    return std::make_unique<Http2ShardClient>(rank, *local, std::move(sink), poller, clock);
+  }
+  const size_t colon = address.rfind(':');
+  uint32_t port = 0;
+  if (colon == std::string::npos || colon == 0 ||
+      !absl::SimpleAtoi(address.substr(colon + 1), &port) || port == 0 || port > 65535) {
+    return BadAddress(rank, address, "expected unix:/path or host:port");
+  }
+  std::string host = address.substr(0, colon);
+  if (host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+  if (host == "localhost") host = "127.0.0.1";
+  const int given = !tls.cert.empty() + !tls.key.empty() + !tls.ca.empty();
+  LocalAddress local;
+  if (given == 0 && LoopbackAddress(host, static_cast<uint16_t>(port), &local)) {
+    return std::make_unique<Http2ShardClient>(rank, local, std::move(sink), poller, clock);
+  }
+  if (given != 3) {
+    return BadAddress(rank, address,
+                      "is on another host: expected certificate, key and authority of TLS");
+  }
+  return MakeGrpcShardClient(rank, address, tls, std::move(sink));
 }
 
 }  // namespace weft::router

@@ -1,8 +1,8 @@
-// The way to one shard: unary calls of weft.shard.v1.ShardService as bytes, answered by events. An
-// interface, so that another transport or a fake can take its place; MakeGrpcShardClient is the one
-// that serves. Owned by the shard group and called by the engine loop's thread only; replies come
-// on transport threads and are handed to a sink that must not block. It never retries (invariant
-// wire.order) and never looks inside a message.
+// The way to one shard: unary gRPC calls of weft.shard.v1.ShardService as bytes, answered by
+// events. An interface with one implementation for shards of this host and one for others;
+// MakeShardClient picks. Owned by the shard group and called by the engine loop's thread only;
+// replies go to a sink that must not block, on whichever thread they come. It never retries
+// (invariant wire.order) and never looks inside a message.
 
 #pragma once
 
@@ -10,10 +10,13 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/clock.h"
 #include "common/ids.h"
+#include "router/poller.h"
 #include "router/probe.h"
 
 namespace weft::router {
@@ -22,6 +25,8 @@ namespace weft::router {
 inline bool IsStep(ShardCall call) { return call >= ShardCall::kPrefill; }
 // The method as the proto spells it: "Info", "Prefill" ...
 const char* CallName(ShardCall call);
+// "/weft.shard.v1.ShardService/Info" ..., by ShardCall.
+std::vector<std::string> CallPaths();
 
 // A serialised message. Shared, so that one serialisation serves all ranks.
 using SharedBytes = std::shared_ptr<const std::string>;
@@ -72,11 +77,13 @@ struct ShardTls {
   std::string ca;
 };
 
-// A client over its own gRPC channel. `address` is "unix:/path" or "host:port"; another host than
-// loopback needs `tls`. INVALID_ARGUMENT names what is malformed, NOT_FOUND a file.
-absl::StatusOr<std::unique_ptr<ShardClient>> MakeGrpcShardClient(Rank rank,
-                                                                 const std::string& address,
-                                                                 const ShardTls& tls,
-                                                                 ShardReplySink sink);
+// The client for an address: "unix:/path" or "host:port". A shard of this host is served by the
+// calling thread through `poller`; another host needs `tls` and goes through gRPC's threads.
+// INVALID_ARGUMENT names what is malformed, NOT_FOUND a file of `tls`. `poller` and `clock` must
+// outlive the client.
+absl::StatusOr<std::unique_ptr<ShardClient>> MakeShardClient(Rank rank, const std::string& address,
+                                                             const ShardTls& tls,
+                                                             ShardReplySink sink, Poller* poller,
+                                                             const Clock* clock);
 
 }  // namespace weft::router

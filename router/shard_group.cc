@@ -38,12 +38,6 @@ SharedBytes Serialise(const google::protobuf::Message& message) {
   return std::make_shared<const std::string>(message.SerializeAsString());
 }
 
-// Of a state that is in an epoch, for logs.
-const char* EpochStateName(GroupState state) {
-  if (state == GroupState::kServing) return "serving";
-  return state == GroupState::kJoining ? "joining" : "warming";
-}
-
 absl::Status OfRank(Rank rank, ShardCall call, const absl::Status& status) {
   return absl::Status(status.code(),
                       absl::StrCat("rank ", rank, ", ", CallName(call), ": ", status.message()));
@@ -391,7 +385,7 @@ void ShardGroup::Lose(const absl::Status& why, std::optional<Rank> dead, Restart
   WEFT_CHECK(InEpoch());
   const bool served = state_ == GroupState::kServing;
   probe_->GroupLost(state_);
-  WEFT_LOG_WARN("group lost epoch={} state={} reason=\"{}\"", epoch_, EpochStateName(state_),
+  WEFT_LOG_WARN("group lost epoch={} state={} reason=\"{}\"", epoch_, GroupStateName(state_),
                 std::string(why.message()));
   if (served) {
     lost_us_ = now_us;

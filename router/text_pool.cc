@@ -63,7 +63,8 @@ class TextPool::Worker {
   void Fail(LiveRequest& request, const absl::Status& why);
   std::vector<ResponseEvent>& Pending(LiveRequest& request);
   void DeliverPending();
-  void Deliver(LiveRequest& request, std::vector<ResponseEvent> events);
+  // Moves out of `events`.
+  void Deliver(LiveRequest& request, absl::Span<ResponseEvent> events);
   void WakeAll();
 
   const TextPoolContext context_;
@@ -264,7 +265,9 @@ void TextPool::Worker::AddFinished(LiveRequest& request, FinishReason reason, st
 
 void TextPool::Worker::DeliverPending() {
   for (LiveRequest* request : touched_) {
-    Deliver(*request, std::exchange(request->text->pending, {}));
+    std::vector<ResponseEvent>& pending = request->text->pending;
+    Deliver(*request, absl::MakeSpan(pending));
+    pending.clear();  // its memory serves the next token
   }
   touched_.clear();
 }
@@ -272,15 +275,15 @@ void TextPool::Worker::DeliverPending() {
 void TextPool::Worker::Fail(LiveRequest& request, const absl::Status& why) {
   std::vector<ResponseEvent> events;
   events.emplace_back(FailedEvent{why});
-  Deliver(request, std::move(events));
+  Deliver(request, absl::MakeSpan(events));
 }
 
-void TextPool::Worker::Deliver(LiveRequest& request, std::vector<ResponseEvent> events) {
+void TextPool::Worker::Deliver(LiveRequest& request, absl::Span<ResponseEvent> events) {
   const bool last = std::holds_alternative<FinishedEvent>(events.back()) ||
                     std::holds_alternative<FailedEvent>(events.back());
   // Its id is free before the client can know that it ended.
   if (last) context_.on_ending(request);
-  Waker* waker = request.sink->Deliver(std::move(events));
+  Waker* waker = request.sink->Deliver(events);
   if (last) {
     retired_.push_back(std::move(request.sink));
     context_.on_ended();

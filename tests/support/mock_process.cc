@@ -13,6 +13,7 @@
 #include "common/clock.h"
 #include "common/limits.h"
 #include "common/version.h"
+#include "tests/support/grpc_threads.h"
 
 namespace weft::testing {
 namespace {
@@ -40,6 +41,7 @@ uint32_t HashOf(const google::protobuf::RepeatedField<uint32_t>& ids) {
 
 MockProcess::MockProcess(const MockShardOptions& options, MockProcessOwner* owner)
     : owner_(*owner), options_(options), pid_(next_pid.fetch_add(1)), model_(options_.shape) {
+  KeepGrpcThreads();
   unlink(options_.socket.c_str());
   grpc::ServerBuilder builder;
   builder.AddListeningPort(absl::StrCat("unix:", options_.socket),

@@ -93,7 +93,7 @@ void WriteByteModel(const TempDir& dir) {
 
 // -- FakeSink ------------------------------------------------------------------------------------
 
-Waker* FakeSink::Deliver(std::vector<ResponseEvent> events) {
+Waker* FakeSink::Deliver(absl::Span<ResponseEvent> events) {
   deliveries_.fetch_add(1);
   absl::MutexLock lock(&mutex_);
   for (ResponseEvent& event : events) {

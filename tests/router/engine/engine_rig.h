@@ -39,7 +39,7 @@ void WriteByteModel(const TempDir& dir);
 // Collects a request's events.
 class FakeSink : public ResponseSink, public Waker {
  public:
-  Waker* Deliver(std::vector<ResponseEvent> events) override;
+  Waker* Deliver(absl::Span<ResponseEvent> events) override;
   void Wake() override { wakes_.fetch_add(1); }
 
   // Waits for the terminal event; fails the test after `timeout`.

@@ -29,7 +29,7 @@ void FakeRequest::Send(std::vector<ResponseEvent> events) {
                 std::holds_alternative<FailedEvent>(event);
     }
   }
-  if (Waker* waker = sink_->Deliver(std::move(events))) waker->Wake();
+  if (Waker* waker = sink_->Deliver(absl::MakeSpan(events))) waker->Wake();
 }
 
 std::optional<CancelReason> FakeRequest::WaitCancelled() {

@@ -17,6 +17,7 @@
 #include "router/errors.h"
 #include "router/grpc_service.h"
 #include "tests/router/front/fake_intake.h"
+#include "tests/support/grpc_threads.h"
 
 namespace weft::router {
 namespace {
@@ -27,6 +28,7 @@ using weft::v1::GenerateResponse;
 struct GrpcFixture {
   explicit GrpcFixture(FrontOptions options = {}, GrpcServerOptions grpc_options = {})
       : front(&intake, &probe, std::move(options)) {
+    testing::KeepGrpcThreads();
     auto started = GrpcServer::Start(grpc_options, &front);
     WEFT_CHECK_MSG(started.ok(), std::string(started.status().message()));
     server = *std::move(started);

@@ -20,6 +20,7 @@
 #include "common/limits.h"
 #include "proto/shard.grpc.pb.h"
 #include "tests/shard/control/executor_rig.h"
+#include "tests/support/grpc_threads.h"
 
 namespace weft::shard {
 namespace {
@@ -48,7 +49,9 @@ class Client {
  public:
   explicit Client(const std::string& address)
       : stub_(v1::ShardService::NewStub(
-            grpc::CreateChannel(address, grpc::InsecureChannelCredentials()))) {}
+            grpc::CreateChannel(address, grpc::InsecureChannelCredentials()))) {
+    testing::KeepGrpcThreads();
+  }
 
   template <typename Request, typename Response>
   grpc::Status Call(grpc::Status (v1::ShardService::Stub::*method)(grpc::ClientContext*,
