@@ -95,6 +95,18 @@ def decode_rate(report):
     return round(1000 / report["inter_token_ms"]["p50"], 1)
 
 
+def kv_pool_mib(pid):
+    """Resident part of weft's KV pool: its one mapping of half a GiB and more."""
+    kib, size_kib = 0, 0
+    for line in pathlib.Path(f"/proc/{pid}/smaps").read_text().splitlines():
+        key, value = (line.split() + [""])[:2]
+        if key == "Size:":
+            size_kib = int(value)
+        elif key == "Pss:" and size_kib >= 512 * 1024:
+            kib += int(value)
+    return kib / 1024
+
+
 def servers(slots, *flags, shards=1):
     """(name, server) of weft and, where given, the peer."""
     yield "weft", WeftServer(*flags, shards=shards)
@@ -217,7 +229,7 @@ def case_start():
     for name, factory in (("weft", lambda: WeftServer()), ("llama-server", lambda: PeerServer(1))):
         if name != "weft" and "PEER_SERVER" not in os.environ:
             continue
-        times, memory = [], []
+        times, memory, beside = [], [], []
         for _ in range(5):
             started = time.monotonic()
             with factory() as server:
@@ -225,10 +237,12 @@ def case_start():
                 times.append(time.monotonic() - started)
                 own = [server.process.pid, *children_of(server.process.pid)]
                 memory.append(sum(pss_mib(pid) for pid in own))
+                beside.append(memory[-1] - sum(kv_pool_mib(pid) for pid in own))
         row(f"{name}: process start to first token", round(statistics.median(times), 3), "s",
             "the load generator's own start included")
         row(f"{name}: memory of all processes", round(statistics.median(memory)), "MiB (PSS)",
-            "the touched part of the KV pool included")
+            "the touched part of the KV pool included" if name != "weft" else
+            f"{statistics.median(beside):.0f} MiB beside the KV pool")
 
 
 def case_recovery():
