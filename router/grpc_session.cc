@@ -7,7 +7,7 @@
 #include <cstring>
 #include <utility>
 
-#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
@@ -101,7 +101,8 @@ struct GrpcSession::Hooks {
     Stream* stream = Find(user_data, id);
     if (stream == nullptr) return 0;
     if (stream->body.size() + bytes > kBodyBytesMax) {
-      return nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, id, NGHTTP2_ENHANCE_YOUR_CALM);
+      stream->too_long = true;
+      return nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, id, NGHTTP2_CANCEL);
     }
     stream->body.append(reinterpret_cast<const char*>(data), bytes);
     return 0;
@@ -110,7 +111,29 @@ struct GrpcSession::Hooks {
   static int OnFrame(nghttp2_session*, const nghttp2_frame* frame, void* user_data) {
     GrpcSession& self = Self(user_data);
     if (frame->hd.type == NGHTTP2_SETTINGS) self.ready_ = true;
-    if (frame->hd.type == NGHTTP2_GOAWAY) self.closing_ = true;
+    if (frame->hd.type == NGHTTP2_GOAWAY) {
+      const nghttp2_goaway& goaway = frame->goaway;
+      self.ended_ =
+          absl::StrCat("the shard is going away: ", nghttp2_http2_strerror(goaway.error_code), " ",
+                       absl::CHexEscape({reinterpret_cast<const char*>(goaway.opaque_data),
+                                         goaway.opaque_data_len}));
+    }
+    return 0;
+  }
+
+  // nghttp2 has found the peer at fault. That may cost a stream, or the connection: then it says
+  // GOAWAY by itself and reads no more.
+  static int OnError(nghttp2_session*, int, const char* message, size_t bytes, void* user_data) {
+    Self(user_data).complaint_ = absl::CHexEscape({message, bytes});
+    return 0;
+  }
+  static int OnFrameSent(nghttp2_session*, const nghttp2_frame* frame, void* user_data) {
+    GrpcSession& self = Self(user_data);
+    if (frame->hd.type == NGHTTP2_GOAWAY && self.ended_.empty()) {
+      self.ended_ =
+          absl::StrCat("the shard broke HTTP/2: ", nghttp2_http2_strerror(frame->goaway.error_code),
+                       " ", self.complaint_);
+    }
     return 0;
   }
 
@@ -141,14 +164,18 @@ struct GrpcSession::Hooks {
   }
 };
 
-GrpcSession::GrpcSession(DoneSink on_done)
-    : on_done_(std::move(on_done)), agent_(absl::StrCat("weft-router/", Version())) {
+GrpcSession::GrpcSession(DoneSink on_done, GrpcStreamId worn_at)
+    : on_done_(std::move(on_done)),
+      worn_at_(static_cast<uint32_t>(worn_at)),
+      agent_(absl::StrCat("weft-router/", Version())) {
   nghttp2_session_callbacks* callbacks = nullptr;
   WEFT_CHECK_EQ(nghttp2_session_callbacks_new(&callbacks), 0);
   nghttp2_session_callbacks_set_on_header_callback(callbacks, &Hooks::OnHeader);
   nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, &Hooks::OnData);
   nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, &Hooks::OnFrame);
   nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, &Hooks::OnClose);
+  nghttp2_session_callbacks_set_on_frame_send_callback(callbacks, &Hooks::OnFrameSent);
+  nghttp2_session_callbacks_set_error_callback2(callbacks, &Hooks::OnError);
   const int made = nghttp2_session_client_new(&session_, callbacks, this);
   nghttp2_session_callbacks_del(callbacks);
   WEFT_CHECK_EQ(made, 0);
@@ -167,7 +194,7 @@ GrpcSession::~GrpcSession() { nghttp2_session_del(session_); }
 
 GrpcStreamId GrpcSession::Start(const std::string& path, const SharedBytes& request,
                                 int64_t timeout_us) {
-  if (closing_ || nghttp2_session_check_request_allowed(session_) == 0) return 0;
+  if (!ended_.empty() || nghttp2_session_check_request_allowed(session_) == 0) return 0;
   const std::string timeout = TimeoutText(timeout_us);
   const nghttp2_nv fields[] = {
       Field(":method", "POST"),    Field(":scheme", "http"),
@@ -202,14 +229,29 @@ absl::Status GrpcSession::Receive(absl::string_view bytes) {
     return absl::UnavailableError(
         absl::StrCat("malformed HTTP/2: ", nghttp2_strerror(static_cast<int>(taken))));
   }
-  return absl::OkStatus();
+  // A GOAWAY refuses streams before it is seen itself.
+  for (const GrpcStreamId id : std::exchange(refused_, {})) {
+    on_done_(id,
+             ended_.empty() ? ResetStatus(NGHTTP2_REFUSED_STREAM) : absl::UnavailableError(ended_),
+             "");
+  }
+  return CheckAlive();
 }
+
+absl::Status GrpcSession::CheckAlive() const {
+  const bool over =
+      nghttp2_session_want_read(session_) == 0 && nghttp2_session_want_write(session_) == 0;
+  if (!over && ended_.empty()) return absl::OkStatus();
+  return absl::UnavailableError(ended_.empty() ? "the connection is over" : ended_);
+}
+
+bool GrpcSession::worn() const { return nghttp2_session_get_next_stream_id(session_) > worn_at_; }
 
 absl::Status GrpcSession::Output(std::string* out) {
   while (true) {
     const uint8_t* data = nullptr;
     const ssize_t count = nghttp2_session_mem_send(session_, &data);
-    if (count == 0) return absl::OkStatus();
+    if (count == 0) return CheckAlive();
     if (count < 0) {
       return absl::UnavailableError(
           absl::StrCat("HTTP/2: ", nghttp2_strerror(static_cast<int>(count))));
@@ -231,16 +273,19 @@ void GrpcSession::OnHeader(Stream& stream, absl::string_view name, absl::string_
 void GrpcSession::OnClosed(GrpcStreamId id, uint32_t error) {
   auto node = streams_.extract(id);
   if (node.empty() || node.mapped()->cancelled) return;
+  if (error == NGHTTP2_REFUSED_STREAM) return refused_.push_back(id);
   Stream& stream = *node.mapped();
   absl::Status status;
-  if (stream.grpc_status > 0 &&
-      stream.grpc_status <= static_cast<int>(absl::StatusCode::kUnauthenticated)) {
+  if (stream.too_long) {
+    status = absl::ResourceExhaustedError(
+        absl::StrCat("the answer is longer than ", kShardMessageBytesMax, " bytes"));
+  } else if (stream.grpc_status > 0 &&
+             stream.grpc_status <= static_cast<int>(absl::StatusCode::kUnauthenticated)) {
     status = absl::Status(static_cast<absl::StatusCode>(stream.grpc_status), stream.grpc_message);
   } else if (error != NGHTTP2_NO_ERROR) {
     status = ResetStatus(error);
   } else if (stream.grpc_status != 0) {
-    status = absl::UnknownError(
-        absl::StrCat("no gRPC status, HTTP status \"", stream.http_status, "\""));
+    status = absl::UnknownError(absl::StrCat("no gRPC status, HTTP status ", stream.http_status));
   } else {
     status = CheckFrame(stream.body);
   }

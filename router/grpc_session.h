@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
@@ -29,29 +30,33 @@ class GrpcSession {
   // Output.
   using DoneSink = std::function<void(GrpcStreamId id, absl::Status status, std::string body)>;
 
-  explicit GrpcSession(DoneSink on_done);
+  // The largest id is 2^31 - 1, and each call takes two.
+  static constexpr GrpcStreamId kWornAt = 1 << 30;
+
+  explicit GrpcSession(DoneSink on_done, GrpcStreamId worn_at = kWornAt);
   ~GrpcSession();
 
   GrpcSession(const GrpcSession&) = delete;
   GrpcSession& operator=(const GrpcSession&) = delete;
 
   // Starts a call of `path` ("/package.Service/Method"); `timeout_us` > 0 is what the server is
-  // told. 0 when the connection takes no calls any more.
+  // told. 0 when the connection takes no calls any more: it is at its end.
   GrpcStreamId Start(const std::string& path, const SharedBytes& request, int64_t timeout_us);
   // Gives a call up; it ends without on_done.
   void Cancel(GrpcStreamId id);
   // Asks the peer for a sign of life.
   void Ping();
 
-  // Takes what the peer sent. An error is the connection's end.
+  // Takes what the peer sent. An error is the connection's end: the peer says so, or it broke the
+  // protocol.
   absl::Status Receive(absl::string_view bytes);
   // Appends all that is to be sent. An error is the connection's end.
   absl::Status Output(std::string* out);
 
   // The peer's first settings have come: it is there and speaks HTTP/2.
   bool ready() const { return ready_; }
-  // The peer takes no calls any more.
-  bool closing() const { return closing_; }
+  // Stream ids have passed `worn_at`: another connection should take its place when it is idle.
+  bool worn() const;
 
  private:
   struct Stream {
@@ -63,19 +68,28 @@ class GrpcSession {
     int grpc_status = -1;
     std::string grpc_message;
     bool cancelled = false;
+    bool too_long = false;
   };
   // nghttp2's callbacks.
   struct Hooks;
 
+  // The error that ended the connection, or OK.
+  absl::Status CheckAlive() const;
   void OnHeader(Stream& stream, absl::string_view name, absl::string_view value);
   void OnClosed(GrpcStreamId id, uint32_t error);
 
   const DoneSink on_done_;
+  const uint32_t worn_at_;
   const std::string agent_;
   nghttp2_session* session_ = nullptr;
   absl::flat_hash_map<GrpcStreamId, std::unique_ptr<Stream>> streams_;
+  // Streams that the peer refused in the bytes under way.
+  std::vector<GrpcStreamId> refused_;
   bool ready_ = false;
-  bool closing_ = false;
+  // What nghttp2 last found wrong.
+  std::string complaint_;
+  // Why the connection takes no more calls; empty while it does.
+  std::string ended_;
 };
 
 }  // namespace weft::router

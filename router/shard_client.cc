@@ -112,7 +112,10 @@ absl::StatusOr<std::unique_ptr<ShardClient>> MakeShardClient(Rank rank, const st
   }
   if (given != 3) {
     return BadAddress(rank, address,
-                      "is on another host: expected certificate, key and authority of TLS");
+                      given == 0
+                          ? "not a loopback address: expected certificate, key and authority "
+                            "of TLS (--shard-tls-*)"
+                          : "expected certificate, key and authority of TLS together");
   }
   return MakeGrpcShardClient(rank, address, tls, std::move(sink));
 }

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
+#include "common/limits.h"
 
 namespace weft::router {
 namespace {
@@ -20,6 +21,8 @@ constexpr int64_t kBackoffMaxUs = 200'000;
 constexpr int64_t kHandshakeUs = 2'000'000;
 constexpr int64_t kKeepaliveUs = 10'000'000;
 constexpr size_t kReadBytes = 64u << 10;
+// Unsent bytes of two steps to a rank, and some.
+constexpr size_t kOutputBytesMax = 3 * kShardMessageBytesMax;
 
 absl::Status ConnectionError(absl::string_view what, int error) {
   return absl::UnavailableError(absl::StrCat(what, ": ", std::strerror(error)));
@@ -28,12 +31,13 @@ absl::Status ConnectionError(absl::string_view what, int error) {
 }  // namespace
 
 Http2ShardClient::Http2ShardClient(Rank rank, const LocalAddress& address, ShardReplySink sink,
-                                   Poller* poller, const Clock* clock)
+                                   Poller* poller, const Clock* clock, GrpcStreamId worn_at)
     : rank_(rank),
       address_(address),
       sink_(std::move(sink)),
       poller_(poller),
       clock_(clock),
+      worn_at_(worn_at),
       paths_(CallPaths()),
       broken_(absl::UnavailableError("not connected yet")),
       input_(kReadBytes),
@@ -58,11 +62,12 @@ void Http2ShardClient::Call(ShardCall call, const SharedBytes& request, ShardCal
   pending.request = request;
   pending.start_us = clock_->NowUs();
   pending.deadline_us = pending.start_us + timeout_us;
-  if (Connected()) {
+  pending.wait_for_ready = wait_for_ready;
+  if (ready()) {
     const int64_t now_us = pending.start_us;
     Start(std::move(pending), now_us);
-    Flush(now_us);
-  } else if (wait_for_ready) {
+    if (ready()) Flush(now_us);
+  } else if (wait_for_ready || renewing_) {
     waiting_.push_back(std::move(pending));
   } else {
     Finish(pending, broken_, "");
@@ -87,7 +92,7 @@ void Http2ShardClient::OnTimer(int64_t now_us) {
   if (now_us < due_us_) return;
   if (fd_ < 0) {
     Connect(now_us);
-  } else if (!Connected()) {
+  } else if (!ready()) {
     Break(absl::UnavailableError("the shard did not answer the connection"), now_us);
   } else if (pinged_) {
     Break(absl::UnavailableError("no sign of life on the connection"), now_us);
@@ -110,13 +115,24 @@ void Http2ShardClient::Connect(int64_t now_us) {
   if (!connecting_) Break(ConnectionError("cannot connect", errno), now_us);
 }
 
+void Http2ShardClient::Renew(int64_t now_us) {
+  renewing_ = true;
+  close(std::exchange(fd_, -1));
+  session_.reset();
+  output_.clear();
+  output_at_ = 0;
+  Connect(now_us);
+}
+
 void Http2ShardClient::OnConnected(int64_t now_us) {
   connecting_ = false;
-  session_ =
-      std::make_unique<GrpcSession>([this](GrpcStreamId id, absl::Status status, std::string body) {
+  ++connections_;
+  session_ = std::make_unique<GrpcSession>(
+      [this](GrpcStreamId id, absl::Status status, std::string body) {
         auto node = calls_.extract(id);
         if (!node.empty()) Finish(node.mapped(), std::move(status), std::move(body));
-      });
+      },
+      worn_at_);
   Flush(now_us);
 }
 
@@ -124,6 +140,7 @@ void Http2ShardClient::Break(const absl::Status& why, int64_t now_us) {
   if (fd_ >= 0) close(fd_);
   fd_ = -1;
   connecting_ = false;
+  renewing_ = false;
   pinged_ = false;
   broken_ = why;
   output_.clear();
@@ -133,6 +150,11 @@ void Http2ShardClient::Break(const absl::Status& why, int64_t now_us) {
   backoff_us_ = std::min(2 * backoff_us_, kBackoffMaxUs);
   auto calls = std::exchange(calls_, {});
   for (auto& [id, call] : calls) Finish(call, why, "");
+  const auto first_lost =
+      std::stable_partition(waiting_.begin(), waiting_.end(),
+                            [](const PendingCall& call) { return call.wait_for_ready; });
+  for (auto it = first_lost; it != waiting_.end(); ++it) Finish(*it, why, "");
+  waiting_.erase(first_lost, waiting_.end());
 }
 
 void Http2ShardClient::OnReady(short events, int64_t now_us) {
@@ -144,28 +166,33 @@ void Http2ShardClient::OnReady(short events, int64_t now_us) {
     return OnConnected(now_us);
   }
   if ((events & ~POLLOUT) != 0) Read(now_us);
-  if (fd_ >= 0) Flush(now_us);
+  if (session_ != nullptr) Flush(now_us);
 }
 
 void Http2ShardClient::Read(int64_t now_us) {
-  const bool was_ready = Connected();
+  const bool was_ready = ready();
   ssize_t count = 0;
   do {
     count = recv(fd_, input_.data(), input_.size(), 0);
     if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (count == 0) return Break(absl::UnavailableError("the shard closed the connection"), now_us);
     if (count < 0) return Break(ConnectionError("connection lost", errno), now_us);
-    due_us_ = now_us + kKeepaliveUs;
-    pinged_ = false;
     const absl::Status status = session_->Receive({input_.data(), static_cast<size_t>(count)});
     if (!status.ok()) return Break(status, now_us);
+    if (ready()) due_us_ = now_us + kKeepaliveUs;  // until then the hand-shake's limit holds
+    pinged_ = false;
   } while (static_cast<size_t>(count) == input_.size());
-  if (session_->closing() && calls_.empty()) {
-    return Break(absl::UnavailableError("the shard is going away"), now_us);
-  }
-  if (was_ready || !Connected()) return;
+  if (calls_.empty() && session_->worn()) return Renew(now_us);
+  if (was_ready || !ready()) return;
+  renewing_ = false;
   backoff_us_ = kBackoffFirstUs;
-  for (PendingCall& call : std::exchange(waiting_, {})) Start(std::move(call), now_us);
+  for (PendingCall& call : std::exchange(waiting_, {})) {
+    if (ready()) {
+      Start(std::move(call), now_us);
+    } else {
+      waiting_.push_back(std::move(call));
+    }
+  }
 }
 
 void Http2ShardClient::Flush(int64_t now_us) {
@@ -176,12 +203,16 @@ void Http2ShardClient::Flush(int64_t now_us) {
     const ssize_t count =
         send(fd_, output_.data() + output_at_, output_.size() - output_at_, MSG_NOSIGNAL);
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0 && errno == EAGAIN) return;  // the poller says when
+    if (count < 0 && errno == EAGAIN) break;  // the poller says when
     if (count < 0) return Break(ConnectionError("connection lost", errno), now_us);
     output_at_ += static_cast<size_t>(count);
   }
-  output_.clear();
-  output_at_ = 0;
+  if (output_at_ == output_.size()) {
+    output_.clear();
+    output_at_ = 0;
+  } else if (output_.size() - output_at_ > kOutputBytesMax) {
+    Break(absl::UnavailableError("the shard does not read what it is sent"), now_us);
+  }
 }
 
 // -- Calls ---------------------------------------------------------------------------------------
@@ -191,7 +222,9 @@ void Http2ShardClient::Start(PendingCall call, int64_t now_us) {
   const int64_t timeout_us = std::max<int64_t>(call.deadline_us - now_us, 1);
   const GrpcStreamId id = session_->Start(path, call.request, timeout_us);
   if (id == 0) {
-    return Finish(call, absl::UnavailableError("the shard takes no calls any more"), "");
+    const absl::Status why = absl::UnavailableError("the connection takes no calls any more");
+    Finish(call, why, "");
+    return Break(why, now_us);
   }
   calls_.emplace(id, std::move(call));
 }
@@ -218,9 +251,11 @@ void Http2ShardClient::Expire(int64_t now_us) {
   const auto first_late =
       std::stable_partition(waiting_.begin(), waiting_.end(),
                             [&](const PendingCall& call) { return now_us < call.deadline_us; });
-  for (auto it = first_late; it != waiting_.end(); ++it) Finish(*it, late, "");
+  const absl::Status unconnected =
+      absl::DeadlineExceededError(absl::StrCat("no connection in time: ", broken_.message()));
+  for (auto it = first_late; it != waiting_.end(); ++it) Finish(*it, unconnected, "");
   waiting_.erase(first_late, waiting_.end());
-  if (!expired.empty()) Flush(now_us);
+  if (!expired.empty() && session_ != nullptr) Flush(now_us);
 }
 
 }  // namespace weft::router

@@ -30,16 +30,18 @@ struct LocalAddress {
 class Http2ShardClient : public ShardClient, private PollTarget {
  public:
   // `poller` and `clock` must outlive this.
+  // A connection whose stream ids have passed `worn_at` is replaced when no call is on its way.
   Http2ShardClient(Rank rank, const LocalAddress& address, ShardReplySink sink, Poller* poller,
-                   const Clock* clock);
+                   const Clock* clock, GrpcStreamId worn_at = GrpcSession::kWornAt);
   ~Http2ShardClient() override;
 
   void Call(ShardCall call, const SharedBytes& request, ShardCallTag tag, int64_t timeout_us,
             bool wait_for_ready) override;
-  bool Connected() override {
-    return session_ != nullptr && session_->ready() && !session_->closing();
-  }
+  bool Connected() override { return renewing_ || ready(); }
   bool is_local() const override { return address_.bytes.ss_family == AF_UNIX; }
+
+  // Connections made so far.
+  uint64_t connections() const { return connections_; }
 
  private:
   struct PendingCall {
@@ -47,6 +49,7 @@ class Http2ShardClient : public ShardClient, private PollTarget {
     SharedBytes request;
     int64_t start_us = 0;
     int64_t deadline_us = 0;
+    bool wait_for_ready = false;
   };
 
   // -- PollTarget
@@ -56,7 +59,10 @@ class Http2ShardClient : public ShardClient, private PollTarget {
   void OnReady(short events, int64_t now_us) override;
   void OnTimer(int64_t now_us) override;
 
+  bool ready() const { return session_ != nullptr && session_->ready(); }
   void Connect(int64_t now_us);
+  // Puts a new connection in a worn one's place; calls made meanwhile wait for it.
+  void Renew(int64_t now_us);
   void OnConnected(int64_t now_us);
   // Ends the connection and every call on it, and plans the next attempt.
   void Break(const absl::Status& why, int64_t now_us);
@@ -73,11 +79,14 @@ class Http2ShardClient : public ShardClient, private PollTarget {
   const ShardReplySink sink_;
   Poller* const poller_;
   const Clock* const clock_;
-  std::vector<std::string> paths_;
+  const GrpcStreamId worn_at_;
+  const std::vector<std::string> paths_;
 
   int fd_ = -1;
   // connect(2) has not answered.
   bool connecting_ = false;
+  bool renewing_ = false;
+  uint64_t connections_ = 0;
   std::unique_ptr<GrpcSession> session_;
   absl::flat_hash_map<GrpcStreamId, PendingCall> calls_;
   // Those that wait for a connection.

@@ -28,7 +28,10 @@ constexpr int64_t kJoinTimeoutUs = 10'000'000;
 constexpr int64_t kWarmupTimeoutUs = 120'000'000;
 // A shard that is not idle 2 s after LeaveGroup exits by itself.
 constexpr int64_t kLeaveTimeoutUs = 3'000'000;
+// A step may be late for as long as its rank shows life: the hang time-out finds one that does not.
+// This is for what neither sees.
 constexpr int64_t kStepTimeoutsPerHang = 4;
+constexpr int64_t kStepTimeoutMinUs = 600'000'000;
 constexpr int64_t kHangTimeoutCpuMs = 5'000;
 constexpr int64_t kHangTimeoutDeviceMs = 2'000;
 constexpr int64_t kRetryFirstUs = 50'000;
@@ -127,7 +130,10 @@ void ShardGroup::OnInfo(Rank rank, const ShardReply& reply, int64_t now_us) {
   state.info_due_us = std::max(state.info_due_us, now_us);
   if (!answered) {
     state.info.reset();
-    if (!InEpoch()) probe_->ShardUp(rank, false);
+    if (!InEpoch()) {
+      probe_->ShardUp(rank, false);
+      if (!reply.status.ok()) SayUnreachable(rank, reply.status);
+    }
     return;  // a broken channel and a hung process are found by Watch
   }
   if (InEpoch()) return CheckMember(rank, info, now_us);
@@ -145,7 +151,15 @@ void ShardGroup::OnInfo(Rank rank, const ShardReply& reply, int64_t now_us) {
   probe_->ShardLoad(rank, info.load().bytes_done(), info.load().bytes_total(),
                     static_cast<double>(info.load().elapsed_us()) / 1e6);
   state.info = std::move(info);
+  state.unreachable.clear();
   MaybeForm(now_us);
+}
+
+void ShardGroup::SayUnreachable(Rank rank, const absl::Status& why) {
+  detail_ = absl::StrCat("rank ", rank, ": ", why.message());
+  if (ranks_[rank].unreachable == why.message()) return;
+  ranks_[rank].unreachable = std::string(why.message());
+  WEFT_LOG_WARN("waiting for a shard rank={} reason=\"{}\"", rank, ranks_[rank].unreachable);
 }
 
 void ShardGroup::CheckMember(Rank rank, const InfoResponse& info, int64_t now_us) {
@@ -340,9 +354,9 @@ void ShardGroup::SendStep(ShardCall call, StepNumber step, const SharedBytes& re
                           int64_t now_us) {
   WEFT_CHECK(state_ == GroupState::kServing && IsStep(call));
   ledger_.Sent(step, now_us);
+  const int64_t timeout_us = std::max(kStepTimeoutsPerHang * HangTimeoutUs(), kStepTimeoutMinUs);
   for (RankState& state : ranks_) {
-    state.client->Call(call, request, {epoch_, step}, kStepTimeoutsPerHang * HangTimeoutUs(),
-                       /*wait_for_ready=*/false);
+    state.client->Call(call, request, {epoch_, step}, timeout_us, /*wait_for_ready=*/false);
   }
 }
 

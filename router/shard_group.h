@@ -100,6 +100,8 @@ class ShardGroup {
     bool leave_in_flight = false;
     // Has answered JoinGroup or Warmup, whichever is under way.
     bool done = false;
+    // Why it could not be asked, as last logged; empty when it answered.
+    std::string unreachable;
     // A restart was asked for this process.
     uint64_t restart_pid = 0;
     ShardVitals vitals;
@@ -108,6 +110,8 @@ class ShardGroup {
   // -- Info and watching
   void SendInfo(Rank rank, int64_t now_us);
   void OnInfo(Rank rank, const ShardReply& reply, int64_t now_us);
+  // Outside an epoch: shows and logs what keeps a rank from answering.
+  void SayUnreachable(Rank rank, const absl::Status& why);
   // A rank that should be in the epoch says or shows otherwise.
   void CheckMember(Rank rank, const weft::shard::v1::InfoResponse& info, int64_t now_us);
   // Looks for broken channels and hung ranks.

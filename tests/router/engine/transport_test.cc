@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <cstring>
 #include <fstream>
 #include <sstream>
 
@@ -16,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
 #include "router/shard_client.h"
+#include "router/shard_client_http2.h"
 #include "tests/router/engine/echo_shard.h"
 #include "tests/router/engine/engine_rig.h"
 
@@ -229,9 +231,10 @@ TEST_CASE("Addresses of shards are refused by name", "[router][transport]") {
     CHECK(absl::StrContains(error(bad), absl::StrCat("shard 1: \"", bad, "\": expected ")));
   }
   CHECK(absl::StrContains(error(absl::StrCat("unix:/", std::string(200, 'p'))), "1 to 107 bytes"));
-  CHECK(absl::StrContains(error("gpu-7:80"), "is on another host"));
-  CHECK(absl::StrContains(error("192.0.2.1:80"), "is on another host"));
-  CHECK(absl::StrContains(error("gpu-7:80", {"c", "", ""}), "is on another host"));
+  CHECK(absl::StrContains(error("gpu-7:80"), "not a loopback address"));
+  CHECK(absl::StrContains(error("192.0.2.1:80"), "not a loopback address"));
+  CHECK(absl::StrContains(error("gpu-7:80", {"c", "", ""}), "TLS together"));
+  CHECK(absl::StrContains(error("localhost:80", {"c", "k", ""}), "TLS together"));
   CHECK(absl::StrContains(error("gpu-7:80", {"/nowhere/c", "k", "a"}), "/nowhere/c"));
   CHECK(error("localhost:80").empty());
   CHECK(error("127.1.2.3:80").empty());
@@ -272,22 +275,96 @@ class RawPeer {
   int peer_ = -1;
 };
 
-TEST_CASE("A peer that speaks no HTTP/2 is no shard, and is left and tried again",
-          "[router][transport]") {
+// The least that makes a client's connection ready: empty SETTINGS.
+const std::string kSettings("\0\0\0\4\0\0\0\0\0", 9);
+
+std::string Frame(char type, std::string payload) {
+  std::string frame("\0\0\0\0\0\0\0\0\0", 9);
+  frame[2] = static_cast<char>(payload.size());
+  frame[3] = type;
+  return frame + payload;
+}
+
+TEST_CASE("A peer that is no shard is left at once and tried again", "[router][transport]") {
   const TempDir dir;
   RawPeer peer(dir.path() + "/raw.sock");
   Caller caller(absl::StrCat("unix:", dir.path(), "/raw.sock"));
-  caller.Start(ShardCall::kInfo, "x", 1, 1'000'000, /*wait_for_ready=*/true);
-  for (const char* bytes : {"HTTP/1.1 400 Bad Request\r\n\r\n", "", "\x01\x02"}) {
-    CAPTURE(bytes);
+  caller.Start(ShardCall::kInfo, "x", 1, 10'000'000, /*wait_for_ready=*/true);
+  const std::string goaway = Frame(7, std::string("\0\0\0\0\0\0\0\2", 8) + "enough");
+  const auto [name, bytes] = GENERATE_COPY(table<std::string, std::string>(
+      {{"HTTP/1.1", "HTTP/1.1 400 Bad Request\r\n\r\n"},
+       {"bad SETTINGS", Frame(4, "abc")},
+       {"bad SETTINGS later", kSettings + Frame(4, "abc")},
+       {"DATA on stream 0", kSettings + Frame(0, "abc")},
+       {"a header block that is none", kSettings + Frame(1, "\xff\xff\xff\xff\xff\xff")},
+       {"GOAWAY", kSettings + goaway}}));
+  CAPTURE(name);
+  for (int attempt = 0; attempt < 2; ++attempt) {
     caller.ServeUntil([&] { return peer.waiting(); });
     peer.Accept();
     CHECK(!caller.client().Connected());
-    peer.Say(bytes);
-    peer.Hang();
+    peer.Say(bytes);  // and stays there: the client has to leave by itself
   }
-  const std::vector<ShardReply> replies = caller.Replies(1);
-  CHECK(replies[0].status.code() == absl::StatusCode::kDeadlineExceeded);
+  caller.ServeUntil([&] { return peer.waiting(); });
+  CHECK(!caller.client().Connected());
+}
+
+TEST_CASE("What a connection broke of is said", "[router][transport]") {
+  const TempDir dir;
+  RawPeer peer(dir.path() + "/raw.sock");
+  Caller caller(absl::StrCat("unix:", dir.path(), "/raw.sock"));
+  caller.ServeUntil([&] { return peer.waiting(); });
+  peer.Accept();
+  const auto [bytes, words] = GENERATE(table<std::string, std::string>(
+      {{Frame(7, std::string("\0\0\0\0\0\0\0\2", 8) + "enough"), "INTERNAL_ERROR enough"},
+       {Frame(4, "abc"), "FRAME_SIZE_ERROR"},
+       {"", "connection"}}));
+  peer.Say(kSettings);
+  caller.ServeUntil([&] { return caller.client().Connected(); });
+  caller.Start(ShardCall::kDecode, "x", 1);
+  peer.Say(bytes);
+  if (bytes.empty()) peer.Hang();
+  const ShardReply reply = caller.Replies(1)[0];
+  CAPTURE(reply.status.ToString());
+  CHECK(reply.status.code() == absl::StatusCode::kUnavailable);
+  CHECK(absl::StrContains(reply.status.message(), words));
+}
+
+TEST_CASE("A worn connection is replaced between calls, and nobody notices",
+          "[router][transport]") {
+  const Route route("unix");
+  const Clock& clock = MonotonicClock();
+  Poller poller(&clock);
+  std::vector<ShardReply> replies;
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  const std::string path = route.server->address().substr(5);
+  path.copy(address.sun_path, sizeof(address.sun_path) - 1);
+  LocalAddress local;
+  std::memcpy(&local.bytes, &address, sizeof(address));
+  local.size = sizeof(address);
+  constexpr GrpcStreamId kWornAt = 20;
+  Http2ShardClient client(
+      0, local, [&](ShardReply reply) { replies.push_back(std::move(reply)); }, &poller, &clock,
+      kWornAt);
+  const auto until = [&](auto done) {
+    const int64_t end_us = clock.NowUs() + kLongUs;
+    while (!done()) {
+      REQUIRE(clock.NowUs() < end_us);
+      poller.Wait(clock.NowUs() + 5'000);
+    }
+  };
+  until([&] { return client.Connected(); });
+  constexpr size_t kCalls = 100;
+  for (size_t i = 0; i < kCalls; ++i) {
+    CHECK(client.Connected());
+    client.Call(ShardCall::kInfo, std::make_shared<const std::string>(absl::StrCat(i)), {1, i},
+                kLongUs, /*wait_for_ready=*/false);
+    until([&] { return replies.size() > i; });
+    CHECK(replies[i].status.ok());
+    CHECK(replies[i].body == absl::StrCat(i));
+  }
+  CHECK(client.connections() >= kCalls / kWornAt);
 }
 
 // -- Poller --------------------------------------------------------------------------------------
