@@ -8,3 +8,15 @@ WEFT_DEMO_MODEL="${WEFT_DEMO_MODEL:-$WEFT_CACHE/models/SmolLM2-135M-Instruct.Q4_
 export WEFT_CACHE WEFT_DEMO_MODEL
 PATH="$WEFT_TOOLS/bin:$PATH"
 export PATH
+
+# The nvcc of the system, if there is one.
+installed_nvcc() {
+  command -v nvcc || { [ -x /usr/local/cuda/bin/nvcc ] && echo /usr/local/cuda/bin/nvcc; } || true
+}
+
+# setup.sh --cuda has brought one: CMake finds it here.
+if [ -f "$WEFT_CACHE/cuda/wheels" ]; then
+  export CUDACXX="${CUDACXX:-$WEFT_CACHE/cuda/nvidia/cu13/bin/nvcc}"
+elif [ -n "$(installed_nvcc)" ]; then
+  export CUDACXX="${CUDACXX:-$(installed_nvcc)}"
+fi

@@ -3,17 +3,20 @@
 # with sudo at hand; running it again changes nothing. Options:
 #   --no-model   leave the demo model out
 #   --tests      also the Python clients and oracles that tests/run.sh uses
+#   --cuda       also a CUDA compiler and its libraries, where CUDA 13 is not installed (1.1 GB)
 set -euo pipefail
 # shellcheck source=deploy/env.sh
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 
 want_model=1
 want_tests=0
+want_cuda=0
 for argument in "$@"; do
   case "$argument" in
     --no-model) want_model=0 ;;
     --tests) want_tests=1 ;;
-    *) echo "setup.sh: unknown option $argument (known: --no-model, --tests)" >&2; exit 2 ;;
+    --cuda) want_cuda=1 ;;
+    *) echo "setup.sh: unknown option $argument (known: --no-model, --tests, --cuda)" >&2; exit 2 ;;
   esac
 done
 
@@ -108,9 +111,41 @@ install_test_clients() {
   cp "$wanted" "$venv/requirements.txt"
 }
 
+# -- CUDA: the vendor's wheels, completed to what a toolkit looks like ----------------------------
+cuda_wheels=(
+  nvidia-cuda-nvcc==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-nvvm==13.0.88
+  nvidia-cuda-runtime==13.0.96 nvidia-cuda-cccl==13.0.85 nvidia-cublas==13.1.0.3
+  nvidia-nccl-cu13==2.28.9
+)
+
+install_cuda() {
+  local nvcc found folder="$WEFT_CACHE/cuda" toolkit="$WEFT_CACHE/cuda/nvidia/cu13" library
+  nvcc="$(installed_nvcc)"
+  if [ -n "$nvcc" ]; then
+    found="$("$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')"
+    version_at_least "$found" 13.0 && return
+    echo "setup: $nvcc is CUDA $found; weft needs 13.0 and brings its own"
+  fi
+  [ "$(cat "$folder/wheels" 2>/dev/null)" = "${cuda_wheels[*]}" ] && return
+  echo "setup: installing CUDA's wheels into $folder"
+  rm -rf "$folder"
+  /usr/bin/python3 -m pip install -q --no-deps --target "$folder" "${cuda_wheels[@]}"
+  ln -s lib "$toolkit/lib64"
+  ln -s ../../nccl/lib/libnccl.so.2 "$toolkit/lib/libnccl.so.2"
+  for library in "$toolkit"/lib/lib*.so.*; do
+    library="$(basename "$library")"
+    ln -s "$library" "$toolkit/lib/${library%%.so.*}.so"
+  done
+  for library in "$folder"/nvidia/nccl/include/*; do
+    ln -s "../../nccl/include/$(basename "$library")" "$toolkit/include/$(basename "$library")"
+  done
+  echo "${cuda_wheels[*]}" >"$folder/wheels"
+}
+
 install_packages
 install_cmake
 check_rust
 [ "$want_model" = 0 ] || install_model
 [ "$want_tests" = 0 ] || install_test_clients
+[ "$want_cuda" = 0 ] || install_cuda
 echo "setup: ready"

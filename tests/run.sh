@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The one test command: installs what is missing, checks format, builds, runs every test. Needs no
-# GPU. Options:
+# GPU: CUDA code is compiled, and tests/gpu/run.sh runs it where there is one. Options:
 #   --sanitize   first build and run the tests of router, common and shard under AddressSanitizer
 #                with UndefinedBehaviorSanitizer, and under ThreadSanitizer
 #   --label L    only tests with this ctest label (unit, sim, integration, slow)
@@ -17,7 +17,7 @@ while [ $# -gt 0 ]; do
   shift
 done
 
-deploy/setup.sh --tests
+deploy/setup.sh --tests --cuda
 # shellcheck source=deploy/env.sh
 source deploy/env.sh
 # The cache serves any checkout: paths inside it count as relative.
@@ -26,7 +26,7 @@ export CCACHE_MAXSIZE="${CCACHE_MAXSIZE:-5G}" CCACHE_BASEDIR="$PWD" CCACHE_NOHAS
 step() { printf '\n== %s (%s)\n' "$1" "$(date +%H:%M:%S)"; }
 
 step "format"
-git ls-files '*.h' '*.cc' | xargs clang-format-14 --dry-run -Werror
+git ls-files '*.h' '*.cc' '*.cu' '*.cuh' | xargs clang-format-14 --dry-run -Werror
 
 step "build"
 cmake --preset ci >/dev/null

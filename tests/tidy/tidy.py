@@ -106,8 +106,8 @@ def check_includes(path, lines):
                     yield number, "gRPC headers are not allowed here"
         if path.startswith("router/scheduler/") and SCHEDULER_FORBIDDEN.match(line):
             yield number, "the scheduler is pure: it may not know this header"
-        if path.startswith("kernels/cpu/") and re.match(r'#include "(?!kernels/)', line):
-            yield number, "kernels/cpu includes the standard library and itself only"
+        if path.startswith("kernels/") and re.match(r'#include "(?!kernels/)', line):
+            yield number, "kernels/ includes itself and its platform's headers only"
 
 
 def check_source(path, text):

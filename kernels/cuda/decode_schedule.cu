@@ -1,0 +1,129 @@
+#include <cuda_runtime.h>
+
+#include "kernels/cuda/decode_schedule.h"
+#include "kernels/cuda/device/decode_work.cuh"
+#include "kernels/cuda/device/reduce.cuh"
+
+namespace weft::kernels::cuda {
+namespace {
+
+constexpr uint32_t kThreads = 1024;
+
+// A part of a row costs its merge about this share of a block's time, per query head: 512 bytes of
+// partial sums through one CTA's L2 reads against 32 KB of keys and values at a CTA's share of the
+// memory's bandwidth. The number of blocks a CTA takes at least follows from the cheapest sum.
+constexpr float kMergeCostPerHead = 1.0f / 400;
+
+// Sum over the threads before this one; `total` gets that over all. `scratch` holds kWarp words; a
+// barrier must follow before it is used again.
+__device__ uint32_t ExclusiveSum(uint32_t x, uint32_t* scratch, uint32_t* total) {
+  const uint32_t lane = threadIdx.x % kWarp;
+  uint32_t sum = x;
+#pragma unroll
+  for (uint32_t offset = 1; offset < kWarp; offset *= 2) {
+    const uint32_t before = __shfl_up_sync(kAllLanes, sum, offset);
+    if (lane >= offset) sum += before;
+  }
+  if (lane == kWarp - 1) scratch[threadIdx.x / kWarp] = sum;
+  __syncthreads();
+  uint32_t warps = scratch[lane];
+#pragma unroll
+  for (uint32_t offset = 1; offset < kWarp; offset *= 2) {
+    const uint32_t before = __shfl_up_sync(kAllLanes, warps, offset);
+    if (lane >= offset) warps += before;
+  }
+  *total = __shfl_sync(kAllLanes, warps, kWarp - 1);
+  const uint32_t inclusive = __shfl_sync(kAllLanes, warps, threadIdx.x / kWarp);
+  return inclusive - scratch[threadIdx.x / kWarp] + sum - x;
+}
+
+// Fills first_units; every thread gets the number of units, and *longest those of the longest row.
+__device__ uint32_t ListSequences(const DecodeScheduleParams& params, const DecodeWork& work,
+                                  uint32_t* first_units, uint32_t* longest) {
+  __shared__ uint32_t scratch[kWarp];
+  uint32_t before = 0;
+  for (uint32_t base = 0; base < params.sequences; base += kThreads) {
+    const uint32_t sequence = base + threadIdx.x;
+    uint32_t units = 0;
+    if (sequence < params.sequences) {
+      units = MakeDecodeRow(work.context_lengths[sequence], work.window, work.unit_blocks).units;
+      atomicMax(longest, units);
+    }
+    uint32_t total;
+    const uint32_t place = ExclusiveSum(units * work.heads, scratch, &total);
+    if (sequence < params.sequences) first_units[sequence] = before + place;
+    before += total;
+    __syncthreads();
+  }
+  return before;
+}
+
+__device__ DecodeStart FindStart(const DecodeScheduleParams& params, const DecodeWork& work,
+                                 const uint32_t* first_units, uint32_t place) {
+  // The last sequence that begins at or before it: among those that begin together only the last
+  // has units.
+  uint32_t low = 0;
+  uint32_t high = params.sequences;
+  while (high - low > 1) {
+    const uint32_t middle = (low + high) / 2;
+    if (first_units[middle] <= place) {
+      low = middle;
+    } else {
+      high = middle;
+    }
+  }
+  const uint32_t units =
+      MakeDecodeRow(work.context_lengths[low], work.window, work.unit_blocks).units;
+  const uint32_t within = place - first_units[low];
+  return {low, within / units, within % units, 0};
+}
+
+__global__ void __launch_bounds__(kThreads) Schedule(DecodeScheduleParams params, DecodeWork work) {
+  __shared__ uint32_t longest;
+  const DecodeScheduleView view(params.schedule, params.sequences, params.grid);
+  if (threadIdx.x == 0) longest = 0;
+  for (uint32_t i = threadIdx.x; i < params.sequences * work.heads; i += kThreads) {
+    view.tickets[i] = 0;
+  }
+  __syncthreads();
+  const uint32_t total = ListSequences(params, work, view.first_units, &longest);
+  uint32_t per_cta = max(1u, (total + params.grid - 1) / params.grid);
+  if (!work.fixed) {
+    const uint32_t rows = min(params.group_max, kDecodeGroupRowsMax);
+    const float cheapest = sqrtf(static_cast<float>(longest) * rows * kMergeCostPerHead);
+    per_cta = max(per_cta, static_cast<uint32_t>(ceilf(cheapest)));
+  }
+  if (threadIdx.x == 0) *view.units_per_cta = per_cta;
+  for (uint32_t cta = threadIdx.x; cta < params.grid; cta += kThreads) {
+    DecodeStart start = {0, 0, 0, 0};
+    const uint64_t place = uint64_t{cta} * per_cta;
+    if (place < total) {
+      start = FindStart(params, work, view.first_units, static_cast<uint32_t>(place));
+      start.units = min(per_cta, total - static_cast<uint32_t>(place));
+    }
+    view.starts[cta] = start;
+  }
+}
+
+}  // namespace
+
+size_t DecodeScheduleBytes(uint32_t sequences, uint32_t kv_heads, uint32_t group_max,
+                           uint32_t grid) {
+  const size_t heads = size_t{kv_heads} * DecodeSlices(group_max);
+  return 16 + sizeof(DecodeStart) * grid + sizeof(uint32_t) * sequences * (1 + heads);
+}
+
+cudaError_t MakeDecodeSchedule(const DecodeScheduleParams& params, cudaStream_t stream) {
+  if (params.sequences == 0) return cudaSuccess;
+  if (params.grid == 0 || params.fixed_split_tokens % kKvBlockTokens != 0) {
+    return cudaErrorInvalidValue;
+  }
+  const bool fixed = params.fixed_split_tokens != 0;
+  const DecodeWork work = {params.context_lengths, params.kv_heads * DecodeSlices(params.group_max),
+                           params.window, fixed ? params.fixed_split_tokens / kKvBlockTokens : 1,
+                           fixed};
+  Schedule<<<1, kThreads, 0, stream>>>(params, work);
+  return cudaGetLastError();
+}
+
+}  // namespace weft::kernels::cuda

@@ -1,0 +1,53 @@
+// Which CTA of decode attention does what, worked out on the device from the context lengths, once
+// per step; all layers of one window use it. The work is a list of units: for every sequence and
+// every head row (a KV head, or a slice of its group when that has more than 48 query heads), the
+// blocks that the sequence's last position sees, in order. Each CTA of a grid of fixed size takes
+// an equally long range of the list, so a graph captured once replays for any lengths.
+//
+// A unit is one block of the cache; with fixed_split_tokens it is that many positions (boundaries
+// at multiples of it), and what a CTA sums then depends on the row's own length alone.
+//
+// One CTA, a few microseconds; reads 4 bytes a sequence, writes 4 a sequence, 4 a head row and 16 a
+// CTA of the grid. Also sets the tickets of decode attention to zero. Limit: fewer than 2^32 units.
+
+#pragma once
+
+#include <cstddef>
+
+#include "kernels/cuda/kv.h"
+
+namespace weft::kernels::cuda {
+
+// Query heads that one head row of the work list may hold.
+inline constexpr uint32_t kDecodeGroupRowsMax = 48;
+
+// Head rows a KV head makes.
+inline constexpr uint32_t DecodeSlices(uint32_t group_max) {
+  return group_max <= kDecodeGroupRowsMax
+             ? 1
+             : (group_max + kDecodeGroupRowsMax - 1) / kDecodeGroupRowsMax;
+}
+
+struct DecodeScheduleParams {
+  // [sequences], as in AttentionParams. 0: the sequence has no work; its output will be zeros.
+  const uint32_t* context_lengths = nullptr;
+  uint32_t sequences = 0;
+  uint32_t kv_heads = 0;
+  uint32_t group_max = 0;
+  // 0 = none.
+  uint32_t window = 0;
+  // CTAs of the attention kernel (DecodeGrid).
+  uint32_t grid = 0;
+  // 0: ranges of equal length. Otherwise a multiple of kKvBlockTokens.
+  uint32_t fixed_split_tokens = 0;
+  // DecodeScheduleBytes, 16-byte aligned. Attention launches that use it must not overlap.
+  void* schedule = nullptr;
+};
+
+// For up to so many sequences.
+size_t DecodeScheduleBytes(uint32_t sequences, uint32_t kv_heads, uint32_t group_max,
+                           uint32_t grid);
+
+cudaError_t MakeDecodeSchedule(const DecodeScheduleParams& params, cudaStream_t stream);
+
+}  // namespace weft::kernels::cuda
