@@ -59,7 +59,7 @@ __device__ __forceinline__ void StoreOut(const AttentionParams& attention, uint3
                                          uint32_t head, uint32_t column, float4 x) {
   const size_t row = size_t{sequence} * attention.query_heads + head;
   auto* to = static_cast<__nv_bfloat16*>(attention.out) + row * Shape::kDim + column;
-  *reinterpret_cast<uint2*>(to) = make_uint2(PackPair(x.x, x.y), PackPair(x.z, x.w));
+  *reinterpret_cast<uint2*>(to) = make_uint2(PackBfloat16(x.x, x.y), PackBfloat16(x.z, x.w));
 }
 
 // Sums the row's parts in order and writes its output. All threads of the CTA whose part came last.

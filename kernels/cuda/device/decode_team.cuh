@@ -5,8 +5,8 @@
 #pragma once
 
 #include "kernels/cuda/attention.h"
-#include "kernels/cuda/device/decode_mma.cuh"
 #include "kernels/cuda/device/decode_work.cuh"
+#include "kernels/cuda/device/mma.cuh"
 #include "kernels/cuda/device/reduce.cuh"
 
 namespace weft::kernels::cuda {
@@ -185,10 +185,10 @@ struct DecodeRows {
     for (int n = 0; n < 2; ++n) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const float low = FastExp2(scores[n][2 * half] - maximum[half]);
-        const float high = FastExp2(scores[n][2 * half + 1] - maximum[half]);
+        const float low = Exp2(scores[n][2 * half] - maximum[half]);
+        const float high = Exp2(scores[n][2 * half + 1] - maximum[half]);
         sum[half] += low + high;
-        weights[2 * n + half] = PackPair(low, high);
+        weights[2 * n + half] = PackBfloat16(low, high);
       }
     }
     const uint32_t lane = threadIdx.x % kWarp;
@@ -236,7 +236,7 @@ struct DecodeRows {
         const uint32_t at = first + 8 * n + i % 2;
         float score = scores[n][i] * params.score_scale;
         if (params.cap_scale != 0) {
-          score = params.cap_scale * (1.0f - __fdividef(2.0f, FastExp2(score) + 1.0f));
+          score = params.cap_scale * (1.0f - __fdividef(2.0f, Exp2(score) + 1.0f));
         }
         const float distance = static_cast<float>(static_cast<int>(at - (seen.length - 1)));
         score += slope[i / 2] * distance;

@@ -80,7 +80,8 @@ __device__ __forceinline__ void CopyRows(uint32_t to, const __nv_bfloat16* from,
     const bool valid = row >= valid_begin && row < valid_end;
     // A row that is not read gives no address outside the array either.
     const size_t offset = valid ? size_t{row} * from_stride + column : 0;
-    CopyAsync16(to + (row * Shape::kStride + column) * sizeof(__nv_bfloat16), from + offset, valid);
+    CopyAsync(to + (row * Shape::kStride + column) * sizeof(__nv_bfloat16), from + offset,
+              valid ? 16u : 0u);
   }
 }
 
@@ -376,7 +377,7 @@ __global__ void __launch_bounds__(PromptShape<kHeadDim>::kThreads,
   state.Clear();
   uint32_t stage = 0;
   for (uint32_t tile = tile_begin; tile < tile_end; ++tile) {
-    WaitCopies();
+    WaitForAllCopies();
     // This tile is there for all warps, and all warps have left the other stage.
     __syncthreads();
     if (tile + 1 < tile_end) {

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "kernels/cuda/device/prompt_mma.cuh"
+#include "kernels/cuda/device/mma.cuh"
 #include "kernels/cuda/device/reduce.cuh"
 #include "kernels/cuda/prompt_attention.h"
 

@@ -1,5 +1,5 @@
-// The instructions under decode attention: asynchronous copies into shared memory, matrix loads
-// from it, and the 16x8x16 bf16 product. Device code only.
+// The instructions under attention: asynchronous copies into shared memory, matrix loads from it,
+// and the 16 x 8 x 16 bf16 product of a warp. Device code only.
 
 #pragma once
 
@@ -28,6 +28,11 @@ __device__ __forceinline__ void WaitForCopies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
+// Until all of the thread's copies are done, in groups or not; others' are seen after a barrier.
+__device__ __forceinline__ void WaitForAllCopies() {
+  asm volatile("cp.async.wait_all;" ::: "memory");
+}
+
 // A barrier of its own for `threads` threads; id 0 is __syncthreads.
 __device__ __forceinline__ void NamedBarrier(uint32_t id, uint32_t threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
@@ -51,20 +56,20 @@ __device__ __forceinline__ void LoadMatricesTransposed(uint32_t (&out)[4], uint3
 // l % 4 * 2 and the next.
 __device__ __forceinline__ void MultiplyAdd(float (&sum)[4], const uint32_t (&a)[4], uint32_t b0,
                                             uint32_t b1) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
       "{%8, %9}, {%0, %1, %2, %3};"
       : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-__device__ __forceinline__ uint32_t PackPair(float low, float high) {
+// Two bf16, `low` in the low half; rounds to nearest even.
+__device__ __forceinline__ uint32_t PackBfloat16(float low, float high) {
   const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
   return reinterpret_cast<const uint32_t&>(pair);
 }
 
-// 2^x by the hardware's instruction: about two units in the last place of float32; 0 for -infinity.
-__device__ __forceinline__ float FastExp2(float x) {
+// 2^x by the hardware's instruction: error below 2^-22 of the result; 0 for -infinity.
+__device__ __forceinline__ float Exp2(float x) {
   float out;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(x));
   return out;
@@ -73,7 +78,7 @@ __device__ __forceinline__ float FastExp2(float x) {
 // Factor that takes a sum made under maximum `from` to maximum `to` >= from (in powers of two). An
 // empty sum has maximum -infinity.
 __device__ __forceinline__ float Rescale(float from, float to) {
-  return from == to ? 1.0f : FastExp2(from - to);
+  return from == to ? 1.0f : Exp2(from - to);
 }
 
 }  // namespace weft::kernels::cuda
