@@ -116,12 +116,20 @@ void Http2ShardClient::Connect(int64_t now_us) {
 }
 
 void Http2ShardClient::Renew(int64_t now_us) {
+  CloseConnection();
   renewing_ = true;
-  close(std::exchange(fd_, -1));
-  session_.reset();
+  Connect(now_us);
+}
+
+void Http2ShardClient::CloseConnection() {
+  if (fd_ >= 0) close(fd_);
+  fd_ = -1;
+  connecting_ = false;
+  renewing_ = false;
+  pinged_ = false;
   output_.clear();
   output_at_ = 0;
-  Connect(now_us);
+  session_.reset();
 }
 
 void Http2ShardClient::OnConnected(int64_t now_us) {
@@ -137,15 +145,8 @@ void Http2ShardClient::OnConnected(int64_t now_us) {
 }
 
 void Http2ShardClient::Break(const absl::Status& why, int64_t now_us) {
-  if (fd_ >= 0) close(fd_);
-  fd_ = -1;
-  connecting_ = false;
-  renewing_ = false;
-  pinged_ = false;
+  CloseConnection();
   broken_ = why;
-  output_.clear();
-  output_at_ = 0;
-  session_.reset();
   due_us_ = now_us + backoff_us_;
   backoff_us_ = std::min(2 * backoff_us_, kBackoffMaxUs);
   auto calls = std::exchange(calls_, {});
@@ -174,7 +175,7 @@ void Http2ShardClient::Read(int64_t now_us) {
   ssize_t count = 0;
   do {
     count = recv(fd_, input_.data(), input_.size(), 0);
-    if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (count < 0 && (errno == EAGAIN || errno == EINTR)) break;  // perhaps after a full read
     if (count == 0) return Break(absl::UnavailableError("the shard closed the connection"), now_us);
     if (count < 0) return Break(ConnectionError("connection lost", errno), now_us);
     const absl::Status status = session_->Receive({input_.data(), static_cast<size_t>(count)});

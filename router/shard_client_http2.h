@@ -64,6 +64,8 @@ class Http2ShardClient : public ShardClient, private PollTarget {
   // Puts a new connection in a worn one's place; calls made meanwhile wait for it.
   void Renew(int64_t now_us);
   void OnConnected(int64_t now_us);
+  // Back to no connection; calls stay as they are.
+  void CloseConnection();
   // Ends the connection and every call on it, and plans the next attempt.
   void Break(const absl::Status& why, int64_t now_us);
   void Read(int64_t now_us);

@@ -4,18 +4,13 @@
 #pragma once
 
 #include "kernels/cuda/attention.h"
+#include "kernels/cuda/device/kv_head.cuh"
 #include "kernels/cuda/device/reduce.cuh"
 #include "kernels/cuda/device/vector.cuh"
 
 namespace weft::kernels::cuda {
 
 inline constexpr int kPlainThreads = 128;
-
-__device__ __forceinline__ uint32_t KvHeadOf(const AttentionParams& params, uint32_t query_head) {
-  uint32_t head = 0;
-  while (head + 1 < params.kv.kv_heads && params.kv_head_begin[head + 1] <= query_head) ++head;
-  return head;
-}
 
 // Scores of a block's tokens begin..end - 1; the others' become -infinity. Eight lanes a token.
 template <typename Kv, int kDim>

@@ -4,8 +4,8 @@
 
 #include <cmath>
 
+#include "kernels/cuda/device/kv_head.cuh"
 #include "kernels/cuda/device/mma.cuh"
-#include "kernels/cuda/device/reduce.cuh"
 #include "kernels/cuda/prompt_attention.h"
 
 namespace weft::kernels::cuda {
@@ -53,19 +53,6 @@ struct PromptWork {
   const uint32_t* blocks;  // Of the sequence.
   ScoreBias bias;
 };
-
-// The KV head of a query head: as many as end at or before it. For whole warps; kv_heads loads are
-// in flight at once instead of one after the other.
-__device__ __forceinline__ uint32_t KvHeadOf(const AttentionParams& params, uint32_t query_head) {
-  const uint32_t lane = threadIdx.x % kWarp;
-  uint32_t kv_head = 0;
-  for (uint32_t first = 0; first < params.kv.kv_heads; first += kWarp) {
-    const uint32_t at = first + lane;
-    const bool before = at < params.kv.kv_heads && params.kv_head_begin[at + 1] <= query_head;
-    kv_head += __popc(__ballot_sync(kAllLanes, before));
-  }
-  return kv_head;
-}
 
 // Rows `offset` .. offset + rows_at_most - 1 of the tile.
 __device__ __forceinline__ PromptWork FindWork(const PromptAttentionParams& params, PromptTile tile,
