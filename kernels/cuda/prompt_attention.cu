@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/device/prompt_plain.cuh"
 #include "kernels/cuda/device/prompt_tile.cuh"
+#include "kernels/cuda/device/prompt_wgmma.cuh"
 
 namespace weft::kernels::cuda {
 namespace {
@@ -78,6 +79,21 @@ cudaError_t LaunchTiles(const PromptAttentionParams& params, uint32_t tiles, cud
   return cudaGetLastError();
 }
 
+// By warpgroup products if there are maps for the copies.
+template <int kHeadDim, bool kBias>
+cudaError_t LaunchWgmma(const PromptAttentionParams& params, uint32_t tiles, cudaStream_t stream) {
+  using Shape = WgmmaShape<kHeadDim>;
+  if (params.tensor_maps == nullptr) return LaunchTiles<kHeadDim, kBias>(params, tiles, stream);
+  const cudaError_t error =
+      cudaFuncSetAttribute(PromptAttentionWgmma<kHeadDim, kBias>,
+                           cudaFuncAttributeMaxDynamicSharedMemorySize, Shape::kSharedBytes);
+  if (error != cudaSuccess) return error;
+  PromptAttentionWgmma<kHeadDim, kBias>
+      <<<dim3(params.attention.query_heads, tiles), Shape::kThreads, Shape::kSharedBytes, stream>>>(
+          params, *params.tensor_maps);
+  return cudaGetLastError();
+}
+
 template <typename T, typename Kv>
 cudaError_t LaunchPlain(const PromptAttentionParams& params, uint32_t tiles, cudaStream_t stream) {
   const uint32_t shared_bytes = PlainSharedBytes(params.attention.kv.head_dim);
@@ -95,15 +111,15 @@ cudaError_t DispatchHeadDim(const PromptAttentionParams& params, uint32_t tiles,
                             cudaStream_t stream) {
   switch (params.attention.kv.head_dim) {
     case 64:
-      return LaunchTiles<64, kBias>(params, tiles, stream);
+      return LaunchWgmma<64, kBias>(params, tiles, stream);
     case 80:
       return LaunchTiles<80, kBias>(params, tiles, stream);
     case 96:
       return LaunchTiles<96, kBias>(params, tiles, stream);
     case 128:
-      return LaunchTiles<128, kBias>(params, tiles, stream);
+      return LaunchWgmma<128, kBias>(params, tiles, stream);
     case 256:
-      return LaunchTiles<256, kBias>(params, tiles, stream);
+      return LaunchWgmma<256, kBias>(params, tiles, stream);
     default:
       return LaunchPlain<__nv_bfloat16, __nv_bfloat16>(params, tiles, stream);
   }

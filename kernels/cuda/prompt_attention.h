@@ -12,12 +12,14 @@
 //
 // Limits: scale > 0; head_dim a multiple of 8 up to 256; query 16-byte aligned with query_stride a
 // multiple of 8 elements; positions below 2^31; at most 65,535 tiles. bf16 queries over a bf16
-// cache with head_dim 64, 80, 96, 128 or 256 run on the tensor cores; everything else takes a plain
+// cache with head_dim 64, 80, 96, 128 or 256 run on the tensor cores, those of 64, 128 and 256 by
+// warpgroup products where the caller gives the layer's tensor maps; everything else takes a plain
 // kernel.
 
 #pragma once
 
 #include "kernels/cuda/attention.h"
+#include "kernels/cuda/kv_tensor_map.h"
 
 namespace weft::kernels::cuda {
 
@@ -39,6 +41,9 @@ struct PromptAttentionParams {
   uint32_t rows_max = 0;
   // [PromptTilesMax(rows_max, attention.sequences)], written by PlanPromptAttention.
   PromptTile* tiles = nullptr;
+  // On the host, read during the call: of attention.kv. Null: do without. Where it is used the two
+  // ways give different roundings, so whoever wants equal bits decides once.
+  const KvTensorMaps* tensor_maps = nullptr;
 };
 
 // Entries of the work list: an upper bound on the tiles that so many rows make.

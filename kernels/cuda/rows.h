@@ -1,0 +1,54 @@
+// Small moves around the rows of a step:
+//
+//   GatherRows:        out[i] = in[source[i]], whole rows
+//   AddBias:           rows[r, i] += bias[i]
+//   UnpackBlockTables: out[s, j] = ids[begin[s] + j] for j < begin[s + 1] - begin[s]
+//
+// The last makes the block tables that attention reads, one row a sequence at a fixed stride, from
+// the packed ones that the host sends; the rest of a row of `out` stays what it was. Moves each
+// element in and out once. GatherRows wants row_bytes a multiple of 16 and 16-byte aligned rows.
+
+#pragma once
+
+#include "kernels/cuda/types.h"
+
+namespace weft::kernels::cuda {
+
+struct GatherRowsParams {
+  // Rows row_bytes long, in_stride_bytes apart.
+  const void* in = nullptr;
+  uint64_t in_stride_bytes = 0;
+  // [rows], or null for rows 0, 1, 2 ...
+  const uint32_t* source = nullptr;
+  // [rows, row_bytes], contiguous, apart from `in`.
+  void* out = nullptr;
+  uint32_t rows = 0;
+  uint32_t row_bytes = 0;
+};
+
+struct AddBiasParams {
+  // [rows, columns] of `type`, contiguous.
+  void* rows = nullptr;
+  // [columns] of `bias_type`.
+  const void* bias = nullptr;
+  uint32_t row_count = 0;
+  uint32_t columns = 0;
+  DType type = DType::kFloat32;
+  DType bias_type = DType::kBfloat16;
+};
+
+struct UnpackBlockTablesParams {
+  const uint32_t* ids = nullptr;
+  // [sequences + 1].
+  const uint32_t* begin = nullptr;
+  uint32_t sequences = 0;
+  // [sequences, stride]; stride is at least what any sequence has.
+  uint32_t* out = nullptr;
+  uint32_t stride = 0;
+};
+
+cudaError_t GatherRows(const GatherRowsParams& params, cudaStream_t stream);
+cudaError_t AddBias(const AddBiasParams& params, cudaStream_t stream);
+cudaError_t UnpackBlockTables(const UnpackBlockTablesParams& params, cudaStream_t stream);
+
+}  // namespace weft::kernels::cuda
