@@ -311,9 +311,8 @@ void Executor::Shutdown(absl::Duration drain) {
   Answers ended;
   {
     absl::MutexLock lock(&mutex_);
-    const auto no_step = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-      return device_job_ != Job::kStep;
-    };
+    const auto no_step = [this]()
+                             ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return launched_.empty(); };
     mutex_.AwaitWithTimeout(absl::Condition(&no_step), drain);
     BeginEnd(why, &ended);
     stop_device_ = true;

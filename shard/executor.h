@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -48,7 +49,8 @@ struct ExecutorOptions {
   absl::Duration leave_timeout = absl::Seconds(2);
   // Nice value of the device thread: compute stands behind the router.
   int device_nice = 0;
-  // Called once, by the step thread, when the device thread is stuck; must end the process.
+  // Called once when the device thread is stuck (by the step thread) or the device is lost (by the
+  // device thread); must end the process.
   std::function<void(const std::string& why)> on_stuck;
   const Clock* clock = &MonotonicClock();
   // May be null.
@@ -62,6 +64,9 @@ struct LoadedModel {
   v1::InfoResponse facts;
   // kv_blocks is filled in by Warmup.
   StepLimits limits;
+  // Parameters of the whole model that each token is multiplied with: all but an embedding that is
+  // only looked up.
+  uint64_t matrix_parameters = 0;
   // Floats of the largest all-reduce: step_tokens_max * hidden.
   int64_t window_floats = 0;
   // Instruction set in use now; any thread.
@@ -137,10 +142,11 @@ class Executor {
     StepBatch batch;
     uint32_t host_us = 0;
     uint32_t queue_us = 0;
+    absl::Status launch_status;
     absl::StatusOr<StepResult> result = absl::UnknownError("not run");
   };
 
-  enum class Job : uint8_t { kNone, kEnd, kJoin, kWarmup, kStep };
+  enum class Job : uint8_t { kNone, kEnd, kJoin, kWarmup, kLaunch, kTake };
 
   // Calls to make once the lock is released.
   using Answers = std::vector<std::pair<Done, absl::Status>>;
@@ -179,7 +185,10 @@ class Executor {
   absl::StatusOr<std::unique_ptr<Communicator>> MakeCommunicator(PendingJoin& join)
       ABSL_LOCKS_EXCLUDED(mutex_);
   void RunWarmup() ABSL_LOCKS_EXCLUDED(mutex_);
-  void RunStep() ABSL_LOCKS_EXCLUDED(mutex_);
+  void RunLaunch() ABSL_LOCKS_EXCLUDED(mutex_);
+  void RunTake() ABSL_LOCKS_EXCLUDED(mutex_);
+  // The oldest launched step ended in `result`; the step thread answers it.
+  void FinishStep(absl::StatusOr<StepResult> result) ABSL_LOCKS_EXCLUDED(mutex_);
 
   const ExecutorOptions options_;
   const LoadProgress& progress_;
@@ -213,6 +222,8 @@ class Executor {
   absl::Time leave_deadline_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
   std::vector<WarmupCall> warmup_calls_ ABSL_GUARDED_BY(mutex_);
   std::vector<PreparedStep> prepared_ ABSL_GUARDED_BY(mutex_);
+  // What the device has; only the device thread adds and removes, and uses the batches unlocked.
+  std::deque<PreparedStep> launched_ ABSL_GUARDED_BY(mutex_);
   std::vector<PreparedStep> results_ ABSL_GUARDED_BY(mutex_);
   // Batches whose vectors are used again.
   std::vector<StepBatch> spare_batches_ ABSL_GUARDED_BY(mutex_);

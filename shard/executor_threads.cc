@@ -1,6 +1,8 @@
 // The two threads of the executor: the step thread, which prepares steps and answers them, and the
 // device thread, which runs them.
 
+#include <sys/prctl.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -17,6 +19,8 @@ namespace {
 
 // How often an idle device thread shows life.
 constexpr absl::Duration kIdleBeat = absl::Milliseconds(250);
+// How often it looks whether a launched step has ended.
+constexpr absl::Duration kReadyPoll = absl::Microseconds(20);
 
 // FNV-1a over the ids, little endian, 4 bytes each.
 // http://www.isthe.com/chongo/tech/comp/fnv/index.html
@@ -160,14 +164,17 @@ void Executor::Answer(PreparedStep step) {
 // -- Device thread -------------------------------------------------------------------------------
 
 void Executor::DeviceLoop() {
+  // Linux rounds waits up by 50 us otherwise; see kReadyPoll.
+  prctl(PR_SET_TIMERSLACK, 1000);
   for (;;) {
     Job job = Job::kNone;
     {
       absl::MutexLock lock(&mutex_);
       device_job_ = Job::kNone;
       while ((job = NextJob()) == Job::kNone && !stop_device_) {
-        device_wake_.WaitWithTimeout(&mutex_, kIdleBeat);
-        heartbeat_.Beat();
+        device_wake_.WaitWithTimeout(&mutex_, launched_.empty() ? kIdleBeat : kReadyPoll);
+        // A device that hangs must look like it.
+        if (launched_.empty()) heartbeat_.Beat();
       }
       device_job_ = job;
     }
@@ -184,8 +191,11 @@ void Executor::DeviceLoop() {
       case Job::kWarmup:
         RunWarmup();
         break;
-      case Job::kStep:
-        RunStep();
+      case Job::kLaunch:
+        RunLaunch();
+        break;
+      case Job::kTake:
+        RunTake();
         break;
     }
   }
@@ -195,7 +205,14 @@ Executor::Job Executor::NextJob() const {
   if (current_ != nullptr && current_->ending) return Job::kEnd;
   if (current_ == nullptr) return pending_join_.has_value() ? Job::kJoin : Job::kNone;
   if (!warmup_calls_.empty()) return Job::kWarmup;
-  return prepared_.empty() ? Job::kNone : Job::kStep;
+  const bool failed = !launched_.empty() && !launched_.back().launch_status.ok();
+  // First what keeps the device busy.
+  if (!prepared_.empty() && !failed && launched_.size() < model_.runner->launches_max()) {
+    return Job::kLaunch;
+  }
+  if (launched_.empty()) return Job::kNone;
+  const bool ended = !launched_.front().launch_status.ok() || model_.runner->Ready();
+  return ended ? Job::kTake : Job::kNone;
 }
 
 void Executor::RunEnd() {
@@ -208,6 +225,12 @@ void Executor::RunEnd() {
   Answers answers;
   {
     absl::MutexLock lock(&mutex_);
+    for (PreparedStep& step : launched_) {
+      step.result = absl::AbortedError("the epoch was ended while the step ran");
+      results_.push_back(std::move(step));
+    }
+    launched_.clear();
+    step_wake_.Signal();
     if (joined) WEFT_LOG_INFO("left the group epoch={}", current_->number);
     current_.reset();
     leave_deadline_ = absl::InfiniteFuture();
@@ -314,26 +337,46 @@ void Executor::RunWarmup() {
   Send(std::move(answers));
 }
 
-void Executor::RunStep() {
-  PreparedStep step;
+void Executor::RunLaunch() {
+  PreparedStep* step = nullptr;
   {
     absl::MutexLock lock(&mutex_);
     // LeaveGroup may have failed it since.
     if (prepared_.empty()) return;
-    step = std::move(prepared_.front());
+    launched_.push_back(std::move(prepared_.front()));
     prepared_.erase(prepared_.begin());
+    step = &launched_.back();
     step_wake_.Signal();
   }
-  step.queue_us = ClampUs(options_.clock->NowUs() - step.call.arrived_us - step.host_us);
-  step.result = model_.runner->Run(step.batch);
-  if (step.result.ok()) {
-    if (absl::Status status = CheckResult(step.batch, *step.result); !status.ok()) {
-      step.result = std::move(status);
+  step->queue_us = ClampUs(options_.clock->NowUs() - step->call.arrived_us - step->host_us);
+  // An error waits for its turn: steps launched before count.
+  step->launch_status = model_.runner->Launch(step->batch);
+}
+
+void Executor::RunTake() {
+  const PreparedStep* step = nullptr;
+  {
+    absl::MutexLock lock(&mutex_);
+    step = &launched_.front();
+  }
+  absl::StatusOr<StepResult> result =
+      step->launch_status.ok() ? model_.runner->Take() : step->launch_status;
+  if (result.ok()) {
+    if (absl::Status status = CheckResult(step->batch, *result); !status.ok()) {
+      result = std::move(status);
     }
   }
+  FinishStep(std::move(result));
+}
+
+void Executor::FinishStep(absl::StatusOr<StepResult> result) {
+  const absl::Status lost = model_.runner->device_status();
   Answers answers;
   {
     absl::MutexLock lock(&mutex_);
+    PreparedStep step = std::move(launched_.front());
+    launched_.pop_front();
+    step.result = std::move(result);
     if (!step.result.ok() && !step.epoch->ending) {
       const absl::Status& status = step.result.status();
       if (absl::IsAborted(status)) {
@@ -353,6 +396,7 @@ void Executor::RunStep() {
     step_wake_.Signal();
   }
   Send(std::move(answers));
+  if (!lost.ok()) options_.on_stuck(std::string(lost.message()));
 }
 
 }  // namespace weft::shard

@@ -128,11 +128,32 @@ class ModelRunner {
   virtual absl::StatusOr<WarmupResult> Warmup() = 0;
   // Runs one step: drops, starts, forward, sampling. Any error ends the epoch.
   virtual absl::StatusOr<StepResult> Run(const StepBatch& batch) = 0;
-  // Ends the epoch: forgets all slots, drops the communicator. Weights and KV pool stay.
+
+  // The same in two halves, for devices that work while the host prepares (invariant ahead.two).
+  // Up to launches_max() steps may be launched and not taken; results are taken in order. Without
+  // such a device Take does all the work.
+  virtual uint32_t launches_max() const { return 1; }
+  // Begins a step. `batch` stays as it is until the step is taken or the epoch has ended.
+  virtual absl::Status Launch(const StepBatch& batch) {
+    launched_ = &batch;
+    return absl::OkStatus();
+  }
+  // The oldest launched step has ended, well or badly: Take will not wait. Never blocks.
+  virtual bool Ready() { return true; }
+  // The result of the oldest launched step; waits for it. REQUIRES: one is launched.
+  virtual absl::StatusOr<StepResult> Take() { return Run(*launched_); }
+  // Not OK: the device is lost to this process, which must end (a device error stays). Device
+  // thread, after any of the calls above.
+  virtual absl::Status device_status() const { return absl::OkStatus(); }
+  // Ends the epoch: waits for launched steps, forgets all slots, drops the communicator. Weights
+  // and KV pool stay.
   virtual void EndEpoch() = 0;
 
   // Aborts the wait in progress, if any. Any thread.
   virtual void Abort() = 0;
+
+ private:
+  const StepBatch* launched_ = nullptr;
 };
 
 }  // namespace weft::shard
