@@ -53,8 +53,12 @@ void DeclareEngine(Flags& parser, EngineOptions* engine, Values* values) {
   engine->text_threads = DefaultThreads();
   parser.Add("text-threads", &engine->text_threads, "Threads that tokenise and detokenise, > 0")
       ->check(CLI::Range(1, 256));
-  parser.Add("running-max", &engine->running_max, "Sequences in the running batch, 1 .. 1024");
-  parser.Add("step-tokens-max", &engine->step_tokens_max, "Tokens of one step");
+  engine->running_max = 0;
+  engine->step_tokens_max = 0;
+  parser.Add("running-max", &engine->running_max,
+             "Sequences in the running batch, 1 .. 1024; 0 = as the shards were started");
+  parser.Add("step-tokens-max", &engine->step_tokens_max,
+             "Tokens of one step; 0 = as the shards were started");
   parser.Add("context-tokens-max", &engine->context_tokens_max,
              "Longest sequence in tokens; 0 = the model's context");
   parser.Add("queue-requests-max", &engine->queue_requests_max, "Requests that may wait");
@@ -128,6 +132,9 @@ void Resolve(const Values& values, RouterFlags* flags) {
   flags->front.queue_requests_max = flags->engine.queue_requests_max;
   flags->grpc.message_bytes_max = flags->http.limits.body_bytes_max;
   flags->grpc.address = absl::StrCat(flags->http.host, ":", values.grpc_port);
+  // The shards' own limits hold besides.
+  if (flags->engine.running_max == 0) flags->engine.running_max = kRunningMax;
+  if (flags->engine.step_tokens_max == 0) flags->engine.step_tokens_max = kStepTokensMax;
   flags->engine.inter_token_target_us = values.inter_token_target_ms * 1000;
   flags->drain_timeout = absl::Seconds(values.drain_timeout_s);
   const std::string name = PathName(flags->engine.model_path);

@@ -29,8 +29,11 @@ uint32_t NumberTypeBytes(NumberType type);
 struct MemoryFlags {
   NumberType dtype = NumberType::kAuto;
   NumberType kv_dtype = NumberType::kAuto;
-  // For all ranks of the host together (--kv-memory).
+  // KV pool of all ranks of the host together (--kv-memory). On CUDA, 0 = all that
+  // memory_fraction leaves.
   uint64_t kv_memory_bytes = uint64_t{1} << 30;
+  // Share of a GPU's memory that may be used (--memory-fraction).
+  double memory_fraction = 0.9;
   uint32_t running_max = 0;
   uint32_t step_tokens_max = 0;
   uint32_t threads = 1;

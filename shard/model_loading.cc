@@ -3,10 +3,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <utility>
 
 #include "common/limits.h"
+#include "common/log.h"
 #include "common/status.h"
 #include "common/version.h"
 #include "shard/model_runner.h"
@@ -28,7 +30,8 @@ types::v1::DataType ToProto(NumberType type) {
   return types::v1::DATA_TYPE_UNSPECIFIED;
 }
 
-void AddModelFacts(const ModelFiles& files, const MemoryPlan& plan, v1::InfoResponse* facts) {
+void AddModelFacts(const ModelFiles& files, const MemoryPlan& plan, uint32_t block_tokens,
+                   v1::InfoResponse* facts) {
   const DecoderSpec& spec = files.spec();
   facts->set_spec_hash(files.Hash());
   facts->set_dtype(ToProto(plan.types.activation));
@@ -41,11 +44,45 @@ void AddModelFacts(const ModelFiles& files, const MemoryPlan& plan, v1::InfoResp
   group->set_layers(spec.layers);
   group->set_kv_heads(spec.kv_heads);
   group->set_head_dim(spec.head_dim);
-  group->set_block_tokens(kKvBlockTokensCpu);
+  group->set_block_tokens(block_tokens);
   group->set_block_bytes(plan.kv_block_bytes);
   facts->mutable_memory()->set_weights_bytes(plan.weights_bytes);
   facts->mutable_memory()->set_workspace_bytes(plan.workspace_bytes);
   facts->mutable_memory()->set_kv_bytes(plan.kv_bytes);
+}
+
+// What Info calls the GPU kernels' instruction set (CMakeLists.txt).
+constexpr char kCudaIsa[] = "sm_90a";
+
+// The runner and what only its kind knows.
+struct MadeRunner {
+  std::unique_ptr<ModelRunner> runner;
+  MemoryPlan memory;
+  uint32_t block_tokens;
+  std::function<std::string()> isa;
+};
+
+absl::StatusOr<MadeRunner> MakeCpuRunner(const ShardFlags& flags, ModelFiles& files,
+                                         const SlicePlan& slice, LoadProgress& progress,
+                                         const std::atomic<bool>& cancel) {
+  WEFT_ASSIGN_OR_RETURN(
+      std::unique_ptr<CpuModelRunner> runner,
+      CreateCpuModelRunner({flags.memory, flags.isa}, files, slice, progress, cancel));
+  const MemoryPlan memory = runner->memory();
+  const auto isa = [made = runner.get()] { return made->isa(); };
+  return MadeRunner{std::move(runner), memory, kKvBlockTokensCpu, isa};
+}
+
+absl::StatusOr<MadeRunner> MakeCudaRunner(const ShardFlags& flags, ModelFiles& files,
+                                          const SlicePlan& slice, LoadProgress& progress,
+                                          const std::atomic<bool>& cancel) {
+  const CudaRunnerOptions options{flags.memory, *flags.gpu,
+                                  absl::ToInt64Microseconds(flags.peer_timeout)};
+  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<CudaModelRunner> runner,
+                        CreateCudaModelRunner(options, files, slice, progress, cancel));
+  const MemoryPlan memory = runner->memory();
+  return MadeRunner{std::move(runner), memory, kKvBlockTokensCuda,
+                    [] { return std::string(kCudaIsa); }};
 }
 
 }  // namespace
@@ -57,39 +94,51 @@ v1::InfoResponse EarlyFacts(const ShardFlags& flags) {
   facts.mutable_build()->set_revision(Revision());
   facts.set_rank(flags.rank);
   facts.set_world(flags.world);
-  facts.set_device("cpu");
+  facts.set_device(flags.gpu.has_value() ? flags.gpu->name : "cpu");
   facts.set_running_max(flags.memory.running_max);
   facts.set_step_tokens_max(flags.memory.step_tokens_max);
   facts.set_pid(static_cast<uint64_t>(getpid()));
-  for (const std::string& isa : SupportedInstructionSets()) facts.add_isa_supported(isa);
+  if (flags.gpu.has_value()) {
+    facts.add_isa_supported(kCudaIsa);
+  } else {
+    for (const std::string& isa : SupportedInstructionSets()) facts.add_isa_supported(isa);
+  }
   return facts;
 }
 
 absl::StatusOr<LoadedModel> LoadModel(const ShardFlags& flags, LoadProgress& progress,
                                       const std::atomic<bool>& cancel) {
-  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<ModelFiles> files, ModelFiles::Open(flags.model));
+  if (flags.random_weights) {
+    WEFT_LOG_WARN("--weights random: the weights are random numbers, and the answers nonsense");
+  }
+  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<ModelFiles> files, flags.random_weights
+                                                               ? ModelFiles::OpenShape(flags.model)
+                                                               : ModelFiles::Open(flags.model));
   const DecoderSpec spec = files->spec();
   absl::StatusOr<SlicePlan> slice =
       MakeSlicePlan(spec, flags.rank, flags.world, files->mlp_multiple());
   if (!slice.ok()) return Annotate(slice.status(), flags.model);
-  CpuRunnerOptions options;
-  options.memory = flags.memory;
-  options.isa = flags.isa;
-  absl::StatusOr<std::unique_ptr<CpuModelRunner>> runner =
-      CreateCpuModelRunner(options, *files, *slice, progress, cancel);
-  if (!runner.ok()) return Annotate(runner.status(), flags.model);
+  absl::StatusOr<MadeRunner> made = flags.gpu.has_value()
+                                        ? MakeCudaRunner(flags, *files, *slice, progress, cancel)
+                                        : MakeCpuRunner(flags, *files, *slice, progress, cancel);
+  if (!made.ok()) return Annotate(made.status(), flags.model);
 
   LoadedModel model;
   model.facts = EarlyFacts(flags);
-  AddModelFacts(*files, (*runner)->memory(), &model.facts);
+  AddModelFacts(*files, made->memory, made->block_tokens, &model.facts);
+  model.matrix_parameters =
+      spec.parameters() - (spec.tied_head ? 0 : uint64_t{spec.vocab} * spec.hidden);
   model.limits.vocab_size = spec.vocab;
   model.limits.context_tokens = model.facts.context_tokens();
   model.limits.running_max = flags.memory.running_max;
   model.limits.step_tokens_max = flags.memory.step_tokens_max;
-  model.limits.block_tokens = kKvBlockTokensCpu;
-  model.window_floats = int64_t{flags.memory.step_tokens_max} * spec.hidden;
-  model.isa = [runner = runner->get()] { return runner->isa(); };
-  model.runner = *std::move(runner);
+  model.limits.block_tokens = made->block_tokens;
+  // A GPU's activations never come to the host.
+  if (!flags.gpu.has_value()) {
+    model.window_floats = int64_t{flags.memory.step_tokens_max} * spec.hidden;
+  }
+  model.isa = made->isa;
+  model.runner = std::move(made->runner);
   return model;
 }
 

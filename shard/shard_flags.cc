@@ -17,14 +17,16 @@ namespace {
 
 // Flags as they are typed.
 struct Texts {
+  std::string weights = "file";
   std::string device = "auto";
   std::string dtype = "auto";
   std::string kv_dtype = "auto";
-  std::string kv_memory = "1GiB";
+  std::string kv_memory = "auto";
+  double memory_fraction = 0.9;
   std::string cpu_isa = "auto";
   std::string log_format = "text";
-  uint32_t running_max = kRunningDefault;
-  uint32_t step_tokens_max = kStepTokensDefault;
+  uint32_t running_max = 0;
+  uint32_t step_tokens_max = 0;
   uint32_t threads = 0;
   int metrics_port = -1;
   uint32_t peer_timeout_s = 30;
@@ -32,6 +34,8 @@ struct Texts {
 
 void Declare(Flags& parser, ShardFlags* flags, Texts* texts) {
   parser.Add("model", &flags->model, "Model directory or .gguf file");
+  parser.Add("weights", &texts->weights,
+             "file, or random: only config.json is read, for benchmarks");
   parser.Add("rank", &flags->rank, "This shard's rank, 0 .. world - 1");
   parser.Add("world", &flags->world, "Shards of the group, 1 .. 64");
   parser.Add("socket", &flags->listen.socket, "Unix socket to listen on, an absolute path");
@@ -44,10 +48,14 @@ void Declare(Flags& parser, ShardFlags* flags, Texts* texts) {
   parser.Add("dtype", &texts->dtype, "Activations: auto, float32 or bfloat16");
   parser.Add("kv-dtype", &texts->kv_dtype, "KV cache: auto, float32, float16 or bfloat16");
   parser.Add("kv-memory", &texts->kv_memory,
-             "KV pool of all ranks of this host, bytes (KiB, MiB, GiB)");
-  parser.Add("running-max", &texts->running_max, "Sequences of the running batch, 1 .. 1024");
+             "KV pool of all ranks of this host, bytes (KiB, MiB, GiB); auto = 1GiB on the CPU, "
+             "all that --memory-fraction leaves on CUDA");
+  parser.Add("memory-fraction", &texts->memory_fraction,
+             "Share of a GPU's memory that may be in use, 0.05 .. 0.99");
+  parser.Add("running-max", &texts->running_max,
+             "Sequences of the running batch, 1 .. 1024; 0 = 64 on the CPU, 256 on CUDA");
   parser.Add("step-tokens-max", &texts->step_tokens_max,
-             "Tokens of one step, running-max .. 16384");
+             "Tokens of one step, running-max .. 16384; 0 = 512 on the CPU, 8192 on CUDA");
   parser.Add("threads", &texts->threads, "Compute threads, 0 = cores / world");
   parser.Add("cpu-isa", &texts->cpu_isa, "auto, avx512_bf16, avx2 or portable");
   parser.Add("peer-timeout-s", &texts->peer_timeout_s,
@@ -76,32 +84,61 @@ uint32_t UsableCores() {
   return static_cast<uint32_t>(std::max(1, CPU_COUNT(&set)));
 }
 
-absl::Status ResolveDevice(const std::string& device) {
-  if (device == "auto" || device == "cpu") return absl::OkStatus();
-  if (device == "cuda") {
-    return absl::UnimplementedError(
-        "--device: this build has no CUDA backend; use --device cpu or auto");
-  }
+// Whether the weights are random.
+absl::StatusOr<bool> ResolveWeights(const std::string& weights) {
+  if (weights == "file" || weights == "random") return weights == "random";
   return absl::InvalidArgumentError(
-      absl::StrCat("--device: \"", device, "\" is not one of auto, cpu, cuda"));
+      absl::StrCat("--weights: \"", weights, "\" is not one of file, random"));
 }
 
-absl::Status ResolveMemory(const Texts& texts, uint32_t world, MemoryFlags* memory) {
+// Auto takes the GPU where there is one for this rank.
+absl::Status ResolveDevice(const std::string& device, ShardFlags* flags) {
+  if (device == "cpu") return absl::OkStatus();
+  if (device != "auto" && device != "cuda") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--device: \"", device, "\" is not one of auto, cpu, cuda"));
+  }
+  absl::StatusOr<CudaDevice> found = FindCudaDevice(flags->rank);
+  if (found.ok()) {
+    flags->gpu = *std::move(found);
+  } else if (device == "cuda") {
+    return found.status();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ResolvePool(const Texts& texts, bool cuda, MemoryFlags* memory) {
+  if (texts.kv_memory == "auto") {
+    if (cuda) memory->kv_memory_bytes = 0;
+  } else {
+    absl::StatusOr<uint64_t> kv_memory = ParseBytes(texts.kv_memory);
+    if (!kv_memory.ok()) return Annotate(kv_memory.status(), "--kv-memory");
+    memory->kv_memory_bytes = *kv_memory;
+  }
+  WEFT_RETURN_IF_ERROR(CheckRange("memory-fraction", texts.memory_fraction, 0.05, 0.99));
+  memory->memory_fraction = texts.memory_fraction;
+  return absl::OkStatus();
+}
+
+absl::Status ResolveMemory(const Texts& texts, uint32_t world, bool cuda, MemoryFlags* memory) {
   absl::StatusOr<NumberType> dtype = ParseNumberType(texts.dtype);
   if (!dtype.ok()) return Annotate(dtype.status(), "--dtype");
   absl::StatusOr<NumberType> kv_dtype = ParseNumberType(texts.kv_dtype);
   if (!kv_dtype.ok()) return Annotate(kv_dtype.status(), "--kv-dtype");
-  absl::StatusOr<uint64_t> kv_memory = ParseBytes(texts.kv_memory);
-  if (!kv_memory.ok()) return Annotate(kv_memory.status(), "--kv-memory");
-  WEFT_RETURN_IF_ERROR(CheckRange("running-max", texts.running_max, 1u, kRunningMax));
-  WEFT_RETURN_IF_ERROR(
-      CheckRange("step-tokens-max", texts.step_tokens_max, texts.running_max, kStepTokensMax));
-  WEFT_RETURN_IF_ERROR(CheckRange("threads", texts.threads, 0u, 1024u));
   memory->dtype = *dtype;
   memory->kv_dtype = *kv_dtype;
-  memory->kv_memory_bytes = *kv_memory;
+  WEFT_RETURN_IF_ERROR(ResolvePool(texts, cuda, memory));
   memory->running_max = texts.running_max;
+  if (memory->running_max == 0) memory->running_max = cuda ? kRunningDefaultCuda : kRunningDefault;
+  WEFT_RETURN_IF_ERROR(CheckRange("running-max", memory->running_max, 1u, kRunningMax));
   memory->step_tokens_max = texts.step_tokens_max;
+  if (memory->step_tokens_max == 0) {
+    memory->step_tokens_max =
+        std::max(cuda ? kStepTokensDefaultCuda : kStepTokensDefault, memory->running_max);
+  }
+  WEFT_RETURN_IF_ERROR(
+      CheckRange("step-tokens-max", memory->step_tokens_max, memory->running_max, kStepTokensMax));
+  WEFT_RETURN_IF_ERROR(CheckRange("threads", texts.threads, 0u, 1024u));
   memory->threads = texts.threads > 0 ? texts.threads : std::max(1u, UsableCores() / world);
   return absl::OkStatus();
 }
@@ -142,8 +179,9 @@ absl::Status ParseShardFlags(int argc, char** argv, ShardFlags* flags, std::stri
   }
   WEFT_RETURN_IF_ERROR(CheckRange("world", flags->world, 1u, kWorldMax));
   WEFT_RETURN_IF_ERROR(CheckRange("rank", flags->rank, 0u, flags->world - 1));
-  WEFT_RETURN_IF_ERROR(ResolveDevice(texts.device));
-  WEFT_RETURN_IF_ERROR(ResolveMemory(texts, flags->world, &flags->memory));
+  WEFT_ASSIGN_OR_RETURN(flags->random_weights, ResolveWeights(texts.weights));
+  WEFT_RETURN_IF_ERROR(ResolveDevice(texts.device, flags));
+  WEFT_RETURN_IF_ERROR(ResolveMemory(texts, flags->world, flags->gpu.has_value(), &flags->memory));
   WEFT_RETURN_IF_ERROR(CheckRange("metrics-port", texts.metrics_port, -1, 65535));
   if (texts.metrics_port >= 0) flags->metrics_port = static_cast<uint32_t>(texts.metrics_port);
   WEFT_RETURN_IF_ERROR(CheckRange("peer-timeout-s", texts.peer_timeout_s, 1u, 3600u));

@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "common/limits.h"
 #include "common/log.h"
+#include "shard/cuda_model_runner.h"
 #include "shard/memory_plan.h"
 #include "shard/step_service.h"
 
@@ -23,6 +24,10 @@ struct ShardFlags {
   uint32_t rank = 0;
   uint32_t world = 1;
   ListenOptions listen;
+  // The GPU to compute on; none = the CPU.
+  std::optional<CudaDevice> gpu;
+  // Of --weights: nothing but config.json is read, and the matrices are random.
+  bool random_weights = false;
   // Types, pool, limits and threads, resolved from the texts of the flags.
   MemoryFlags memory;
   // Empty = the best of this machine.
@@ -37,7 +42,7 @@ struct ShardFlags {
 };
 
 // Fills `flags`. OK with `help_text` set when that is all that was asked for. INVALID_ARGUMENT
-// names the flag, what it was and what it may be; UNIMPLEMENTED for a device that is not built in.
+// names the flag, what it was and what it may be; FindCudaDevice's errors for --device cuda.
 absl::Status ParseShardFlags(int argc, char** argv, ShardFlags* flags, std::string* help_text);
 
 // "1073741824", "512MiB", "1.5GiB": bytes. INVALID_ARGUMENT otherwise.

@@ -22,10 +22,12 @@ constexpr bool kShards = true;
 
 // Everything else a child can be told; `weft-router --help` and `weft-shard --help` have defaults.
 constexpr Forward kForwards[] = {
+    {"weights", false, kShards, "file, or random: a shape without weights, for benchmarks"},
     {"device", false, kShards, "auto, cpu or cuda"},
     {"dtype", false, kShards, "auto, float32, bfloat16 or float16"},
     {"kv-dtype", false, kShards, "auto, float32, float16 or bfloat16"},
     {"kv-memory", false, kShards, "KV pool of all shards of this host, bytes (KiB, MiB, GiB)"},
+    {"memory-fraction", false, kShards, "share of a GPU's memory that may be in use"},
     {"cpu-isa", false, kShards, "auto, portable, avx2 or avx512_bf16"},
     {"threads", false, kShards, "compute threads of each shard"},
     {"running-max", kRouter, kShards, "sequences in the running batch"},

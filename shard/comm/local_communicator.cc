@@ -56,7 +56,7 @@ class LocalCommunicator : public Communicator {
 }  // namespace
 
 std::unique_ptr<Communicator> MakeLocalCommunicator(int64_t capacity_floats) {
-  WEFT_CHECK_GT(capacity_floats, 0);
+  WEFT_CHECK_GE(capacity_floats, 0);
   return std::make_unique<LocalCommunicator>(capacity_floats);
 }
 

@@ -10,8 +10,8 @@
 
 namespace weft::shard {
 
-// `capacity_floats`: the largest count that Stage may be asked for, > 0. The buffer is taken here,
-// once (invariant mem.plan).
+// `capacity_floats`: the largest count that Stage may be asked for; 0 = never. The buffer is taken
+// here, once (invariant mem.plan).
 std::unique_ptr<Communicator> MakeLocalCommunicator(int64_t capacity_floats);
 
 }  // namespace weft::shard

@@ -6,12 +6,16 @@
 namespace weft::shard {
 
 absl::Status Decoder::Run(const StepBatch& batch, StepResult* result) {
+  WEFT_RETURN_IF_ERROR(ops_.BeginStep(batch));
+  return Forward(result);
+}
+
+absl::Status Decoder::Forward(StepResult* result) {
   // One kind of each so far; a family with another one adds its branch here.
   WEFT_CHECK(spec_.norm == NormKind::kRmsNorm);
   WEFT_CHECK(spec_.position == PositionKind::kRotary);
   WEFT_CHECK(spec_.mlp == MlpKind::kGatedSilu);
 
-  WEFT_RETURN_IF_ERROR(ops_.BeginStep(batch));
   WEFT_RETURN_IF_ERROR(ops_.Embed());
   uint32_t rows_kept = 0;
   for (uint32_t layer = 0; layer < spec_.layers; ++layer) {

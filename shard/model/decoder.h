@@ -19,6 +19,8 @@ class Decoder {
   // Runs a step with at least one sequence and fills `result` except its timings. An error leaves
   // device state undefined: the epoch ends (invariant scope.one).
   absl::Status Run(const StepBatch& batch, StepResult* result);
+  // The same without Ops::BeginStep, which the caller has called.
+  absl::Status Forward(StepResult* result);
 
  private:
   // Attention half of a layer: residual += output(attention(norm(residual))). `*rows_kept` tells

@@ -24,6 +24,9 @@ struct LoadProgress {
   std::atomic<uint32_t> tensors_done{0};
 };
 
+// Seed of the numbers that OpenShape's models are made of.
+inline constexpr uint64_t kRandomWeightsSeed = 1;
+
 class ModelFiles {
  public:
   virtual ~ModelFiles() = default;
@@ -32,7 +35,13 @@ class ModelFiles {
   // tensor the family needs exists with the right shape and a known type.
   static absl::StatusOr<std::unique_ptr<ModelFiles>> Open(const std::string& path);
 
+  // The same of a directory that needs nothing but config.json: small random numbers in all
+  // matrices (BF16, of kernels/random_weight.h), ones in norms, zeros in biases. For benchmarks.
+  static absl::StatusOr<std::unique_ptr<ModelFiles>> OpenShape(const std::string& path);
+
   virtual const DecoderSpec& spec() const = 0;
+  // Made by OpenShape: a device may fill its memory itself instead of calling Load.
+  virtual bool random() const { return false; }
   // Hash of the spec and of names, types and shapes of all tensors.
   virtual uint64_t Hash() const = 0;
   // Smallest unit in which MLP columns may be cut: 32 when the down projection is quantised,

@@ -1,35 +1,10 @@
 #include "shard/weights/tensor_reader.h"
 
-#include <bit>
-#include <cstring>
-
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
+#include "shard/weights/row_convert.h"
 
 namespace weft::shard {
-namespace {
-
-template <typename T>
-T LoadAs(const uint8_t* data) {
-  T value;
-  std::memcpy(&value, data, sizeof(T));
-  return value;
-}
-
-}  // namespace
-
-float HalfToFloat(uint16_t half) {
-  const uint32_t sign = uint32_t{half & 0x8000u} << 16;
-  const uint32_t magnitude = half & 0x7fffu;
-  // Subnormal halves are multiples of 2^-24.
-  if (magnitude < 0x0400) {
-    const float value = static_cast<float>(magnitude) * 0x1p-24f;
-    return std::bit_cast<float>(std::bit_cast<uint32_t>(value) | sign);
-  }
-  // Infinity and NaN keep an exponent of all ones; others move from bias 15 to bias 127.
-  const uint32_t exponent_shift = magnitude >= 0x7c00 ? 0x70000000u : 0x38000000u;
-  return std::bit_cast<float>(((magnitude << 13) + exponent_shift) | sign);
-}
 
 TensorReader::TensorReader(const ParamTensor& param, const DecoderSpec& spec,
                            const TensorView& tensor, const TensorSlice& slice)
@@ -60,22 +35,10 @@ absl::Span<const uint8_t> TensorReader::span() const {
 }
 
 std::vector<float> TensorReader::Values() const {
+  WEFT_CHECK_MSG(LayoutOf(tensor_.type).elements == 1, "a vector in blocks");
   std::vector<float> out(slice_.rows());
   for (uint64_t i = 0; i < out.size(); ++i) {
-    const uint8_t* const data = Row(static_cast<int64_t>(i));
-    switch (tensor_.type) {
-      case TensorType::kF32:
-        out[i] = LoadAs<float>(data);
-        break;
-      case TensorType::kF16:
-        out[i] = HalfToFloat(LoadAs<uint16_t>(data));
-        break;
-      case TensorType::kBf16:
-        out[i] = std::bit_cast<float>(uint32_t{LoadAs<uint16_t>(data)} << 16);
-        break;
-      default:
-        WEFT_CHECK_MSG(false, "a vector in blocks");
-    }
+    RowToFloat(tensor_.type, Row(static_cast<int64_t>(i)), 1, &out[i]);
   }
   return out;
 }

@@ -47,7 +47,4 @@ class TensorReader {
 // would work.
 absl::Status SliceAligned(const TensorView& tensor, const TensorSlice& slice);
 
-// IEEE half precision to float32, exact.
-float HalfToFloat(uint16_t half);
-
 }  // namespace weft::shard

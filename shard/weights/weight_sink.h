@@ -44,6 +44,17 @@ struct ParamKey {
   uint32_t layer = 0;
 };
 
+// A number of its own for each parameter of a model.
+inline constexpr uint32_t ParamNumber(ParamKey key) {
+  return key.layer * 32 + static_cast<uint32_t>(key.kind);
+}
+
+// Weights of a normalisation, as against matrices and biases.
+inline constexpr bool IsNorm(ParamKind kind) {
+  return kind == ParamKind::kFinalNorm || kind == ParamKind::kAttentionNorm ||
+         kind == ParamKind::kMlpNorm;
+}
+
 // A matrix slice: `outputs` rows of `inputs` elements of `type`. row(i) points to the first byte of
 // row i of the slice; rows are contiguous in themselves but not with each other. Valid only during
 // the call that receives it.

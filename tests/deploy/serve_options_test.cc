@@ -25,7 +25,8 @@ bool Contains(const std::vector<std::string>& argv, const std::string& argument)
 
 TEST_CASE("Serve hands each flag to the processes that know it", "[launcher]") {
   ServeOptions options;
-  REQUIRE(Parse({"--shards=2", "--kv-memory=64MiB", "--queue-requests-max=7", "--running-max=9"},
+  REQUIRE(Parse({"--shards=2", "--kv-memory=64MiB", "--queue-requests-max=7", "--running-max=9",
+                 "--weights=random"},
                 &options)
               .empty());
   const auto shards = ShardSpecs(options, "/bin/weft-shard", "/m.gguf", "/run/weft");
@@ -36,6 +37,8 @@ TEST_CASE("Serve hands each flag to the processes that know it", "[launcher]") {
   CHECK(Contains(shards[1].argv, "--world=2"));
   CHECK(Contains(shards[1].argv, "--kv-memory=64MiB"));
   CHECK(Contains(shards[1].argv, "--running-max=9"));
+  CHECK(Contains(shards[1].argv, "--weights=random"));
+  CHECK_FALSE(Contains(router.argv, "--weights=random"));
   CHECK_FALSE(Contains(shards[1].argv, "--queue-requests-max=7"));
   CHECK(Contains(router.argv, "--queue-requests-max=7"));
   CHECK(Contains(router.argv, "--running-max=9"));

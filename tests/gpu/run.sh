@@ -5,6 +5,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 build="${1:-build/release}"
+# The tests look for tests/goldens here, wherever they were built.
+export WEFT_SOURCE_DIR="$PWD"
 
 nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
 failed=0

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
-#include "shard/device/cpu/weight_convert.h"
+#include "shard/weights/row_convert.h"
 
 namespace weft::shard {
 namespace {
@@ -55,7 +55,7 @@ void PackMatrix(const MatrixSource& source, WeightType type, uint8_t* packed) {
       rows[n] = source.row(row);
       if (narrow) {
         uint16_t* wide = narrowed.data() + n * source.inputs;
-        NarrowToBf16(source.type, rows[n], source.inputs, wide);
+        RowToBf16(source.type, rows[n], source.inputs, wide);
         rows[n] = reinterpret_cast<const uint8_t*>(wide);
       }
     }

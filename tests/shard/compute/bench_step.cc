@@ -44,7 +44,7 @@ std::vector<TokenId> SomeIds(uint32_t count) {
 // step and over all steps.
 void Decode(RankGroup& group, uint32_t rows, uint32_t context, int steps, const char* label,
             const SamplingParams& sampling = {}, pid_t neighbour = 0) {
-  StepMaker maker(group.kv_blocks());
+  StepMaker maker = group.Maker();
   for (uint32_t slot = 0; slot < rows; ++slot) {
     maker.Start(slot, sampling);
     maker.Chunk(slot, SomeIds(context), /*sample=*/true);
@@ -71,7 +71,7 @@ void Decode(RankGroup& group, uint32_t rows, uint32_t context, int steps, const 
 }
 
 void Prompt(RankGroup& group, uint32_t tokens, int repeats) {
-  StepMaker maker(group.kv_blocks());
+  StepMaker maker = group.Maker();
   std::vector<int64_t> times_us;
   const MachineLoad load;
   for (int i = 0; i < repeats; ++i) {
@@ -125,8 +125,8 @@ void BenchThreads(const GroupOptions& options, const std::vector<std::string>& o
   std::printf("threads %u, world %u, dtype %s\n", options.threads, options.world,
               NumberTypeName(options.dtype));
   RankGroup group(options);
-  std::printf("  isa %s, weights %.1f MB\n", group.rank(0).isa().c_str(),
-              static_cast<double>(group.rank(0).memory().weights_bytes) / 1e6);
+  std::printf("  isa %s, weights %.1f MB\n", group.cpu(0).isa().c_str(),
+              static_cast<double>(group.cpu(0).memory().weights_bytes) / 1e6);
   if (wanted("decode1")) Decode(group, 1, 48, 200, "decode");
   if (wanted("decode1_512")) Decode(group, 1, 512, 100, "decode");
   if (wanted("decode1_2000")) Decode(group, 1, 2000, 60, "decode");
@@ -136,7 +136,7 @@ void BenchThreads(const GroupOptions& options, const std::vector<std::string>& o
   if (wanted("prompt128")) Prompt(group, 128, 9);
   if (wanted("prompt512")) Prompt(group, 512, 7);
   if (wanted("neighbour")) BenchNeighbour(group);
-  const HelperCosts costs = group.rank(0).helper_costs();
+  const HelperCosts costs = group.cpu(0).helper_costs();
   std::printf("  helper wait %.1f ms, stalls %llu, backoffs %llu\n",
               static_cast<double>(costs.wait_us) / 1e3,
               static_cast<unsigned long long>(costs.stalls),

@@ -99,7 +99,7 @@ TEST_CASE("The runner's weights take the bytes of their slices", "[shard][comput
   GroupOptions options;
   options.model = test::GoldenModelPath("llama_tied_llama3");
   RankGroup group(options);
-  const MemoryPlan& memory = group.rank(0).memory();
+  const MemoryPlan& memory = group.cpu(0).memory();
   const uint64_t exact = group.spec().parameters() * sizeof(float);
   CHECK(memory.weights_bytes >= exact);
   // Padding of tiles and of inputs to blocks, in a model this small.
@@ -109,7 +109,7 @@ TEST_CASE("The runner's weights take the bytes of their slices", "[shard][comput
   // Rounded to bfloat16 they take half.
   options.dtype = NumberType::kBfloat16;
   RankGroup narrow(options);
-  CHECK(narrow.rank(0).memory().weights_bytes < memory.weights_bytes * 6 / 10);
+  CHECK(narrow.cpu(0).memory().weights_bytes < memory.weights_bytes * 6 / 10);
 }
 
 StepBatch OneRow(uint32_t start) {

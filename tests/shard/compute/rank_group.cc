@@ -35,6 +35,25 @@ void OnAllRanks(uint32_t world, Body body) {
   for (const absl::Status& status : statuses) Require(status);
 }
 
+absl::StatusOr<std::unique_ptr<ModelRunner>> MakeRunner(const GroupOptions& options,
+                                                        ModelFiles& files, const SlicePlan& slice) {
+  MemoryFlags memory;
+  memory.dtype = options.dtype;
+  memory.kv_dtype = options.kv_dtype;
+  memory.kv_memory_bytes = options.kv_memory_bytes;
+  memory.running_max = options.running_max;
+  memory.step_tokens_max = options.step_tokens_max;
+  memory.threads = options.threads;
+  LoadProgress progress;
+  const std::atomic<bool> cancel{false};
+  if (!options.cuda) {
+    return CreateCpuModelRunner({memory, options.isa}, files, slice, progress, cancel);
+  }
+  const CudaDevice device = Require(FindCudaDevice(slice.rank));
+  constexpr int64_t kStepTimeoutUs = 30000000;
+  return CreateCudaModelRunner({memory, device, kStepTimeoutUs}, files, slice, progress, cancel);
+}
+
 }  // namespace
 
 RankGroup::RankGroup(const GroupOptions& options) : options_(options) {
@@ -42,17 +61,7 @@ RankGroup::RankGroup(const GroupOptions& options) : options_(options) {
   for (Rank rank = 0; rank < options.world; ++rank) {
     const SlicePlan slice =
         Require(MakeSlicePlan(files_->spec(), rank, options.world, files_->mlp_multiple()));
-    CpuRunnerOptions runner;
-    runner.memory.dtype = options.dtype;
-    runner.memory.kv_dtype = options.kv_dtype;
-    runner.memory.kv_memory_bytes = options.kv_memory_bytes;
-    runner.memory.running_max = options.running_max;
-    runner.memory.step_tokens_max = options.step_tokens_max;
-    runner.memory.threads = options.threads;
-    runner.isa = options.isa;
-    LoadProgress progress;
-    const std::atomic<bool> cancel{false};
-    runners_.push_back(Require(CreateCpuModelRunner(runner, *files_, slice, progress, cancel)));
+    runners_.push_back(Require(MakeRunner(options, *files_, slice)));
   }
   NewEpoch(options.isa);
 }
@@ -104,6 +113,10 @@ StepResult RankGroup::Run(const StepBatch& batch) {
   return std::move(results[0]);
 }
 
+StepMaker RankGroup::Maker() const {
+  return StepMaker(kv_blocks_, options_.cuda ? kKvBlockTokensCuda : kKvBlockTokensCpu);
+}
+
 void StepMaker::Start(Slot slot, const SamplingParams& sampling, uint32_t prompt_len,
                       std::vector<TokenId> penalty_ids) {
   WEFT_CHECK(entries_[slot].blocks.empty());
@@ -131,7 +144,7 @@ StepSequence& StepMaker::AddRows(Slot slot, uint32_t count) {
   sequence.token_count = count;
   sequence.start = entry.length;
   entry.length += count;
-  while (entry.blocks.size() * kKvBlockTokensCpu < entry.length) {
+  while (entry.blocks.size() * block_tokens_ < entry.length) {
     entry.blocks.push_back(NextBlock());
   }
   sequence.block_begin = static_cast<uint32_t>(batch_.block_ids.size());
@@ -163,9 +176,9 @@ void StepMaker::Drop(Slot slot) {
 }
 
 void StepMaker::SharePrefix(Slot slot, Slot other, uint32_t tokens) {
-  WEFT_CHECK_EQ(tokens % kKvBlockTokensCpu, 0u);
+  WEFT_CHECK_EQ(tokens % block_tokens_, 0u);
   Entry& entry = entries_[slot];
-  entry.shared_blocks = tokens / kKvBlockTokensCpu;
+  entry.shared_blocks = tokens / block_tokens_;
   entry.blocks.assign(entries_[other].blocks.begin(),
                       entries_[other].blocks.begin() + entry.shared_blocks);
   entry.length = tokens;

@@ -1,5 +1,5 @@
-// All ranks of a group in one process, for tests: one CpuModelRunner each, met through the real
-// shared-memory communicator, stepped together by one thread per rank. Checks that all ranks sample
+// All ranks of a group in one process, for tests: one model runner each, met through the real
+// communicator, stepped together by one thread per rank. Checks that all ranks sample
 // the same ids.
 
 #pragma once
@@ -10,12 +10,15 @@
 #include <vector>
 
 #include "common/limits.h"
+#include "shard/cuda_model_runner.h"
 #include "shard/model_runner.h"
 
 namespace weft::shard {
 
 struct GroupOptions {
   std::string model;
+  // One GPU a rank instead of the CPU.
+  bool cuda = false;
   uint32_t world = 1;
   NumberType dtype = NumberType::kFloat32;
   NumberType kv_dtype = NumberType::kAuto;
@@ -26,6 +29,8 @@ struct GroupOptions {
   uint64_t kv_memory_bytes = 64u << 20;
 };
 
+class StepMaker;
+
 class RankGroup {
  public:
   // Loads, begins an epoch and warms up; throws std::runtime_error with the status otherwise.
@@ -34,7 +39,11 @@ class RankGroup {
 
   const DecoderSpec& spec() const { return files_->spec(); }
   uint32_t kv_blocks() const { return kv_blocks_; }
-  CpuModelRunner& rank(uint32_t rank) { return *runners_[rank]; }
+  // For steps of this group.
+  StepMaker Maker() const;
+  ModelRunner& rank(uint32_t rank) { return *runners_[rank]; }
+  // REQUIRES: a group on the CPU.
+  CpuModelRunner& cpu(uint32_t rank) { return static_cast<CpuModelRunner&>(*runners_[rank]); }
 
   // Ends the epoch and begins another, optionally on another instruction set.
   void NewEpoch(const std::string& isa);
@@ -44,7 +53,7 @@ class RankGroup {
  private:
   const GroupOptions options_;
   std::unique_ptr<ModelFiles> files_;
-  std::vector<std::unique_ptr<CpuModelRunner>> runners_;
+  std::vector<std::unique_ptr<ModelRunner>> runners_;
   Epoch epoch_ = 0;
   uint32_t kv_blocks_ = 0;
 };
@@ -52,7 +61,8 @@ class RankGroup {
 // Builds step batches as the step thread would: block tables, positions, decode rows.
 class StepMaker {
  public:
-  explicit StepMaker(uint32_t kv_blocks) : kv_blocks_(kv_blocks) {}
+  explicit StepMaker(uint32_t kv_blocks, uint32_t block_tokens = kKvBlockTokensCpu)
+      : kv_blocks_(kv_blocks), block_tokens_(block_tokens) {}
 
   // A sequence enters slot `slot`.
   void Start(Slot slot, const SamplingParams& sampling, uint32_t prompt_len = 0,
@@ -81,6 +91,7 @@ class StepMaker {
   BlockId NextBlock();
 
   const uint32_t kv_blocks_;
+  const uint32_t block_tokens_;
   uint32_t next_block_ = 0;
   std::vector<BlockId> free_;
   std::vector<Entry> entries_ = std::vector<Entry>(kRunningMax);

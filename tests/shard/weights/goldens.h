@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -11,8 +12,11 @@
 
 namespace weft::test {
 
+// Below the tree that was built, or below $WEFT_SOURCE_DIR: a test may run on another machine than
+// the one that built it.
 inline std::string GoldenPath(const std::string& name) {
-  return std::string(WEFT_SOURCE_DIR "/tests/goldens/") + name;
+  const char* const moved = std::getenv("WEFT_SOURCE_DIR");
+  return std::string(moved != nullptr ? moved : WEFT_SOURCE_DIR) + "/tests/goldens/" + name;
 }
 
 inline boost::json::value ReadGolden(const std::string& name) {

@@ -1,31 +1,10 @@
 #include <catch2/catch.hpp>
-#include <cmath>
 #include <cstring>
 
 #include "shard/weights/tensor_reader.h"
-#include "tests/shard/weights/collecting_sink.h"
 
 namespace weft::shard {
 namespace {
-
-TEST_CASE("All half-precision numbers convert exactly", "[shard][weights]") {
-  for (uint32_t bits = 0; bits < 65536; ++bits) {
-    const float got = HalfToFloat(static_cast<uint16_t>(bits));
-    const bool special = (bits >> 10 & 31) == 31;
-    if (special && (bits & 1023) != 0) {
-      REQUIRE(std::isnan(got));
-    } else if (special) {
-      REQUIRE(got == (bits < 32768 ? INFINITY : -INFINITY));
-    } else {
-      const uint16_t half = static_cast<uint16_t>(bits);
-      char bytes[2];
-      std::memcpy(bytes, &half, 2);
-      const float want = test::Half(bytes);
-      REQUIRE(got == want);
-      REQUIRE(std::signbit(got) == std::signbit(want));
-    }
-  }
-}
 
 // Rows tagged by their index in the file, one head of 8 rows of which 6 are rotary pairs.
 TEST_CASE("Rotary pairs are put apart and the rest of a head stays", "[shard][weights]") {

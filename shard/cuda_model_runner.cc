@@ -1,0 +1,396 @@
+#include "shard/cuda_model_runner.h"
+
+#include <algorithm>
+#include <array>
+#include <deque>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "common/clock.h"
+#include "common/limits.h"
+#include "common/log.h"
+#include "common/status.h"
+#include "kernels/cuda/decode_attention.h"
+#include "shard/device/cuda/cuda_memory_plan.h"
+#include "shard/device/cuda/cuda_ops.h"
+#include "shard/device/cuda/cuda_status.h"
+#include "shard/device/cuda/graph_cache.h"
+#include "shard/model/decoder.h"
+
+namespace weft::shard {
+namespace {
+
+using kernels::cuda::kSamplerTopLogprobsMax;
+
+class CudaModelRunnerImpl : public CudaModelRunner {
+ public:
+  CudaModelRunnerImpl(const CudaRunnerOptions& options, const DecoderSpec& spec,
+                      const SlicePlan& slice)
+      : options_(options), spec_(spec), slice_(slice) {}
+  ~CudaModelRunnerImpl() override;
+
+  // Before Load: shapes and memory.
+  absl::Status Plan();
+  absl::Status Load(ModelFiles& files, LoadProgress& progress, const std::atomic<bool>& cancel);
+
+  absl::Status BeginEpoch(std::unique_ptr<Communicator> communicator,
+                          const std::string& isa) override;
+  absl::StatusOr<WarmupResult> Warmup() override;
+  absl::StatusOr<StepResult> Run(const StepBatch& batch) override;
+  uint32_t launches_max() const override { return kStepsInFlightMax; }
+  absl::Status Launch(const StepBatch& batch) override;
+  bool Ready() override;
+  absl::StatusOr<StepResult> Take() override;
+  absl::Status device_status() const override { return device_status_; }
+  void EndEpoch() override;
+  void Abort() override {}
+
+  const MemoryPlan& memory() const override { return plan_; }
+  float idle_us() const override { return idle_us_; }
+
+ private:
+  // A step between Launch and Take.
+  struct InFlight {
+    const StepBatch* batch = nullptr;
+    // Which of the event pairs and result buffers it uses.
+    uint32_t turn = 0;
+    bool logprobs = false;
+    int64_t launched_us = 0;
+  };
+  // What a step in flight owns.
+  struct Turn {
+    CudaEvent begin;
+    CudaEvent end;
+    PinnedBuffer results;
+    // Of each sampled row: 1 + top_logprobs where log-probabilities are wanted, else 0. (Its slot
+    // may have another sequence when the step is taken.)
+    std::vector<uint32_t> wanted_logprobs;
+  };
+
+  // Errors of the device stay; anything else ends the epoch only.
+  absl::Status Lost(absl::Status status);
+  absl::Status LaunchForward(const StepBatch& batch);
+  absl::Status CopyResults(const InFlight& step);
+  // The part of the step's results that lies at `on_device` in the workspace.
+  template <typename T>
+  const T* Result(const InFlight& step, const T* on_device) const {
+    const ptrdiff_t offset = reinterpret_cast<const uint8_t*>(on_device) -
+                             reinterpret_cast<const uint8_t*>(workspace_.out_ids);
+    return reinterpret_cast<const T*>(turns_[step.turn].results.data() + offset);
+  }
+  void ReadResults(const InFlight& step, StepResult* result) const;
+  void ReadLogprobs(const InFlight& step, uint32_t row, StepResult* result) const;
+  // `rows` sequences in slots 0 .. rows - 1, each with `tokens` new tokens from `start` on.
+  StepBatch MakeBatch(uint32_t rows, uint32_t tokens, uint32_t start, bool decode) const;
+  absl::Status TimeShape(uint32_t rows, uint32_t tokens, uint32_t start, bool decode,
+                         WarmupResult* result);
+  absl::Status CaptureGraphs();
+
+  const CudaRunnerOptions options_;
+  const DecoderSpec spec_;
+  const SlicePlan slice_;
+  CudaShape shape_;
+  CudaLimits limits_;
+  MemoryPlan plan_;
+
+  CudaStream stream_;
+  std::unique_ptr<CudaWeights> weights_;
+  CudaWorkspace workspace_;
+  CudaKvCache kv_;
+  std::unique_ptr<CudaOps> ops_;
+  std::unique_ptr<Decoder> decoder_;
+  GraphCache graphs_;
+
+  std::array<Turn, kStepsInFlightMax> turns_;
+  std::deque<InFlight> in_flight_;
+  uint32_t next_turn_ = 0;
+  // Recorded at the end of the step taken last; null before the first.
+  cudaEvent_t last_end_ = nullptr;
+  float idle_us_ = 0;
+  absl::Status device_status_;
+  std::unique_ptr<Communicator> communicator_;
+  bool warm_ = false;
+  WarmupResult warmup_;
+};
+
+CudaModelRunnerImpl::~CudaModelRunnerImpl() {
+  // Buffers must outlive what still uses them.
+  if (stream_.get() != nullptr) cudaStreamSynchronize(stream_.get());
+}
+
+absl::Status CudaModelRunnerImpl::Plan() {
+  WEFT_RETURN_IF_ERROR(CudaStatus(cudaSetDevice(options_.device.index), "choosing the device"));
+  const MemoryFlags& flags = options_.memory;
+  WEFT_ASSIGN_OR_RETURN(const NumberTypes types, ResolveCudaTypes(flags.dtype, flags.kv_dtype));
+  const bool wide = types.activation == NumberType::kFloat32;
+  const auto type = wide ? kernels::cuda::DType::kFloat32 : kernels::cuda::DType::kBfloat16;
+  WEFT_ASSIGN_OR_RETURN(shape_, MakeCudaShape(spec_, slice_, type));
+  // Decode rows are padded to a graph's.
+  limits_.running_max = flags.running_max <= GraphCache::kRowsMax
+                            ? GraphCache::Bucket(flags.running_max)
+                            : flags.running_max;
+  limits_.step_tokens_max = std::max(flags.step_tokens_max, limits_.running_max);
+  limits_.context_tokens = std::min(spec_.context_tokens, kContextTokensMax);
+  limits_.world = slice_.world;
+  limits_.vocab = spec_.vocab;
+  limits_.rotary_pairs = spec_.rope.dims / 2;
+  std::vector<uint32_t> heads(shape_.kv_heads, 0);
+  for (const uint32_t kv_head : slice_.kv_head_of) {
+    limits_.group_max = std::max(limits_.group_max, ++heads[kv_head]);
+  }
+  WEFT_RETURN_IF_ERROR(CudaStatus(
+      kernels::cuda::DecodeGrid(shape_.head_stride, limits_.group_max, &limits_.decode_grid),
+      "occupancy of decode attention"));
+  size_t free_bytes = 0;
+  size_t total_bytes = 0;
+  WEFT_RETURN_IF_ERROR(CudaStatus(cudaMemGetInfo(&free_bytes, &total_bytes), "memory in use"));
+  WEFT_ASSIGN_OR_RETURN(plan_, PlanCudaMemory(spec_, shape_, limits_, flags,
+                                              {total_bytes, total_bytes - free_bytes}));
+  return absl::OkStatus();
+}
+
+absl::Status CudaModelRunnerImpl::Load(ModelFiles& files, LoadProgress& progress,
+                                       const std::atomic<bool>& cancel) {
+  WEFT_ASSIGN_OR_RETURN(stream_, MakeStream());
+  WEFT_ASSIGN_OR_RETURN(weights_, CudaWeights::Create(spec_, shape_));
+  WEFT_ASSIGN_OR_RETURN(workspace_, CudaWorkspace::Create(shape_, limits_));
+  if (files.random()) {
+    // Every rank its own numbers: equal ones would tie the ranks' parts of the vocabulary.
+    WEFT_RETURN_IF_ERROR(weights_->FillRandom(kRandomWeightsSeed + slice_.rank));
+  } else {
+    WEFT_RETURN_IF_ERROR(
+        files.Load(slice_, static_cast<int>(options_.memory.threads), *weights_, progress, cancel));
+  }
+  WEFT_RETURN_IF_ERROR(weights_->Finish());
+  WEFT_ASSIGN_OR_RETURN(ops_, CudaOps::Create({spec_, slice_, shape_, limits_, *weights_,
+                                               workspace_, kv_, stream_.get()}));
+  decoder_ = std::make_unique<Decoder>(spec_, *ops_);
+  const uint64_t result_bytes = reinterpret_cast<uint8_t*>(workspace_.out_top_logprobs) -
+                                reinterpret_cast<uint8_t*>(workspace_.out_ids) +
+                                limits_.running_max * kSamplerTopLogprobsMax * sizeof(float);
+  for (Turn& turn : turns_) {
+    WEFT_ASSIGN_OR_RETURN(turn.begin, MakeEvent());
+    WEFT_ASSIGN_OR_RETURN(turn.end, MakeEvent());
+    WEFT_ASSIGN_OR_RETURN(turn.results, PinnedBuffer::Allocate(result_bytes, "results"));
+  }
+  return CudaStatus(cudaDeviceSynchronize(), "loading");
+}
+
+absl::Status CudaModelRunnerImpl::BeginEpoch(std::unique_ptr<Communicator> communicator,
+                                             const std::string&) {
+  // The device is chosen per thread; this is the first call of the device thread.
+  WEFT_RETURN_IF_ERROR(CudaStatus(cudaSetDevice(options_.device.index), "choosing the device"));
+  ops_->Reset();
+  warm_ = false;
+  communicator_ = std::move(communicator);
+  return absl::OkStatus();
+}
+
+void CudaModelRunnerImpl::EndEpoch() {
+  Lost(CudaStatus(cudaStreamSynchronize(stream_.get()), "the end of the epoch")).IgnoreError();
+  in_flight_.clear();
+  last_end_ = nullptr;
+  ops_->Reset();
+  warm_ = false;
+  communicator_.reset();
+}
+
+absl::Status CudaModelRunnerImpl::Lost(absl::Status status) {
+  if (!status.ok() && device_status_.ok()) {
+    device_status_ = Annotate(status, absl::StrCat("GPU ", options_.device.index));
+  }
+  return status;
+}
+
+absl::Status CudaModelRunnerImpl::LaunchForward(const StepBatch& batch) {
+  const auto rows = static_cast<uint32_t>(batch.sequences.size());
+  const bool decode_only = batch.sequences.back().from_last_sample;
+  StepResult unused;
+  if (!decode_only || rows > GraphCache::kRowsMax) {
+    WEFT_RETURN_IF_ERROR(ops_->BeginStep(batch));
+    return decoder_->Forward(&unused);
+  }
+  WEFT_RETURN_IF_ERROR(ops_->BeginStep(batch, GraphCache::Bucket(rows)));
+  return graphs_.Launch(ops_->shape(), stream_.get(), [&] { return decoder_->Forward(&unused); });
+}
+
+absl::Status CudaModelRunnerImpl::CopyResults(const InFlight& step) {
+  if (ops_->shape().sampled == 0) return absl::OkStatus();
+  const Turn& turn = turns_[step.turn];
+  const uint64_t bytes =
+      step.logprobs ? turn.results.bytes() : ops_->shape().sampled * sizeof(uint32_t);
+  return CudaStatus(cudaMemcpyAsync(turn.results.data(), workspace_.out_ids, bytes,
+                                    cudaMemcpyDeviceToHost, stream_.get()),
+                    "copy of results");
+}
+
+absl::Status CudaModelRunnerImpl::Launch(const StepBatch& batch) {
+  if (kv_.blocks() == 0) return absl::FailedPreconditionError("Warmup has not run");
+  WEFT_CHECK_LT(in_flight_.size(), size_t{kStepsInFlightMax});
+  InFlight step{&batch, next_turn_, false, MonotonicClock().NowUs()};
+  next_turn_ = (next_turn_ + 1) % kStepsInFlightMax;
+  const Turn& turn = turns_[step.turn];
+  WEFT_RETURN_IF_ERROR(ops_->BeginSequences(batch));
+  WEFT_RETURN_IF_ERROR(
+      Lost(CudaStatus(cudaEventRecord(turn.begin.get(), stream_.get()), "begin of a step")));
+  if (!batch.sequences.empty()) {
+    WEFT_RETURN_IF_ERROR(Lost(LaunchForward(batch)));
+    step.logprobs = (ops_->shape().features & kernels::cuda::kSamplerLogprobs) != 0;
+    if (step.logprobs) ops_->WantedLogprobs(batch, &turns_[step.turn].wanted_logprobs);
+    WEFT_RETURN_IF_ERROR(Lost(CopyResults(step)));
+  }
+  WEFT_RETURN_IF_ERROR(
+      Lost(CudaStatus(cudaEventRecord(turn.end.get(), stream_.get()), "end of a step")));
+  in_flight_.push_back(step);
+  return absl::OkStatus();
+}
+
+bool CudaModelRunnerImpl::Ready() {
+  if (in_flight_.empty() || !device_status_.ok()) return true;
+  const InFlight& step = in_flight_.front();
+  if (cudaEventQuery(turns_[step.turn].end.get()) != cudaErrorNotReady) return true;
+  return MonotonicClock().NowUs() - step.launched_us > options_.step_timeout_us;
+}
+
+absl::StatusOr<StepResult> CudaModelRunnerImpl::Take() {
+  if (in_flight_.empty()) return absl::InternalError("no step is launched");
+  while (!Ready()) std::this_thread::yield();
+  const InFlight step = in_flight_.front();
+  in_flight_.pop_front();
+  const Turn& turn = turns_[step.turn];
+  const cudaError_t ended = cudaEventQuery(turn.end.get());
+  if (ended == cudaErrorNotReady) {
+    return Lost(absl::DeadlineExceededError(
+        absl::StrCat("step ", step.batch->step, " ran longer than ",
+                     options_.step_timeout_us / 1000000, " s on the device")));
+  }
+  WEFT_RETURN_IF_ERROR(Lost(CudaStatus(ended, absl::StrCat("step ", step.batch->step))));
+  float step_ms = 0;
+  float idle_ms = 0;
+  cudaEventElapsedTime(&step_ms, turn.begin.get(), turn.end.get());
+  if (last_end_ != nullptr) cudaEventElapsedTime(&idle_ms, last_end_, turn.begin.get());
+  last_end_ = turn.end.get();
+  idle_us_ = idle_ms * 1000;
+  StepResult result;
+  result.device_us = static_cast<uint32_t>(step_ms * 1000);
+  result.weight_passes = step.batch->sequences.empty() ? 0 : 1;
+  ReadResults(step, &result);
+  return result;
+}
+
+absl::StatusOr<StepResult> CudaModelRunnerImpl::Run(const StepBatch& batch) {
+  WEFT_RETURN_IF_ERROR(Launch(batch));
+  return Take();
+}
+
+void CudaModelRunnerImpl::ReadResults(const InFlight& step, StepResult* result) const {
+  const uint32_t* const ids = Result(step, workspace_.out_ids);
+  uint32_t row = 0;
+  for (const StepSequence& sequence : step.batch->sequences) {
+    if (!sequence.sample) continue;
+    result->slots.push_back(sequence.slot);
+    result->ids.push_back(ids[row]);
+    if (step.logprobs) ReadLogprobs(step, row, result);
+    ++row;
+  }
+}
+
+void CudaModelRunnerImpl::ReadLogprobs(const InFlight& step, uint32_t row,
+                                       StepResult* result) const {
+  const uint32_t wanted = turns_[step.turn].wanted_logprobs[row];
+  if (wanted == 0) return;
+  const uint32_t* const ids = Result(step, workspace_.out_top_ids);
+  const float* const logprobs = Result(step, workspace_.out_top_logprobs);
+  SampledLogprobs& out = result->logprobs.emplace_back();
+  out.row = row;
+  out.logprob = Result(step, workspace_.out_logprobs)[row];
+  for (uint32_t i = 0; i + 1 < wanted; ++i) {
+    const size_t at = size_t{row} * kSamplerTopLogprobsMax + i;
+    if (ids[at] != kernels::cuda::kNoSampledToken) out.top.emplace_back(ids[at], logprobs[at]);
+  }
+}
+
+StepBatch CudaModelRunnerImpl::MakeBatch(uint32_t rows, uint32_t tokens, uint32_t start,
+                                         bool decode) const {
+  StepBatch batch;
+  const uint32_t blocks =
+      (start + tokens + kernels::cuda::kKvBlockTokens - 1) / kernels::cuda::kKvBlockTokens;
+  for (uint32_t slot = 0; slot < rows; ++slot) {
+    batch.starts.push_back(SequenceStart{slot, SequenceId{slot}, tokens, SamplingParams{}, {}});
+    StepSequence sequence;
+    sequence.slot = slot;
+    sequence.token_begin = slot * tokens;
+    sequence.token_count = tokens;
+    sequence.start = start;
+    sequence.block_begin = slot * blocks;
+    sequence.block_count = blocks;
+    sequence.from_last_sample = decode;
+    sequence.sample = true;
+    batch.sequences.push_back(sequence);
+    // A small pool is written over and over; nobody reads the tokens.
+    for (uint32_t i = 0; i < blocks; ++i) {
+      batch.block_ids.push_back((slot * blocks + i) % kv_.blocks());
+    }
+  }
+  batch.ids.resize(size_t{rows} * tokens, decode ? kNoToken : 0);
+  return batch;
+}
+
+absl::Status CudaModelRunnerImpl::TimeShape(uint32_t rows, uint32_t tokens, uint32_t start,
+                                            bool decode, WarmupResult* result) {
+  const StepBatch batch = MakeBatch(rows, tokens, start, decode);
+  uint32_t fastest_us = ~0u;
+  for (int i = 0; i < 3; ++i) {
+    WEFT_ASSIGN_OR_RETURN(const StepResult timed, Run(batch));
+    fastest_us = std::min(fastest_us, timed.device_us);
+  }
+  result->costs.push_back({decode ? rows : 0, decode ? 0 : rows * tokens,
+                           uint64_t{rows} * (start + tokens), fastest_us});
+  return absl::OkStatus();
+}
+
+absl::Status CudaModelRunnerImpl::CaptureGraphs() {
+  const uint32_t rows_max = std::min(limits_.running_max, GraphCache::kRowsMax);
+  for (uint32_t rows = 1; rows <= rows_max; rows = GraphCache::Bucket(rows + 1)) {
+    WEFT_RETURN_IF_ERROR(Run(MakeBatch(rows, 1, 0, /*decode=*/true)).status());
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<WarmupResult> CudaModelRunnerImpl::Warmup() {
+  if (warm_) return warmup_;
+  if (kv_.blocks() == 0) {
+    WEFT_ASSIGN_OR_RETURN(kv_, CudaKvCache::Create(shape_, plan_.kv_blocks));
+  }
+  WarmupResult result;
+  result.kv_blocks = plan_.kv_blocks;
+  const auto pool_tokens = static_cast<uint32_t>(std::min<uint64_t>(
+      uint64_t{plan_.kv_blocks} * kernels::cuda::kKvBlockTokens, limits_.context_tokens));
+  // The largest prompt first: it loads what the libraries load late.
+  const uint32_t prompt = std::min(limits_.step_tokens_max, pool_tokens);
+  const uint32_t short_prompt = std::min(prompt, 512u);
+  WEFT_RETURN_IF_ERROR(TimeShape(1, prompt, 0, false, &result));
+  WEFT_RETURN_IF_ERROR(TimeShape(1, short_prompt, 0, false, &result));
+  WEFT_RETURN_IF_ERROR(CaptureGraphs());
+  WEFT_RETURN_IF_ERROR(TimeShape(1, 1, short_prompt - 1, true, &result));
+  WEFT_RETURN_IF_ERROR(TimeShape(options_.memory.running_max, 1, short_prompt - 1, true, &result));
+  ops_->Reset();
+  warmup_ = std::move(result);
+  warm_ = true;
+  return warmup_;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CudaModelRunner>> CreateCudaModelRunner(
+    const CudaRunnerOptions& options, ModelFiles& files, const SlicePlan& slice,
+    LoadProgress& progress, const std::atomic<bool>& cancel) {
+  auto runner = std::make_unique<CudaModelRunnerImpl>(options, files.spec(), slice);
+  WEFT_RETURN_IF_ERROR(runner->Plan());
+  WEFT_RETURN_IF_ERROR(runner->Load(files, progress, cancel));
+  return runner;
+}
+
+}  // namespace weft::shard

@@ -1,0 +1,379 @@
+#include "shard/device/cuda/cuda_ops.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "common/check.h"
+#include "common/limits.h"
+#include "common/status.h"
+#include "kernels/cuda/decode_attention.h"
+#include "kernels/cuda/embedding.h"
+#include "kernels/cuda/prompt_attention.h"
+#include "kernels/cuda/rope.h"
+#include "kernels/cuda/rows.h"
+#include "shard/device/cuda/cuda_status.h"
+
+namespace weft::shard {
+namespace {
+
+using kernels::cuda::BytesOf;
+using kernels::cuda::DType;
+
+}  // namespace
+
+CudaOps::CudaOps(const Parts& parts)
+    : spec_(parts.spec),
+      slice_(parts.slice),
+      shape_(parts.shape),
+      limits_(parts.limits),
+      weights_(parts.weights),
+      ws_(parts.workspace),
+      kv_(parts.kv),
+      stream_(parts.stream),
+      slots_(parts.limits.running_max) {}
+
+absl::StatusOr<std::unique_ptr<CudaOps>> CudaOps::Create(const Parts& parts) {
+  std::unique_ptr<CudaOps> ops(new CudaOps(parts));
+  WEFT_ASSIGN_OR_RETURN(ops->gemm_, Gemm::Create(ops->ws_.gemm, CudaWorkspace::kGemmBytes));
+  WEFT_ASSIGN_OR_RETURN(ops->upload_, StepUpload::Create(ops->limits_));
+  const uint64_t staging_bytes =
+      std::max<uint64_t>(ops->limits_.context_tokens * sizeof(uint32_t),
+                         kLogitBiasMax * sizeof(kernels::cuda::LogitBias));
+  WEFT_ASSIGN_OR_RETURN(ops->start_staging_,
+                        PinnedBuffer::Allocate(staging_bytes, "penalties and biases"));
+  WEFT_RETURN_IF_ERROR(ops->FillConstants());
+  return ops;
+}
+
+absl::Status CudaOps::FillConstants() {
+  std::vector<uint32_t> begin(shape_.kv_heads + 1, 0);
+  for (uint32_t head = 0; head < shape_.query_heads; ++head) {
+    begin[slice_.kv_head_of[head] + 1] = head + 1;
+  }
+  WEFT_RETURN_IF_ERROR(
+      CudaStatus(cudaMemcpy(ws_.kv_head_begin, begin.data(), begin.size() * sizeof(uint32_t),
+                            cudaMemcpyHostToDevice),
+                 "copy of the head map"));
+  return FillRotaryTable();
+}
+
+absl::Status CudaOps::FillRotaryTable() {
+  const std::vector<float> frequencies = RopeInverseFrequencies(spec_.rope);
+  const auto pairs = static_cast<uint32_t>(frequencies.size());
+  WEFT_CHECK_EQ(pairs, limits_.rotary_pairs);
+  // A page at a time: the whole table of a long context is larger than it is worth on the host.
+  constexpr uint32_t kPage = 4096;
+  std::vector<float2> page(size_t{kPage} * pairs);
+  for (uint32_t begin = 0; begin < limits_.context_tokens; begin += kPage) {
+    const uint32_t count = std::min(kPage, limits_.context_tokens - begin);
+    for (uint32_t p = 0; p < count; ++p) {
+      for (uint32_t i = 0; i < pairs; ++i) {
+        const float angle = static_cast<float>(begin + p) * frequencies[i];
+        page[size_t{p} * pairs + i] = {std::cos(angle), std::sin(angle)};
+      }
+    }
+    WEFT_RETURN_IF_ERROR(
+        CudaStatus(cudaMemcpy(ws_.rotary + size_t{begin} * pairs, page.data(),
+                              size_t{count} * pairs * sizeof(float2), cudaMemcpyHostToDevice),
+                   "copy of the rotary table"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CudaOps::BeginSequences(const StepBatch& batch) {
+  for (const Slot slot : batch.drops) slots_.Drop(slot);
+  for (const SequenceStart& start : batch.starts) {
+    WEFT_RETURN_IF_ERROR(slots_.Begin(start));
+    WEFT_RETURN_IF_ERROR(UploadStart(start));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CudaOps::UploadStart(const SequenceStart& start) {
+  using kernels::cuda::LogitBias;
+  const SamplingParams& params = start.sampling;
+  if (!params.logit_bias.empty()) {
+    WEFT_CHECK_LE(params.logit_bias.size(), kLogitBiasMax);
+    // The copy before may still read the buffer. Biases and penalties are rare enough to wait.
+    WEFT_RETURN_IF_ERROR(CudaStatus(cudaStreamSynchronize(stream_), "waiting for a copy"));
+    auto* const staged = reinterpret_cast<LogitBias*>(start_staging_.data());
+    for (size_t i = 0; i < params.logit_bias.size(); ++i) {
+      staged[i] = {params.logit_bias[i].first, params.logit_bias[i].second};
+    }
+    WEFT_RETURN_IF_ERROR(CudaStatus(cudaMemcpyAsync(ws_.biases + start.slot * kLogitBiasMax, staged,
+                                                    params.logit_bias.size() * sizeof(LogitBias),
+                                                    cudaMemcpyHostToDevice, stream_),
+                                    "copy of logit biases"));
+  }
+  if (!params.has_penalties()) return absl::OkStatus();
+  WEFT_CHECK_LE(start.penalty_ids.size(), size_t{limits_.context_tokens});
+  WEFT_RETURN_IF_ERROR(CudaStatus(cudaStreamSynchronize(stream_), "waiting for a copy"));
+  const size_t bytes = start.penalty_ids.size() * sizeof(uint32_t);
+  std::copy(start.penalty_ids.begin(), start.penalty_ids.end(),
+            reinterpret_cast<uint32_t*>(start_staging_.data()));
+  WEFT_RETURN_IF_ERROR(CudaStatus(cudaMemcpyAsync(ws_.penalty_ids, start_staging_.data(), bytes,
+                                                  cudaMemcpyHostToDevice, stream_),
+                                  "copy of penalty ids"));
+  kernels::cuda::CountTokensParams count;
+  count.counts = ws_.counts + start.slot * CudaWorkspace::CountStride(limits_);
+  count.vocabulary = limits_.vocab;
+  count.ids = ws_.penalty_ids;
+  count.count = static_cast<uint32_t>(start.penalty_ids.size());
+  count.prompt_count = start.prompt_len;
+  return CudaStatus(kernels::cuda::CountTokens(count, stream_), "counting tokens");
+}
+
+absl::Status CudaOps::BeginStep(const StepBatch& batch, uint32_t decode_rows) {
+  WEFT_ASSIGN_OR_RETURN(step_, upload_.Pack(batch, decode_rows, slots_));
+  inputs_ = StepUpload::Parts(step_, ws_.inputs);
+  status_ = absl::OkStatus();
+  rows_ = step_.rows;
+  narrow_ = false;
+  residual_ = ws_.residual;
+  attention_ = ws_.attention;
+  return CudaStatus(
+      cudaMemcpyAsync(ws_.inputs, upload_.data(), upload_.bytes(), cudaMemcpyHostToDevice, stream_),
+      "copy of step inputs");
+}
+
+void CudaOps::WantedLogprobs(const StepBatch& batch, std::vector<uint32_t>* wanted) const {
+  wanted->clear();
+  for (const StepSequence& sequence : batch.sequences) {
+    if (!sequence.sample) continue;
+    const kernels::cuda::SamplingRow row = slots_.Row(sequence.slot, 0);
+    wanted->push_back(row.logprobs != 0 ? 1 + row.top_logprobs : 0);
+  }
+}
+
+void CudaOps::Check(cudaError_t error, const char* what) {
+  if (error != cudaSuccess && status_.ok()) status_ = CudaStatus(error, what);
+}
+
+void CudaOps::Check(absl::Status status) {
+  if (status_.ok()) status_ = std::move(status);
+}
+
+absl::Status CudaOps::Embed() {
+  Check(kernels::cuda::UnpackBlockTables({inputs_.block_ids, inputs_.table_begin, step_.sequences(),
+                                          ws_.block_tables, limits_.blocks_per_sequence()},
+                                         stream_),
+        "block tables");
+  if (step_.decode_rows > 0 && shape_.type == DType::kBfloat16) {
+    kernels::cuda::DecodeScheduleParams schedule;
+    schedule.context_lengths = inputs_.context_lengths;
+    schedule.sequences = step_.decode_rows;
+    schedule.kv_heads = shape_.kv_heads;
+    schedule.group_max = limits_.group_max;
+    schedule.grid = limits_.decode_grid;
+    schedule.schedule = ws_.decode_schedule;
+    Check(kernels::cuda::MakeDecodeSchedule(schedule, stream_), "decode schedule");
+  }
+  if (step_.chunks > 0) {
+    kernels::cuda::PromptAttentionParams prompt;
+    prompt.attention = AttentionOf(0, step_.decode_rows, step_.chunks);
+    prompt.row_begin = inputs_.chunk_row_begin;
+    prompt.rows_max = rows_ - step_.decode_rows;
+    prompt.tiles = ws_.prompt_tiles;
+    Check(kernels::cuda::PlanPromptAttention(prompt, stream_), "prompt attention's plan");
+  }
+  kernels::cuda::EmbedParams embed;
+  embed.ids = inputs_.ids;
+  embed.slot = inputs_.row_slots;
+  embed.last_sampled = ws_.last_sampled;
+  embed.table = weights_.embedding();
+  embed.vocab_begin = slice_.vocab.begin;
+  embed.vocab_end = slice_.vocab.end;
+  embed.residual = residual_;
+  embed.rows = rows_;
+  embed.hidden = shape_.hidden;
+  embed.type = shape_.type;
+  Check(kernels::cuda::Embed(embed, stream_), "embedding");
+  return status_;
+}
+
+void CudaOps::Normalize(Norm norm, uint32_t layer) {
+  if (failed()) return;
+  const void* weight = weights_.final_norm();
+  if (norm != Norm::kFinal) {
+    const CudaLayer& weights = weights_.layer(layer);
+    weight = norm == Norm::kAttention ? weights.attention_norm : weights.mlp_norm;
+  }
+  kernels::cuda::NormParams params;
+  params.residual = residual_;
+  params.weight = weight;
+  params.out = ws_.normed;
+  params.rows = rows_;
+  params.hidden = shape_.hidden;
+  params.epsilon = spec_.norm_epsilon;
+  params.type = shape_.type;
+  Check(kernels::cuda::RmsNorm(params, stream_), "norm");
+}
+
+void CudaOps::Product(const void* in, const void* weight, uint32_t n, uint32_t k, void* out,
+                      DType out_type, bool accumulate) {
+  if (failed()) return;
+  Check(gemm_->Run({rows_, n, k, shape_.type, out_type, accumulate}, in, weight, out, stream_));
+}
+
+void CudaOps::AddBias(void* rows, const void* bias, uint32_t columns, DType type) {
+  if (failed() || bias == nullptr) return;
+  Check(kernels::cuda::AddBias({rows, bias, rows_, columns, type, shape_.type}, stream_), "bias");
+}
+
+void CudaOps::LinearQkv(uint32_t layer) {
+  Product(ws_.normed, weights_.layer(layer).qkv, shape_.qkv_columns(), shape_.hidden, ws_.qkv,
+          shape_.type, false);
+}
+
+void CudaOps::RotateAndAppend(uint32_t layer) {
+  if (failed()) return;
+  kernels::cuda::RotateAndAppendParams params;
+  params.qkv = ws_.qkv;
+  params.qkv_stride = shape_.qkv_columns();
+  params.bias = weights_.layer(layer).qkv_bias;
+  params.query_heads = shape_.query_heads;
+  params.rotary = ws_.rotary;
+  params.rotary_dim = spec_.rope.dims;
+  params.positions = inputs_.positions;
+  params.sequences = inputs_.row_sequences;
+  params.query = ws_.qkv;
+  params.query_stride = shape_.qkv_columns();
+  params.kv = kv_.Layer(layer);
+  params.tables = {ws_.block_tables, limits_.blocks_per_sequence()};
+  params.rows = rows_;
+  params.type = shape_.type;
+  Check(kernels::cuda::RotateAndAppend(params, stream_), "rotary");
+}
+
+kernels::cuda::AttentionParams CudaOps::AttentionOf(uint32_t layer, uint32_t first_sequence,
+                                                    uint32_t sequences) const {
+  const uint32_t stride = limits_.blocks_per_sequence();
+  kernels::cuda::AttentionParams params;
+  params.query = ws_.qkv;
+  params.query_stride = shape_.qkv_columns();
+  params.query_heads = shape_.query_heads;
+  params.kv = kv_.Layer(layer);
+  params.tables = {ws_.block_tables + size_t{first_sequence} * stride, stride};
+  params.context_lengths = inputs_.context_lengths + first_sequence;
+  params.sequences = sequences;
+  params.kv_head_begin = ws_.kv_head_begin;
+  params.group_max = limits_.group_max;
+  params.scale = spec_.attention_scale;
+  params.out = ws_.attention;
+  params.type = shape_.type;
+  return params;
+}
+
+void CudaOps::AttendDecode(uint32_t layer) {
+  kernels::cuda::DecodeAttentionParams params;
+  params.attention = AttentionOf(layer, 0, step_.decode_rows);
+  params.schedule = ws_.decode_schedule;
+  params.grid = limits_.decode_grid;
+  params.workspace = ws_.decode_partials;
+  params.workspace_bytes = ws_.decode_partials_bytes;
+  Check(kernels::cuda::DecodeAttention(params, stream_), "decode attention");
+}
+
+void CudaOps::AttendChunks(uint32_t layer) {
+  kernels::cuda::PromptAttentionParams params;
+  params.attention = AttentionOf(layer, step_.decode_rows, step_.chunks);
+  params.row_begin = inputs_.chunk_row_begin;
+  params.rows_max = step_.rows - step_.decode_rows;
+  params.tiles = ws_.prompt_tiles;
+  params.tensor_maps = kv_.TensorMaps(layer);
+  Check(kernels::cuda::PromptAttention(params, stream_), "prompt attention");
+}
+
+void CudaOps::Attend(uint32_t layer) {
+  if (failed()) return;
+  if (step_.decode_rows > 0) AttendDecode(layer);
+  if (step_.chunks > 0) AttendChunks(layer);
+  NarrowToSampled();
+}
+
+uint32_t CudaOps::KeepSampledRows() {
+  narrow_ = !step_.decode_only();
+  return step_.sampled;
+}
+
+void CudaOps::NarrowToSampled() {
+  if (!narrow_ || failed()) return;
+  narrow_ = false;
+  const uint64_t hidden_bytes = uint64_t{shape_.hidden} * sizeof(float);
+  const uint32_t attention_bytes = shape_.query_columns() * BytesOf(shape_.type);
+  Check(kernels::cuda::GatherRows(
+            {ws_.residual, hidden_bytes, inputs_.sampled_rows, ws_.residual_kept, step_.sampled,
+             static_cast<uint32_t>(hidden_bytes)},
+            stream_),
+        "sampled rows");
+  Check(kernels::cuda::GatherRows({ws_.attention, attention_bytes, inputs_.sampled_rows,
+                                   ws_.attention_kept, step_.sampled, attention_bytes},
+                                  stream_),
+        "sampled rows");
+  rows_ = step_.sampled;
+  residual_ = ws_.residual_kept;
+  attention_ = ws_.attention_kept;
+}
+
+void CudaOps::ProductIntoResidual(const void* in, const void* weight, uint32_t k,
+                                  const void* bias) {
+  Product(in, weight, shape_.hidden, k, residual_, DType::kFloat32, true);
+  AddBias(residual_, bias, shape_.hidden, DType::kFloat32);
+}
+
+absl::Status CudaOps::LinearOutput(uint32_t layer) {
+  const CudaLayer& weights = weights_.layer(layer);
+  ProductIntoResidual(attention_, weights.output, shape_.query_columns(), weights.output_bias);
+  return status_;
+}
+
+void CudaOps::LinearGatedSilu(uint32_t layer) {
+  const CudaLayer& weights = weights_.layer(layer);
+  Product(ws_.normed, weights.gate_up, 2 * shape_.mlp, shape_.hidden, ws_.gate_up, shape_.type,
+          false);
+  AddBias(ws_.gate_up, weights.gate_up_bias, 2 * shape_.mlp, shape_.type);
+  if (failed()) return;
+  kernels::cuda::GatedActivationParams params;
+  params.in = ws_.gate_up;
+  params.out = ws_.mlp;
+  params.rows = rows_;
+  params.columns = shape_.mlp;
+  params.type = shape_.type;
+  Check(kernels::cuda::GatedActivation(params, stream_), "gated activation");
+}
+
+absl::Status CudaOps::LinearDown(uint32_t layer) {
+  const CudaLayer& weights = weights_.layer(layer);
+  ProductIntoResidual(ws_.mlp, weights.down, shape_.mlp, weights.down_bias);
+  return status_;
+}
+
+void CudaOps::LinearHead() {
+  Product(ws_.normed, weights_.head(), shape_.vocab, shape_.hidden, ws_.logits, DType::kFloat32,
+          false);
+}
+
+absl::Status CudaOps::Sample(StepResult*) {
+  if (failed()) return status_;
+  kernels::cuda::SamplerParams params;
+  params.logits = ws_.logits;
+  params.row_stride = shape_.vocab;
+  params.rows = step_.sampled;
+  params.vocabulary = limits_.vocab;
+  params.features = step_.features;
+  params.row_params = inputs_.sampling;
+  params.biases = ws_.biases;
+  params.counts = ws_.counts;
+  params.count_stride = CudaWorkspace::CountStride(limits_);
+  params.last_sampled = ws_.last_sampled;
+  params.out_ids = ws_.out_ids;
+  params.out_logprobs = ws_.out_logprobs;
+  params.out_top_ids = ws_.out_top_ids;
+  params.out_top_logprobs = ws_.out_top_logprobs;
+  params.workspace = ws_.sampler;
+  Check(kernels::cuda::Sample(params, stream_), "sampler");
+  return status_;
+}
+
+}  // namespace weft::shard

@@ -1,0 +1,119 @@
+// Ops on a GPU: the kernels of kernels/cuda and cuBLASLt's products, all on one stream. Owned by
+// the model runner, called by the device thread. Calls between BeginStep and Sample only launch:
+// nothing waits, nothing is allocated, so they can be captured into a graph (graph_cache.h). What
+// a launch depends on is StepShape; everything else a step needs lies in device memory.
+//
+// The first launch that fails makes every later one of the step a no-op; Sample says what it was.
+
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "kernels/cuda/activation.h"
+#include "kernels/cuda/attention.h"
+#include "kernels/cuda/norm.h"
+#include "shard/device/cuda/cuda_kv_cache.h"
+#include "shard/device/cuda/cuda_weights.h"
+#include "shard/device/cuda/cuda_workspace.h"
+#include "shard/device/cuda/gemm.h"
+#include "shard/device/cuda/slot_table.h"
+#include "shard/device/cuda/step_upload.h"
+#include "shard/device/ops.h"
+
+namespace weft::shard {
+
+class CudaOps : public Ops {
+ public:
+  // All outlive the ops.
+  struct Parts {
+    const DecoderSpec& spec;
+    const SlicePlan& slice;
+    const CudaShape& shape;
+    const CudaLimits& limits;
+    const CudaWeights& weights;
+    const CudaWorkspace& workspace;
+    const CudaKvCache& kv;
+    cudaStream_t stream;
+  };
+
+  // Fills the constant parts of the workspace (rotary table, head map).
+  static absl::StatusOr<std::unique_ptr<CudaOps>> Create(const Parts& parts);
+
+  // Applies drops and starts of a step to the slots, on the host and on the device.
+  absl::Status BeginSequences(const StepBatch& batch);
+  // Forgets all slots.
+  void Reset() { slots_.Reset(); }
+
+  // As Ops; takes the step as it is. To launch a captured graph instead of the calls below, pad
+  // the decode rows to the graph's.
+  absl::Status BeginStep(const StepBatch& batch) override { return BeginStep(batch, 0); }
+  absl::Status BeginStep(const StepBatch& batch, uint32_t decode_rows);
+  const StepShape& shape() const { return step_; }
+  // Of each row of `batch` that samples: 1 + the top log-probabilities wanted, 0 = none at all.
+  void WantedLogprobs(const StepBatch& batch, std::vector<uint32_t>* wanted) const;
+
+  absl::Status Embed() override;
+  void Normalize(Norm norm, uint32_t layer) override;
+  void LinearQkv(uint32_t layer) override;
+  void RotateAndAppend(uint32_t layer) override;
+  void Attend(uint32_t layer) override;
+  absl::Status LinearOutput(uint32_t layer) override;
+  void LinearGatedSilu(uint32_t layer) override;
+  absl::Status LinearDown(uint32_t layer) override;
+  uint32_t KeepSampledRows() override;
+  void LinearHead() override;
+  // Launches the sampler; results stay on the device (CudaWorkspace::out_ids and what follows).
+  // `result` is left as it is.
+  absl::Status Sample(StepResult* result) override;
+  uint32_t WeightPasses() const override { return 1; }
+
+ private:
+  explicit CudaOps(const Parts& parts);
+  absl::Status FillConstants();
+  absl::Status FillRotaryTable();
+  absl::Status UploadStart(const SequenceStart& start);
+
+  // Remembers the first error of the step.
+  void Check(cudaError_t error, const char* what);
+  void Check(absl::Status status);
+  bool failed() const { return !status_.ok(); }
+
+  // out[rows_, n] = in * weight^T, or the residual += that.
+  void Product(const void* in, const void* weight, uint32_t n, uint32_t k, void* out,
+               kernels::cuda::DType out_type, bool accumulate);
+  void ProductIntoResidual(const void* in, const void* weight, uint32_t k, const void* bias);
+  void AddBias(void* rows, const void* bias, uint32_t columns, kernels::cuda::DType type);
+  kernels::cuda::AttentionParams AttentionOf(uint32_t layer, uint32_t first_sequence,
+                                             uint32_t sequences) const;
+  void AttendDecode(uint32_t layer);
+  void AttendChunks(uint32_t layer);
+  // After the last layer's attention: residual and attention of the sampled rows alone.
+  void NarrowToSampled();
+
+  const DecoderSpec& spec_;
+  const SlicePlan& slice_;
+  const CudaShape& shape_;
+  const CudaLimits& limits_;
+  const CudaWeights& weights_;
+  const CudaWorkspace& ws_;
+  const CudaKvCache& kv_;
+  const cudaStream_t stream_;
+  std::unique_ptr<Gemm> gemm_;
+  SlotTable slots_;
+  StepUpload upload_;
+  PinnedBuffer start_staging_;
+
+  // Of the step being launched.
+  absl::Status status_;
+  StepShape step_;
+  StepInputsOnDevice inputs_;
+  uint32_t rows_ = 0;
+  bool narrow_ = false;
+  float* residual_ = nullptr;
+  void* attention_ = nullptr;
+};
+
+}  // namespace weft::shard

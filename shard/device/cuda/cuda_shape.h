@@ -1,0 +1,43 @@
+// Widths of a rank's slice of the model as CUDA kernels see them: padded where kernels and cuBLASLt
+// want whole tiles. Padding is zero in every matrix, so that it adds nothing to a sum. Pure
+// arithmetic; the one place that knows the padding.
+
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "kernels/cuda/types.h"
+#include "shard/model/decoder_spec.h"
+#include "shard/weights/slice_plan.h"
+
+namespace weft::shard {
+
+struct CudaShape {
+  kernels::cuda::DType type = kernels::cuda::DType::kBfloat16;
+  uint32_t layers = 0;
+  uint32_t hidden = 0;
+  uint32_t query_heads = 0;
+  uint32_t kv_heads = 0;
+  // Of the model, and of a head in memory: the elements between are zero.
+  uint32_t head_dim = 0;
+  uint32_t head_stride = 0;
+  // MLP columns of this rank in memory, a multiple of 64; mlp_used of them are the model's.
+  uint32_t mlp = 0;
+  uint32_t mlp_used = 0;
+  // Rows of embedding and head in memory, a multiple of 8; vocab_used of them are the model's.
+  uint32_t vocab = 0;
+  uint32_t vocab_used = 0;
+
+  // Columns of query, of key (or value), and of one row of the query-key-value product.
+  uint32_t query_columns() const { return query_heads * head_stride; }
+  uint32_t kv_columns() const { return kv_heads * head_stride; }
+  uint32_t qkv_columns() const { return query_columns() + 2 * kv_columns(); }
+};
+
+// INVALID_ARGUMENT, naming what is out of range, for a model that the kernels do not serve: hidden
+// size no multiple of 8, head size above 256.
+absl::StatusOr<CudaShape> MakeCudaShape(const DecoderSpec& spec, const SlicePlan& slice,
+                                        kernels::cuda::DType type);
+
+}  // namespace weft::shard

@@ -1,0 +1,59 @@
+#include <cuda_runtime_api.h>
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "shard/cuda_model_runner.h"
+#include "shard/device/cuda/cuda_status.h"
+
+namespace weft::shard {
+namespace {
+
+// What the kernels are compiled for (CMakeLists.txt).
+constexpr int kMajor = 9;
+constexpr int kMinor = 0;
+
+std::string VersionText(int version) {
+  return absl::StrCat(version / 1000, ".", version % 1000 / 10);
+}
+
+}  // namespace
+
+absl::StatusOr<CudaDevice> FindCudaDevice(uint32_t rank) {
+  int driver = 0;
+  int runtime = 0;
+  cudaDriverGetVersion(&driver);
+  cudaRuntimeGetVersion(&runtime);
+  if (driver == 0) {
+    return absl::NotFoundError(
+        "--device cuda: no NVIDIA driver on this host; install one or use --device cpu");
+  }
+  int count = 0;
+  const cudaError_t counted = cudaGetDeviceCount(&count);
+  if (counted == cudaErrorInsufficientDriver) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("--device cuda: the driver serves CUDA ", VersionText(driver),
+                     ", this build needs ", VersionText(runtime), ": install a newer driver"));
+  }
+  if (counted != cudaSuccess || count == 0) {
+    return absl::NotFoundError(
+        absl::StrCat("--device cuda: this process sees no GPU (", cudaGetErrorString(counted),
+                     "); see nvidia-smi and CUDA_VISIBLE_DEVICES, or use --device cpu"));
+  }
+  if (rank >= static_cast<uint32_t>(count)) {
+    return absl::NotFoundError(absl::StrCat("--device cuda: rank ", rank,
+                                            " needs a GPU of its own, this process sees ", count,
+                                            "; use --shards ", count, " or fewer"));
+  }
+  cudaDeviceProp properties;
+  WEFT_RETURN_IF_ERROR(CudaStatus(cudaGetDeviceProperties(&properties, static_cast<int>(rank)),
+                                  absl::StrCat("properties of GPU ", rank)));
+  if (properties.major != kMajor || properties.minor != kMinor) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "--device cuda: GPU ", rank, " (", properties.name, ") has compute capability ",
+        properties.major, ".", properties.minor, ", these kernels run on ", kMajor, ".", kMinor,
+        " (H100, H200); use --device cpu"));
+  }
+  return CudaDevice{static_cast<int>(rank), properties.name, properties.totalGlobalMem};
+}
+
+}  // namespace weft::shard

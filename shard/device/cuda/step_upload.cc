@@ -1,0 +1,192 @@
+#include "shard/device/cuda/step_upload.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "common/status.h"
+#include "kernels/cuda/embedding.h"
+#include "kernels/cuda/kv.h"
+#include "kernels/cuda/rope.h"
+
+namespace weft::shard {
+namespace {
+
+using kernels::cuda::kKvBlockTokens;
+using kernels::cuda::kNoSamplingRow;
+using kernels::cuda::kNoSequence;
+using kernels::cuda::kTakeLastSample;
+using kernels::cuda::SamplingRow;
+
+constexpr uint64_t kPartAlignment = 16;
+
+// Parts one after the other from `base` on.
+class Cursor {
+ public:
+  explicit Cursor(const uint8_t* base) : base_(base) {}
+  template <typename T>
+  const T* Take(uint64_t count) {
+    const uint64_t begin = used_;
+    used_ = (used_ + count * sizeof(T) + kPartAlignment - 1) / kPartAlignment * kPartAlignment;
+    return reinterpret_cast<const T*>(base_ + begin);
+  }
+  uint64_t used() const { return used_; }
+
+ private:
+  const uint8_t* const base_;
+  uint64_t used_ = 0;
+};
+
+StepInputsOnDevice Lay(const StepShape& shape, Cursor* cursor) {
+  StepInputsOnDevice parts;
+  parts.ids = cursor->Take<uint32_t>(shape.rows);
+  parts.positions = cursor->Take<uint32_t>(shape.rows);
+  parts.row_sequences = cursor->Take<uint32_t>(shape.rows);
+  parts.row_slots = cursor->Take<uint32_t>(shape.rows);
+  parts.context_lengths = cursor->Take<uint32_t>(shape.sequences());
+  parts.chunk_row_begin = cursor->Take<uint32_t>(uint64_t{shape.chunks} + 1);
+  parts.sampled_rows = cursor->Take<uint32_t>(shape.sampled);
+  parts.table_begin = cursor->Take<uint32_t>(uint64_t{shape.sequences()} + 1);
+  parts.sampling = cursor->Take<SamplingRow>(shape.sampled);
+  parts.block_ids = cursor->Take<uint32_t>(0);
+  return parts;
+}
+
+// Parts laid over the host's own buffer may be written.
+template <typename T>
+T* Writable(const T* part) {
+  return const_cast<T*>(part);
+}
+
+absl::Status CheckLimits(const StepBatch& batch, const CudaLimits& limits) {
+  if (batch.ids.size() > limits.step_tokens_max || batch.sequences.size() > limits.running_max ||
+      batch.block_ids.size() > limits.block_ids_max()) {
+    return absl::InternalError(absl::StrCat(
+        "step of ", batch.ids.size(), " tokens, ", batch.sequences.size(), " sequences and ",
+        batch.block_ids.size(), " blocks; at most ", limits.step_tokens_max, ", ",
+        limits.running_max, " and ", limits.block_ids_max()));
+  }
+  for (const StepSequence& sequence : batch.sequences) {
+    const uint64_t end = uint64_t{sequence.start} + sequence.token_count;
+    if (sequence.token_count == 0 || end > limits.context_tokens ||
+        sequence.slot >= limits.running_max ||
+        uint64_t{sequence.token_begin} + sequence.token_count > batch.ids.size() ||
+        uint64_t{sequence.block_begin} + sequence.block_count > batch.block_ids.size() ||
+        sequence.block_count > limits.blocks_per_sequence() ||
+        uint64_t{sequence.block_count} * kKvBlockTokens < end) {
+      return absl::InternalError(
+          absl::StrCat("sequence ", sequence.sequence, ": rows or blocks out of range"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<StepShape> ShapeOf(const StepBatch& batch, const SlotTable& slots) {
+  StepShape shape;
+  shape.rows = static_cast<uint32_t>(batch.ids.size());
+  for (const StepSequence& sequence : batch.sequences) {
+    if (!sequence.from_last_sample) {
+      ++shape.chunks;
+    } else if (shape.chunks > 0 || sequence.token_count != 1) {
+      return absl::InternalError("decode rows must come first, one a sequence");
+    } else {
+      ++shape.decode_rows;
+    }
+    if (!sequence.sample) continue;
+    if (!slots.Holds(sequence.slot)) {
+      return absl::InternalError(absl::StrCat("slot ", sequence.slot, " holds no sequence"));
+    }
+    ++shape.sampled;
+    shape.features |= slots.Features(sequence.slot);
+  }
+  return shape;
+}
+
+// Padding rows: a token that exists, in no sequence, of which nothing is sampled.
+void Pad(const StepShape& used, const StepShape& shape, const StepInputsOnDevice& parts) {
+  SamplingRow none;
+  none.slot = kNoSamplingRow;
+  for (uint32_t row = used.rows; row < shape.rows; ++row) {
+    Writable(parts.ids)[row] = 0;
+    Writable(parts.positions)[row] = 0;
+    Writable(parts.row_sequences)[row] = kNoSequence;
+    Writable(parts.row_slots)[row] = 0;
+    Writable(parts.context_lengths)[row] = 0;
+    Writable(parts.sampled_rows)[row] = row;
+    Writable(parts.table_begin)[row + 1] = Writable(parts.table_begin)[row];
+    Writable(parts.sampling)[row] = none;
+  }
+}
+
+}  // namespace
+
+uint64_t StepUpload::Bytes(const CudaLimits& limits) {
+  StepShape largest;
+  largest.rows = limits.step_tokens_max;
+  largest.chunks = limits.running_max;
+  largest.sampled = limits.running_max;
+  Cursor cursor(nullptr);
+  Lay(largest, &cursor);
+  cursor.Take<uint32_t>(limits.block_ids_max());
+  return cursor.used();
+}
+
+absl::StatusOr<StepUpload> StepUpload::Create(const CudaLimits& limits) {
+  StepUpload upload;
+  upload.limits_ = limits;
+  for (PinnedBuffer& buffer : upload.buffers_) {
+    WEFT_ASSIGN_OR_RETURN(buffer, PinnedBuffer::Allocate(Bytes(limits), "step inputs"));
+  }
+  return upload;
+}
+
+StepInputsOnDevice StepUpload::Parts(const StepShape& shape, const uint8_t* base) {
+  Cursor cursor(base);
+  return Lay(shape, &cursor);
+}
+
+absl::StatusOr<StepShape> StepUpload::Pack(const StepBatch& batch, uint32_t decode_rows,
+                                           const SlotTable& slots) {
+  WEFT_RETURN_IF_ERROR(CheckLimits(batch, limits_));
+  WEFT_ASSIGN_OR_RETURN(const StepShape used, ShapeOf(batch, slots));
+  StepShape shape = used;
+  if (decode_rows > used.decode_rows) {
+    WEFT_CHECK(used.decode_only());
+    shape.rows = shape.decode_rows = shape.sampled = decode_rows;
+  }
+  turn_ ^= 1;
+  Cursor cursor(buffers_[turn_].data());
+  const StepInputsOnDevice parts = Lay(shape, &cursor);
+  uint32_t row = 0;
+  uint32_t sampled = 0;
+  uint32_t chunk = 0;
+  uint32_t blocks = 0;
+  for (uint32_t s = 0; s < batch.sequences.size(); ++s) {
+    const StepSequence& sequence = batch.sequences[s];
+    const uint32_t end = sequence.start + sequence.token_count;
+    if (!sequence.from_last_sample) Writable(parts.chunk_row_begin)[chunk++] = row;
+    Writable(parts.context_lengths)[s] = end;
+    Writable(parts.table_begin)[s] = blocks;
+    std::copy_n(batch.block_ids.data() + sequence.block_begin, sequence.block_count,
+                Writable(parts.block_ids) + blocks);
+    blocks += sequence.block_count;
+    for (uint32_t i = 0; i < sequence.token_count; ++i, ++row) {
+      const TokenId id = batch.ids[sequence.token_begin + i];
+      Writable(parts.ids)[row] = sequence.from_last_sample ? kTakeLastSample : id;
+      Writable(parts.positions)[row] = sequence.start + i;
+      Writable(parts.row_sequences)[row] = s;
+      Writable(parts.row_slots)[row] = sequence.slot;
+    }
+    if (!sequence.sample) continue;
+    Writable(parts.sampled_rows)[sampled] = row - 1;
+    Writable(parts.sampling)[sampled++] = slots.Row(sequence.slot, end);
+  }
+  Writable(parts.chunk_row_begin)[chunk] = row;
+  Writable(parts.table_begin)[batch.sequences.size()] = blocks;
+  Pad(used, shape, parts);
+  cursor.Take<uint32_t>(blocks);
+  bytes_ = cursor.used();
+  return shape;
+}
+
+}  // namespace weft::shard

@@ -1,0 +1,67 @@
+// Where each parameter of a rank lies in the one allocation of CudaWeights: offsets, and how rows
+// and columns spread over padded memory. Pure arithmetic, made once before the load and read-only
+// afterwards; touches no memory. The one place that knows which parameters share a matrix.
+
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "kernels/cuda/random_fill.h"
+#include "shard/device/cuda/cuda_shape.h"
+#include "shard/model/decoder_spec.h"
+#include "shard/weights/weight_sink.h"
+
+namespace weft::shard {
+
+struct WeightPlace {
+  // Of memory row 0, bytes from the start of the allocation.
+  uint64_t offset = 0;
+  // A vector is one row.
+  kernels::cuda::PaddedGrid grid;
+
+  // Rows in memory, those between and behind the groups included.
+  uint64_t memory_rows() const {
+    return uint64_t{(grid.rows + grid.row_group - 1) / grid.row_group} * grid.row_group_stride;
+  }
+};
+
+class WeightLayout {
+ public:
+  WeightLayout(const DecoderSpec& spec, const CudaShape& shape);
+
+  // Of everything; each matrix begins at a multiple of 256.
+  uint64_t bytes() const { return bytes_; }
+  // Bytes of the longest row in memory.
+  uint64_t row_bytes_max() const { return row_bytes_max_; }
+  // Every parameter of the rank, in the order of their memory.
+  const std::vector<ParamKey>& params() const { return params_; }
+  // INTERNAL for a parameter that the model does not have.
+  absl::StatusOr<WeightPlace> Find(ParamKey key) const;
+  // REQUIRES: the model has it.
+  const WeightPlace& At(ParamKey key) const { return places_.at(ParamNumber(key)); }
+
+ private:
+  void AddLayer(uint32_t layer, const DecoderSpec& spec);
+  void AddQueryKeyValue(uint32_t layer, bool bias);
+  void AddMlp(uint32_t layer, bool bias);
+  void Add(ParamKey key, uint64_t offset, const kernels::cuda::PaddedGrid& grid);
+  // Reserves memory for `elements`; gives its offset in bytes.
+  uint64_t Take(uint64_t elements);
+
+  const CudaShape shape_;
+  const uint64_t element_bytes_;
+  uint64_t bytes_ = 0;
+  uint64_t row_bytes_max_ = 0;
+  std::vector<ParamKey> params_;
+  absl::flat_hash_map<uint32_t, WeightPlace> places_;
+};
+
+// "query of layer 3", for messages.
+std::string ParamName(ParamKey key);
+
+}  // namespace weft::shard

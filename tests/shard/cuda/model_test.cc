@@ -1,0 +1,139 @@
+// The whole forward on a GPU: the tiny models and the demo model against transformers and against
+// the CPU.
+
+#include <catch2/catch.hpp>
+#include <random>
+#include <string>
+
+#include "tests/kernels/cuda/gpu_fixture.h"
+#include "tests/shard/compute/golden_check.h"
+#include "tests/shard/weights/goldens.h"
+
+namespace weft::shard {
+namespace {
+
+GroupOptions OnGpu(NumberType dtype) {
+  GroupOptions options;
+  options.cuda = true;
+  options.dtype = dtype;
+  options.threads = 4;
+  return options;
+}
+
+TEST_CASE("Tiny models agree with transformers on a GPU", "[cuda][model]") {
+  for (const std::string& name : test::GoldenModels()) {
+    DYNAMIC_SECTION(name << " in float32") {
+      GroupOptions options = OnGpu(NumberType::kFloat32);
+      options.model = test::GoldenModelPath(name);
+      CheckModel(name, options);
+    }
+    DYNAMIC_SECTION(name << " in bfloat16") {
+      GroupOptions options = OnGpu(NumberType::kBfloat16);
+      options.model = test::GoldenModelPath(name);
+      // Eight bits of mantissa in weights, activations and cache.
+      CheckModel(name, options, 0.6, /*greedy=*/false);
+    }
+  }
+}
+
+TEST_CASE("The demo model in float32 on a GPU continues as transformers", "[cuda][model][demo]") {
+  const Agreement agreement = CompareDemo(OnGpu(NumberType::kFloat32), 1e-3);
+  CHECK(agreement.cases == 50);
+  CHECK(agreement.unexplained == 0);
+}
+
+TEST_CASE("The demo model in bfloat16 on a GPU mostly continues as in float32",
+          "[cuda][model][demo]") {
+  // Its weights, in four bits in the file, are rounded to bfloat16 as well.
+  const Agreement agreement = CompareDemo(OnGpu(NumberType::kBfloat16), 0.5);
+  CHECK(agreement.cases == 50);
+  CHECK(agreement.equal >= 25);
+  CHECK(agreement.unexplained == 0);
+}
+
+// Prompts in chunks beside decoding sequences, sequences that come and go, parameters of all
+// kinds: the GPU in float32 samples what the CPU samples.
+TEST_CASE("Mixed steps of random sequences agree with the CPU", "[cuda][model]") {
+  const uint64_t seed = kernels::cuda::testing::Seed();
+  GroupOptions cpu_options;
+  cpu_options.model = test::GoldenModelPath("llama_nine_heads_f16");
+  cpu_options.running_max = 12;
+  GroupOptions gpu_options = OnGpu(NumberType::kFloat32);
+  gpu_options.model = cpu_options.model;
+  gpu_options.running_max = cpu_options.running_max;
+  RankGroup cpu(cpu_options);
+  RankGroup gpu(gpu_options);
+  StepMaker cpu_maker = cpu.Maker();
+  StepMaker gpu_maker = gpu.Maker();
+  std::mt19937_64 random(seed);
+  const uint32_t vocab = cpu.spec().vocab;
+  const auto below = [&](uint32_t limit) { return static_cast<uint32_t>(random() % limit); };
+  // Prompt tokens still to come, and tokens left to decode, of each slot.
+  struct Slot {
+    bool held = false;
+    uint32_t prompt = 0;
+    uint32_t decode = 0;
+  };
+  std::vector<Slot> slots(cpu_options.running_max);
+  size_t sampled = 0;
+  size_t different = 0;
+  for (int step = 0; step < 300; ++step) {
+    const auto both = [&](auto call) {
+      call(cpu_maker);
+      call(gpu_maker);
+    };
+    for (uint32_t s = 0; s < slots.size(); ++s) {
+      if (slots[s].held && slots[s].prompt == 0 && slots[s].decode == 0) {
+        both([&](StepMaker& maker) { maker.Drop(s); });
+        slots[s] = Slot{};
+      }
+    }
+    for (uint32_t s = 0; s < slots.size(); ++s) {
+      if (!slots[s].held || slots[s].prompt > 0) continue;
+      --slots[s].decode;
+      both([&](StepMaker& maker) { maker.Decode(s); });
+    }
+    uint32_t budget = below(4) == 0 ? 0 : 100;
+    for (uint32_t s = 0; s < slots.size(); ++s) {
+      if (budget == 0 || (slots[s].held && slots[s].prompt == 0)) continue;
+      if (!slots[s].held) {
+        if (below(3) != 0) continue;
+        slots[s] = {true, 1 + below(90), 1 + below(40)};
+        SamplingParams params;
+        params.seed = random();
+        const uint32_t kind = below(6);
+        if (kind > 0) params.temperature = 0.3f + 0.2f * static_cast<float>(below(5));
+        if (kind == 2) params.top_k = 1 + below(20);
+        if (kind == 3) params.top_p = 0.7f;
+        if (kind == 4) params.min_p = 0.05f;
+        if (kind == 5) params.logit_bias = {{below(vocab), 4.0f}, {below(vocab), -100.0f}};
+        both([&](StepMaker& maker) { maker.Start(s, params, slots[s].prompt); });
+      }
+      const uint32_t count = std::min(budget, std::min(slots[s].prompt, 1 + below(50)));
+      std::vector<TokenId> ids(count);
+      for (TokenId& id : ids) id = below(vocab);
+      slots[s].prompt -= count;
+      budget -= count;
+      both([&](StepMaker& maker) { maker.Chunk(s, ids, slots[s].prompt == 0); });
+    }
+    const StepResult expected = cpu.Run(cpu_maker.Take());
+    const StepResult result = gpu.Run(gpu_maker.Take());
+    REQUIRE(result.slots == expected.slots);
+    REQUIRE(result.ids.size() == expected.ids.size());
+    for (size_t i = 0; i < result.ids.size(); ++i) {
+      ++sampled;
+      if (result.ids[i] == expected.ids[i]) continue;
+      // From here on the two contexts differ: the sequence is of no more use.
+      ++different;
+      slots[result.slots[i]].prompt = 0;
+      slots[result.slots[i]].decode = 0;
+    }
+  }
+  WARN(sampled << " tokens, " << different << " differ");
+  CHECK(sampled > 1000);
+  // Sums in another order flip a draw now and then.
+  CHECK(different <= sampled / 500);
+}
+
+}  // namespace
+}  // namespace weft::shard
