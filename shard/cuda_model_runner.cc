@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <deque>
+#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -13,6 +14,7 @@
 #include "common/log.h"
 #include "common/status.h"
 #include "kernels/cuda/decode_attention.h"
+#include "shard/comm/nccl_communicator.h"
 #include "shard/device/cuda/cuda_memory_plan.h"
 #include "shard/device/cuda/cuda_ops.h"
 #include "shard/device/cuda/cuda_status.h"
@@ -45,10 +47,13 @@ class CudaModelRunnerImpl : public CudaModelRunner {
   absl::StatusOr<StepResult> Take() override;
   absl::Status device_status() const override { return device_status_; }
   void EndEpoch() override;
-  void Abort() override {}
+  void Abort() override;
 
   const MemoryPlan& memory() const override { return plan_; }
   float idle_us() const override { return idle_us_; }
+  std::unique_ptr<GroupMeeting> MakeMeeting() const override {
+    return MakeNcclMeeting(options_.device.index);
+  }
 
  private:
   // A step between Launch and Take.
@@ -69,9 +74,13 @@ class CudaModelRunnerImpl : public CudaModelRunner {
     std::vector<uint32_t> wanted_logprobs;
   };
 
+  // CUDA has a current device for each thread. Costs next to nothing when it is this one already.
+  absl::Status UseDevice() const;
   // Errors of the device stay; anything else ends the epoch only.
   absl::Status Lost(absl::Status status);
   absl::Status LaunchForward(const StepBatch& batch);
+  // Why a step has not ended in its time.
+  absl::Status NotEnded(const InFlight& step);
   absl::Status CopyResults(const InFlight& step);
   // The part of the step's results that lies at `on_device` in the workspace.
   template <typename T>
@@ -110,7 +119,9 @@ class CudaModelRunnerImpl : public CudaModelRunner {
   cudaEvent_t last_end_ = nullptr;
   float idle_us_ = 0;
   absl::Status device_status_;
-  std::unique_ptr<Communicator> communicator_;
+  // Written by the device thread; Abort reads the pointer on any thread.
+  std::mutex mutex_;
+  std::unique_ptr<NcclCommunicator> communicator_;
   bool warm_ = false;
   WarmupResult warmup_;
 };
@@ -120,8 +131,12 @@ CudaModelRunnerImpl::~CudaModelRunnerImpl() {
   if (stream_.get() != nullptr) cudaStreamSynchronize(stream_.get());
 }
 
+absl::Status CudaModelRunnerImpl::UseDevice() const {
+  return CudaStatus(cudaSetDevice(options_.device.index), "choosing the device");
+}
+
 absl::Status CudaModelRunnerImpl::Plan() {
-  WEFT_RETURN_IF_ERROR(CudaStatus(cudaSetDevice(options_.device.index), "choosing the device"));
+  WEFT_RETURN_IF_ERROR(UseDevice());
   const MemoryFlags& flags = options_.memory;
   WEFT_ASSIGN_OR_RETURN(const NumberTypes types, ResolveCudaTypes(flags.dtype, flags.kv_dtype));
   const bool wide = types.activation == NumberType::kFloat32;
@@ -180,24 +195,40 @@ absl::Status CudaModelRunnerImpl::Load(ModelFiles& files, LoadProgress& progress
 
 absl::Status CudaModelRunnerImpl::BeginEpoch(std::unique_ptr<Communicator> communicator,
                                              const std::string&) {
-  // The device is chosen per thread; this is the first call of the device thread.
-  WEFT_RETURN_IF_ERROR(CudaStatus(cudaSetDevice(options_.device.index), "choosing the device"));
-  ops_->Reset();
+  WEFT_RETURN_IF_ERROR(UseDevice());
   warm_ = false;
-  communicator_ = std::move(communicator);
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    // Made by MakeNcclMeeting.
+    communicator_.reset(static_cast<NcclCommunicator*>(communicator.release()));
+  }
+  ops_->BeginEpoch(communicator_.get());
   return absl::OkStatus();
 }
 
 void CudaModelRunnerImpl::EndEpoch() {
+  // What waits for other ranks ends first, then the graphs that hold collectives, then NCCL's own
+  // thread (which waits for such graphs).
+  communicator_->BeginEnd();
   Lost(CudaStatus(cudaStreamSynchronize(stream_.get()), "the end of the epoch")).IgnoreError();
+  if (slice_.world > 1) graphs_.Clear();
+  communicator_->FinishEnd();
   in_flight_.clear();
   last_end_ = nullptr;
-  ops_->Reset();
+  ops_->BeginEpoch(nullptr);
   warm_ = false;
+  const std::lock_guard<std::mutex> lock(mutex_);
   communicator_.reset();
 }
 
+void CudaModelRunnerImpl::Abort() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (communicator_ != nullptr) communicator_->Abort();
+}
+
 absl::Status CudaModelRunnerImpl::Lost(absl::Status status) {
+  // What another rank did to this one ends the epoch, not the process.
+  if (absl::IsAborted(status)) return status;
   if (!status.ok() && device_status_.ok()) {
     device_status_ = Annotate(status, absl::StrCat("GPU ", options_.device.index));
   }
@@ -229,6 +260,7 @@ absl::Status CudaModelRunnerImpl::CopyResults(const InFlight& step) {
 absl::Status CudaModelRunnerImpl::Launch(const StepBatch& batch) {
   if (kv_.blocks() == 0) return absl::FailedPreconditionError("Warmup has not run");
   WEFT_CHECK_LT(in_flight_.size(), size_t{kStepsInFlightMax});
+  WEFT_RETURN_IF_ERROR(UseDevice());
   InFlight step{&batch, next_turn_, false, MonotonicClock().NowUs()};
   next_turn_ = (next_turn_ + 1) % kStepsInFlightMax;
   const Turn& turn = turns_[step.turn];
@@ -251,7 +283,17 @@ bool CudaModelRunnerImpl::Ready() {
   if (in_flight_.empty() || !device_status_.ok()) return true;
   const InFlight& step = in_flight_.front();
   if (cudaEventQuery(turns_[step.turn].end.get()) != cudaErrorNotReady) return true;
+  if (communicator_->aborted()) return true;
   return MonotonicClock().NowUs() - step.launched_us > options_.step_timeout_us;
+}
+
+absl::Status CudaModelRunnerImpl::NotEnded(const InFlight& step) {
+  if (communicator_->aborted()) return absl::AbortedError("the epoch was aborted");
+  const absl::Status late = absl::DeadlineExceededError(
+      absl::StrCat("step ", step.batch->step, " ran longer than ",
+                   options_.step_timeout_us / 1000000, " s on the device"));
+  // Alone it waits for nobody: the device hangs.
+  return slice_.world == 1 ? Lost(late) : late;
 }
 
 absl::StatusOr<StepResult> CudaModelRunnerImpl::Take() {
@@ -261,11 +303,7 @@ absl::StatusOr<StepResult> CudaModelRunnerImpl::Take() {
   in_flight_.pop_front();
   const Turn& turn = turns_[step.turn];
   const cudaError_t ended = cudaEventQuery(turn.end.get());
-  if (ended == cudaErrorNotReady) {
-    return Lost(absl::DeadlineExceededError(
-        absl::StrCat("step ", step.batch->step, " ran longer than ",
-                     options_.step_timeout_us / 1000000, " s on the device")));
-  }
+  if (ended == cudaErrorNotReady) return NotEnded(step);
   WEFT_RETURN_IF_ERROR(Lost(CudaStatus(ended, absl::StrCat("step ", step.batch->step))));
   float step_ms = 0;
   float idle_ms = 0;
@@ -361,6 +399,7 @@ absl::Status CudaModelRunnerImpl::CaptureGraphs() {
 
 absl::StatusOr<WarmupResult> CudaModelRunnerImpl::Warmup() {
   if (warm_) return warmup_;
+  WEFT_RETURN_IF_ERROR(UseDevice());
   if (kv_.blocks() == 0) {
     WEFT_ASSIGN_OR_RETURN(kv_, CudaKvCache::Create(shape_, plan_.kv_blocks));
   }

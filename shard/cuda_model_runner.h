@@ -12,6 +12,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "shard/comm/group_meeting.h"
 #include "shard/memory_plan.h"
 #include "shard/step_batch.h"
 #include "shard/weights/loader.h"
@@ -31,6 +32,9 @@ struct CudaDevice {
 // what would work; UNIMPLEMENTED in a build without CUDA.
 absl::StatusOr<CudaDevice> FindCudaDevice(uint32_t rank);
 
+// Sets what CUDA's libraries read from the environment. Main thread, before any other is started.
+void PrepareCudaEnvironment();
+
 struct CudaRunnerOptions {
   MemoryFlags memory;
   CudaDevice device;
@@ -42,6 +46,9 @@ class CudaModelRunner : public ModelRunner {
  public:
   // Any thread.
   virtual const MemoryPlan& memory() const = 0;
+
+  // How this GPU's rank meets the others.
+  virtual std::unique_ptr<GroupMeeting> MakeMeeting() const = 0;
 
   // Of the last step taken, on the device: how long it stood still before it, microseconds. Device
   // thread.

@@ -15,6 +15,8 @@ absl::Status NotBuilt() {
 
 absl::StatusOr<CudaDevice> FindCudaDevice(uint32_t) { return NotBuilt(); }
 
+void PrepareCudaEnvironment() {}
+
 absl::StatusOr<std::unique_ptr<CudaModelRunner>> CreateCudaModelRunner(const CudaRunnerOptions&,
                                                                        ModelFiles&,
                                                                        const SlicePlan&,

@@ -90,7 +90,6 @@ absl::Status Executor::Rendezvous(const v1::RendezvousRequest& request,
         absl::StrCat("world: ", request.world(), ", this shard was started for ", options_.world));
   }
   WEFT_RETURN_IF_ERROR(CheckRouterId(request.router_id()));
-  ShmShape shape;
   Answers answers;
   {
     absl::MutexLock lock(&mutex_);
@@ -98,20 +97,16 @@ absl::Status Executor::Rendezvous(const v1::RendezvousRequest& request,
     if (request.epoch() <= fence_epoch_) return Fenced(request.epoch(), fence_epoch_);
     RaiseFence(request.epoch(), request.router_id());
     BeginEnd(absl::AbortedError(absl::StrCat("epoch ", request.epoch(), " begins")), &answers);
-    shape = ShmShape{options_.world, request.epoch(), model_.window_floats};
   }
   Send(std::move(answers));
-  if (options_.world == 1) {
-    response->set_token("alone");
-    return absl::OkStatus();
-  }
-  WEFT_ASSIGN_OR_RETURN(ShmSegment segment, ShmSegment::Create(shape));
-  response->set_token(segment.token());
+  // Not under the lock: it may take a while.
+  WEFT_ASSIGN_OR_RETURN(*response->mutable_token(),
+                        model_.meeting->Offer(request.epoch(), options_.world));
   absl::MutexLock lock(&mutex_);
   if (fence_epoch_ != request.epoch() || used_epoch_ >= request.epoch()) {
+    model_.meeting->Withdraw(request.epoch());
     return Fenced(request.epoch(), fence_epoch_);
   }
-  segment_ = std::move(segment);
   return absl::OkStatus();
 }
 
@@ -172,7 +167,7 @@ void Executor::LeaveGroup(const v1::LeaveGroupRequest& request, Done done) {
     if (status.ok()) {
       RaiseFence(request.epoch(), request.router_id());
       used_epoch_ = std::max(used_epoch_, request.epoch());
-      segment_.reset();
+      if (loaded_) model_.meeting->Withdraw(request.epoch());
       BeginEnd(absl::AbortedError(absl::StrCat("the router left epoch ", request.epoch())),
                &answers);
     }
@@ -265,8 +260,8 @@ void Executor::BeginEnd(const absl::Status& why, Answers* answers) {
 }
 
 void Executor::AbortDevice() {
-  if (meeting_ != nullptr) {
-    meeting_->Abort();
+  if (meeting_) {
+    model_.meeting->Abort(current_->number);
   } else {
     model_.runner->Abort();
   }

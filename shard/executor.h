@@ -28,7 +28,7 @@
 #include "common/clock.h"
 #include "common/thread.h"
 #include "proto/shard.pb.h"
-#include "shard/comm/shm_segment.h"
+#include "shard/comm/group_meeting.h"
 #include "shard/heartbeat.h"
 #include "shard/probe.h"
 #include "shard/step_batch.h"
@@ -67,8 +67,8 @@ struct LoadedModel {
   // Parameters of the whole model that each token is multiplied with: all but an embedding that is
   // only looked up.
   uint64_t matrix_parameters = 0;
-  // Floats of the largest all-reduce: step_tokens_max * hidden.
-  int64_t window_floats = 0;
+  // How this rank meets the others.
+  std::unique_ptr<GroupMeeting> meeting;
   // Instruction set in use now; any thread.
   std::function<std::string()> isa;
 };
@@ -182,8 +182,6 @@ class Executor {
   void RunEnd() ABSL_LOCKS_EXCLUDED(mutex_);
   void RunJoin() ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status Join(PendingJoin& join) ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::StatusOr<std::unique_ptr<Communicator>> MakeCommunicator(PendingJoin& join)
-      ABSL_LOCKS_EXCLUDED(mutex_);
   void RunWarmup() ABSL_LOCKS_EXCLUDED(mutex_);
   void RunLaunch() ABSL_LOCKS_EXCLUDED(mutex_);
   void RunTake() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -211,9 +209,6 @@ class Executor {
   uint64_t fence_router_id_ ABSL_GUARDED_BY(mutex_) = 0;
   // Highest epoch joined or left: it is not joined again.
   Epoch used_epoch_ ABSL_GUARDED_BY(mutex_) = 0;
-  // Rank 0: kept from Rendezvous until all ranks have met.
-  std::optional<ShmSegment> segment_ ABSL_GUARDED_BY(mutex_);
-
   std::shared_ptr<EpochState> current_ ABSL_GUARDED_BY(mutex_);
   // Waits for current_ to end.
   std::optional<PendingJoin> pending_join_ ABSL_GUARDED_BY(mutex_);
@@ -227,8 +222,8 @@ class Executor {
   std::vector<PreparedStep> results_ ABSL_GUARDED_BY(mutex_);
   // Batches whose vectors are used again.
   std::vector<StepBatch> spare_batches_ ABSL_GUARDED_BY(mutex_);
-  // The communicator while ranks meet, before the runner has it.
-  Communicator* meeting_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  // Ranks are meeting for current_; the runner has no communicator yet.
+  bool meeting_ ABSL_GUARDED_BY(mutex_) = false;
   // What the device thread is doing.
   Job device_job_ ABSL_GUARDED_BY(mutex_) = Job::kNone;
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;

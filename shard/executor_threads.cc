@@ -10,8 +10,6 @@
 #include "common/check.h"
 #include "common/log.h"
 #include "common/status.h"
-#include "shard/comm/local_communicator.h"
-#include "shard/comm/shm_communicator.h"
 #include "shard/executor.h"
 
 namespace weft::shard {
@@ -255,7 +253,7 @@ void Executor::RunJoin() {
     EpochState& epoch = *join->epoch;
     epoch.joined = status.ok();
     // All ranks that will ever come have mapped it.
-    if (fence_epoch_ == epoch.number) segment_.reset();
+    if (fence_epoch_ == epoch.number) model_.meeting->Withdraw(epoch.number);
     if (!status.ok() && !epoch.ending) {
       epoch.ending = true;
     } else if (status.ok() && epoch.ending) {
@@ -271,32 +269,22 @@ void Executor::RunJoin() {
 }
 
 absl::Status Executor::Join(PendingJoin& join) {
-  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> communicator, MakeCommunicator(join));
+  const auto ended = [] { return absl::AbortedError("the epoch was ended while it was joined"); };
   {
     absl::MutexLock lock(&mutex_);
-    if (join.epoch->ending) return absl::AbortedError("the epoch was ended while it was joined");
+    if (join.epoch->ending) return ended();
+    meeting_ = true;
   }
-  return model_.runner->BeginEpoch(std::move(communicator), join.isa);
-}
-
-absl::StatusOr<std::unique_ptr<Communicator>> Executor::MakeCommunicator(PendingJoin& join) {
-  if (options_.world == 1) return MakeLocalCommunicator(model_.window_floats);
-  const ShmShape shape{options_.world, join.epoch->number, model_.window_floats};
-  WEFT_ASSIGN_OR_RETURN(
-      std::unique_ptr<ShmCommunicator> communicator,
-      ShmCommunicator::Open(join.token, shape, options_.rank, options_.peer_timeout, &heartbeat_));
+  absl::StatusOr<std::unique_ptr<Communicator>> communicator =
+      model_.meeting->Meet({join.epoch->number, join.token, options_.rank, options_.world,
+                            join.deadline, options_.peer_timeout, &heartbeat_});
   {
     absl::MutexLock lock(&mutex_);
-    if (join.epoch->ending) return absl::AbortedError("the epoch was ended while it was joined");
-    meeting_ = communicator.get();
+    meeting_ = false;
+    WEFT_RETURN_IF_ERROR(communicator.status());
+    if (join.epoch->ending) return ended();
   }
-  const absl::Status status = communicator->Meet(join.deadline - absl::Now());
-  {
-    absl::MutexLock lock(&mutex_);
-    meeting_ = nullptr;
-  }
-  WEFT_RETURN_IF_ERROR(status);
-  return communicator;
+  return model_.runner->BeginEpoch(*std::move(communicator), join.isa);
 }
 
 void Executor::RunWarmup() {

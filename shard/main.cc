@@ -167,6 +167,7 @@ absl::Status Serve(const ShardFlags& flags, ShutdownSignals signals) {
 }
 
 int Main(int argc, char** argv) {
+  PrepareCudaEnvironment();
   absl::StatusOr<ShutdownSignals> signals = ShutdownSignals::Create();
   ShardFlags flags;
   std::string help_text;

@@ -11,6 +11,7 @@
 #include "common/log.h"
 #include "common/status.h"
 #include "common/version.h"
+#include "shard/comm/host_meeting.h"
 #include "shard/model_runner.h"
 
 namespace weft::shard {
@@ -60,6 +61,7 @@ struct MadeRunner {
   MemoryPlan memory;
   uint32_t block_tokens;
   std::function<std::string()> isa;
+  std::unique_ptr<GroupMeeting> meeting;
 };
 
 absl::StatusOr<MadeRunner> MakeCpuRunner(const ShardFlags& flags, ModelFiles& files,
@@ -70,7 +72,8 @@ absl::StatusOr<MadeRunner> MakeCpuRunner(const ShardFlags& flags, ModelFiles& fi
       CreateCpuModelRunner({flags.memory, flags.isa}, files, slice, progress, cancel));
   const MemoryPlan memory = runner->memory();
   const auto isa = [made = runner.get()] { return made->isa(); };
-  return MadeRunner{std::move(runner), memory, kKvBlockTokensCpu, isa};
+  return MadeRunner{std::move(runner), memory, kKvBlockTokensCpu, isa,
+                    MakeHostMeeting(int64_t{flags.memory.step_tokens_max} * files.spec().hidden)};
 }
 
 absl::StatusOr<MadeRunner> MakeCudaRunner(const ShardFlags& flags, ModelFiles& files,
@@ -81,8 +84,9 @@ absl::StatusOr<MadeRunner> MakeCudaRunner(const ShardFlags& flags, ModelFiles& f
   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<CudaModelRunner> runner,
                         CreateCudaModelRunner(options, files, slice, progress, cancel));
   const MemoryPlan memory = runner->memory();
+  std::unique_ptr<GroupMeeting> meeting = runner->MakeMeeting();
   return MadeRunner{std::move(runner), memory, kKvBlockTokensCuda,
-                    [] { return std::string(kCudaIsa); }};
+                    [] { return std::string(kCudaIsa); }, std::move(meeting)};
 }
 
 }  // namespace
@@ -133,10 +137,7 @@ absl::StatusOr<LoadedModel> LoadModel(const ShardFlags& flags, LoadProgress& pro
   model.limits.running_max = flags.memory.running_max;
   model.limits.step_tokens_max = flags.memory.step_tokens_max;
   model.limits.block_tokens = made->block_tokens;
-  // A GPU's activations never come to the host.
-  if (!flags.gpu.has_value()) {
-    model.window_floats = int64_t{flags.memory.step_tokens_max} * spec.hidden;
-  }
+  model.meeting = std::move(made->meeting);
   model.isa = made->isa;
   model.runner = std::move(made->runner);
   return model;

@@ -86,7 +86,7 @@ class CpuModelRunnerImpl : public CpuModelRunner {
   // Written by the device thread; Abort reads the pointer on any thread.
   // Not absl's: ThreadSanitizer cannot see inside a packaged library.
   std::mutex mutex_;
-  std::unique_ptr<Communicator> communicator_;
+  std::unique_ptr<HostCommunicator> communicator_;
   bool warm_ = false;
   WarmupResult warmup_;
 };
@@ -128,7 +128,8 @@ absl::Status CpuModelRunnerImpl::BeginEpoch(std::unique_ptr<Communicator> commun
   EndEpoch();
   kernels_.store(kernels, std::memory_order_relaxed);
   const std::lock_guard<std::mutex> lock(mutex_);
-  communicator_ = std::move(communicator);
+  // Made by MakeHostMeeting.
+  communicator_.reset(static_cast<HostCommunicator*>(communicator.release()));
   ops_->BeginEpoch(*kernels, *communicator_);
   return absl::OkStatus();
 }
@@ -219,7 +220,7 @@ absl::StatusOr<StepResult> CpuModelRunnerImpl::Run(const StepBatch& batch) {
 void CpuModelRunnerImpl::EndEpoch() {
   sampler_->Reset();
   warm_ = false;
-  std::unique_ptr<Communicator> ended;
+  std::unique_ptr<HostCommunicator> ended;
   const std::lock_guard<std::mutex> lock(mutex_);
   ended.swap(communicator_);
 }

@@ -132,7 +132,8 @@ const uint64_t* Sampler::Theirs(Rank rank, uint64_t word) const {
 }
 
 absl::Status Sampler::Sample(absl::Span<const Row> rows, float* logits, const Kernels& kernels,
-                             Communicator& communicator, ComputePool& pool, StepResult* result) {
+                             HostCommunicator& communicator, ComputePool& pool,
+                             StepResult* result) {
   WEFT_ASSIGN_OR_RETURN(words_, Plan(rows));
   if (slice_.world == 1) {
     if (local_.size() < words_) local_.resize(words_);
@@ -285,7 +286,7 @@ TokenId Sampler::Draw(const RowWork& row, const std::vector<Candidate>& candidat
       .id;
 }
 
-absl::Status Sampler::Logprobs(const float* logits, Communicator& communicator,
+absl::Status Sampler::Logprobs(const float* logits, HostCommunicator& communicator,
                                StepResult* result) {
   raw_mine_.clear();
   for (size_t i = 0; i < result->ids.size(); ++i) {

@@ -59,7 +59,7 @@ class Sampler {
   // Samples one token for each row from `logits` ([rows, vocabulary slice], overwritten), appends
   // it to its slot and fills slots, ids and logprobs of `result`.
   absl::Status Sample(absl::Span<const Row> rows, float* logits,
-                      const kernels::cpu::Kernels& kernels, Communicator& communicator,
+                      const kernels::cpu::Kernels& kernels, HostCommunicator& communicator,
                       ComputePool& pool, StepResult* result);
 
  private:
@@ -105,7 +105,7 @@ class Sampler {
   TokenId Draw(const RowWork& row, const std::vector<Candidate>& candidates,
                const kernels::cpu::Kernels& kernels, int thread);
   // The chosen tokens' raw logits, from whichever rank has them; then result->logprobs.
-  absl::Status Logprobs(const float* logits, Communicator& communicator, StepResult* result);
+  absl::Status Logprobs(const float* logits, HostCommunicator& communicator, StepResult* result);
   SampledLogprobs LogprobsOf(const RowWork& row) const;
 
   const SlicePlan& slice_;

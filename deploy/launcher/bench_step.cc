@@ -19,7 +19,6 @@
 #include "common/status.h"
 #include "deploy/launcher/commands.h"
 #include "deploy/launcher/run_command.h"
-#include "shard/comm/local_communicator.h"
 #include "shard/model_loading.h"
 
 namespace weft::launcher {
@@ -250,8 +249,10 @@ absl::Status RunStep(const StepOptions& options) {
   const std::atomic<bool> cancel{false};
   WEFT_ASSIGN_OR_RETURN(shard::LoadedModel model, shard::LoadModel(flags, progress, cancel));
   const int64_t loaded_us = MonotonicClock().NowUs();
-  WEFT_RETURN_IF_ERROR(
-      model.runner->BeginEpoch(shard::MakeLocalCommunicator(model.window_floats), ""));
+  shard::MeetCall alone;
+  alone.epoch = 1;
+  WEFT_ASSIGN_OR_RETURN(auto communicator, model.meeting->Meet(alone));
+  WEFT_RETURN_IF_ERROR(model.runner->BeginEpoch(std::move(communicator), ""));
   WEFT_ASSIGN_OR_RETURN(const shard::WarmupResult warm, model.runner->Warmup());
   std::printf("%s on %s: loaded in %.2f s, warm after %.2f s, %u KV blocks\n",
               options.model.c_str(), model.facts.device().c_str(),

@@ -35,6 +35,17 @@ __global__ void __launch_bounds__(kThreads) UnpackTable(UnpackBlockTablesParams 
   for (uint32_t i = threadIdx.x; i < count; i += kThreads) out[i] = params.ids[begin + i];
 }
 
+__global__ void __launch_bounds__(kThreads) JoinSlice(JoinSlicesParams params) {
+  const uint32_t part = blockIdx.z;
+  const uint32_t begin = params.column_begin[part];
+  const uint32_t columns = params.column_begin[part + 1] - begin;
+  const float* in = params.slices + (size_t{part} * params.rows + blockIdx.y) * params.slice_stride;
+  float* out = params.out + blockIdx.y * params.out_stride + begin;
+  for (uint32_t i = blockIdx.x * kThreads + threadIdx.x; i < columns; i += gridDim.x * kThreads) {
+    out[i] = in[i];
+  }
+}
+
 template <typename T>
 void LaunchAddBias(const AddBiasParams& params, cudaStream_t stream) {
   const dim3 grid(params.row_count, (params.columns + kThreads - 1) / kThreads);
@@ -67,6 +78,14 @@ cudaError_t AddBias(const AddBiasParams& params, cudaStream_t stream) {
 cudaError_t UnpackBlockTables(const UnpackBlockTablesParams& params, cudaStream_t stream) {
   if (params.sequences == 0) return cudaSuccess;
   UnpackTable<<<params.sequences, kThreads, 0, stream>>>(params);
+  return cudaGetLastError();
+}
+
+cudaError_t JoinSlices(const JoinSlicesParams& params, cudaStream_t stream) {
+  if (params.rows == 0 || params.parts == 0) return cudaSuccess;
+  constexpr uint32_t kColumnsOfBlock = 8 * kThreads;
+  const uint32_t blocks = (params.slice_stride + kColumnsOfBlock - 1) / kColumnsOfBlock;
+  JoinSlice<<<dim3(blocks, params.rows, params.parts), kThreads, 0, stream>>>(params);
   return cudaGetLastError();
 }
 

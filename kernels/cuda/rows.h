@@ -3,6 +3,7 @@
 //   GatherRows:        out[i] = in[source[i]], whole rows
 //   AddBias:           rows[r, i] += bias[i]
 //   UnpackBlockTables: out[s, j] = ids[begin[s] + j] for j < begin[s + 1] - begin[s]
+//   JoinSlices:        out[r, column_begin[p] + j] = slices[p, r, j]
 //
 // The last makes the block tables that attention reads, one row a sequence at a fixed stride, from
 // the packed ones that the host sends; the rest of a row of `out` stays what it was. Moves each
@@ -47,8 +48,23 @@ struct UnpackBlockTablesParams {
   uint32_t stride = 0;
 };
 
+// Slices of rows, as an all-gather leaves them, to whole rows.
+struct JoinSlicesParams {
+  // [parts, rows, slice_stride] float32.
+  const float* slices = nullptr;
+  uint32_t slice_stride = 0;
+  // [parts + 1]: slice p has column_begin[p + 1] - column_begin[p] columns.
+  const uint32_t* column_begin = nullptr;
+  uint32_t parts = 0;
+  uint32_t rows = 0;
+  // [rows, out_stride], apart from `slices`.
+  float* out = nullptr;
+  uint64_t out_stride = 0;
+};
+
 cudaError_t GatherRows(const GatherRowsParams& params, cudaStream_t stream);
 cudaError_t AddBias(const AddBiasParams& params, cudaStream_t stream);
 cudaError_t UnpackBlockTables(const UnpackBlockTablesParams& params, cudaStream_t stream);
+cudaError_t JoinSlices(const JoinSlicesParams& params, cudaStream_t stream);
 
 }  // namespace weft::kernels::cuda

@@ -1,7 +1,8 @@
-// How the ranks of one epoch exchange activations. Built by JoinGroup, used by the device thread
-// only (Abort: by any thread), destroyed with the epoch. Every wait is bounded and ends early on
-// Abort. All ranks make the same calls in the same order (invariant rank.same). Sums are in rank
-// order, so results are equal on all ranks, bit for bit.
+// How the ranks of one epoch exchange activations. Built in JoinGroup (group_meeting.h), used by
+// the device thread only (Abort: by any thread), destroyed with the epoch. Every wait is bounded
+// and ends early on Abort. All ranks make the same calls in the same order (invariant rank.same).
+// What can be exchanged depends on where activations live: HostCommunicator here,
+// nccl_communicator.h for GPUs.
 
 #pragma once
 
@@ -20,6 +21,14 @@ class Communicator {
   virtual Rank rank() const = 0;
   virtual uint32_t world() const = 0;
 
+  // Makes every wait of this rank, present and future, return ABORTED. Any thread.
+  virtual void Abort() = 0;
+};
+
+// Activations in the memory of the process. Sums are in rank order, so results are equal on all
+// ranks, bit for bit.
+class HostCommunicator : public Communicator {
+ public:
   // Where this rank writes its partial sums for the next AllReduceAdd; `count` floats, 64-byte
   // aligned, at most the capacity given at construction. Valid until that call returns.
   virtual float* Stage(int64_t count) = 0;
@@ -29,8 +38,6 @@ class Communicator {
   // Gathers `bytes` of every rank into `all` (world * bytes), in rank order.
   virtual absl::Status AllGather(const void* mine, size_t bytes, void* all) = 0;
 
-  // Makes every wait of this rank, present and future, return ABORTED. Any thread.
-  virtual void Abort() = 0;
   // Microseconds this rank has waited for others so far.
   virtual uint64_t waited_us() const = 0;
 };

@@ -9,7 +9,7 @@
 namespace weft::shard {
 namespace {
 
-class LocalCommunicator : public Communicator {
+class LocalCommunicator : public HostCommunicator {
  public:
   explicit LocalCommunicator(int64_t capacity_floats)
       : capacity_floats_(capacity_floats),
@@ -55,7 +55,7 @@ class LocalCommunicator : public Communicator {
 
 }  // namespace
 
-std::unique_ptr<Communicator> MakeLocalCommunicator(int64_t capacity_floats) {
+std::unique_ptr<HostCommunicator> MakeLocalCommunicator(int64_t capacity_floats) {
   WEFT_CHECK_GE(capacity_floats, 0);
   return std::make_unique<LocalCommunicator>(capacity_floats);
 }

@@ -12,6 +12,6 @@ namespace weft::shard {
 
 // `capacity_floats`: the largest count that Stage may be asked for; 0 = never. The buffer is taken
 // here, once (invariant mem.plan).
-std::unique_ptr<Communicator> MakeLocalCommunicator(int64_t capacity_floats);
+std::unique_ptr<HostCommunicator> MakeLocalCommunicator(int64_t capacity_floats);
 
 }  // namespace weft::shard

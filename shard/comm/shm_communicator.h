@@ -22,7 +22,7 @@
 
 namespace weft::shard {
 
-class ShmCommunicator : public Communicator {
+class ShmCommunicator : public HostCommunicator {
  public:
   // Takes `rank`'s place in the segment that `token` names. Errors as ShmMapping::Open, and
   // ALREADY_EXISTS when another process holds the rank. `wait_timeout` bounds each wait for a

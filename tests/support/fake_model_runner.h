@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -27,6 +28,12 @@ struct FakeRunnerOptions {
   uint32_t kv_blocks = 256;
   // Length of a step on the real clock; Abort cuts it short.
   absl::Duration step_duration = absl::ZeroDuration();
+  // Steps that may be launched before one is taken; with 2 or more a launched step runs at once and
+  // is ready when `ready` says so.
+  uint32_t launches = 1;
+  std::function<bool()> ready;
+  // What device_status says from the first failed step on.
+  absl::Status lost_with;
   // Called on the device thread at the start of each call; an error is the call's result. May
   // block, for example until the test says so.
   std::function<absl::Status()> on_begin_epoch;
@@ -54,7 +61,7 @@ class FakeModelRunner : public ModelRunner {
     }
     absl::MutexLock lock(&mutex_);
     WEFT_CHECK(communicator_ == nullptr);
-    communicator_ = std::move(communicator);
+    communicator_.reset(static_cast<HostCommunicator*>(communicator.release()));
     aborted_ = false;
     ++epochs_begun_;
     return absl::OkStatus();
@@ -91,7 +98,32 @@ class FakeModelRunner : public ModelRunner {
     return result;
   }
 
+  uint32_t launches_max() const override { return options_.launches; }
+  absl::Status Launch(const StepBatch& batch) override {
+    if (options_.launches == 1) return ModelRunner::Launch(batch);
+    absl::StatusOr<StepResult> result = Run(batch);
+    failed_ = failed_ || !result.ok();
+    if (result.ok()) ahead_.push_back(result);
+    return result.status();
+  }
+  bool Ready() override { return options_.launches == 1 || !options_.ready || options_.ready(); }
+  absl::StatusOr<StepResult> Take() override {
+    absl::StatusOr<StepResult> result = absl::UnknownError("nothing is launched");
+    if (options_.launches == 1) {
+      result = ModelRunner::Take();
+    } else if (!ahead_.empty()) {
+      result = std::move(ahead_.front());
+      ahead_.pop_front();
+    }
+    failed_ = failed_ || !result.ok();
+    return result;
+  }
+  absl::Status device_status() const override {
+    return failed_ ? options_.lost_with : absl::OkStatus();
+  }
+
   void EndEpoch() override {
+    ahead_.clear();
     absl::MutexLock lock(&mutex_);
     communicator_.reset();
     last_.clear();
@@ -119,7 +151,7 @@ class FakeModelRunner : public ModelRunner {
  private:
   // One collective a step, so that ranks depend on each other as real ones do.
   absl::Status Meet() {
-    Communicator* communicator = nullptr;
+    HostCommunicator* communicator = nullptr;
     {
       absl::MutexLock lock(&mutex_);
       communicator = communicator_.get();
@@ -156,9 +188,11 @@ class FakeModelRunner : public ModelRunner {
   // Device thread only.
   std::vector<TokenId> kv_;
   std::map<Slot, TokenId> last_;
+  std::deque<absl::StatusOr<StepResult>> ahead_;
+  bool failed_ = false;
 
   mutable absl::Mutex mutex_;
-  std::unique_ptr<Communicator> communicator_ ABSL_GUARDED_BY(mutex_);
+  std::unique_ptr<HostCommunicator> communicator_ ABSL_GUARDED_BY(mutex_);
   bool aborted_ ABSL_GUARDED_BY(mutex_) = false;
   int epochs_begun_ ABSL_GUARDED_BY(mutex_) = 0;
   int warmups_ ABSL_GUARDED_BY(mutex_) = 0;

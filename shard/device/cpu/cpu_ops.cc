@@ -55,7 +55,7 @@ CpuOps::CpuOps(const Parts& parts)
   }
 }
 
-void CpuOps::BeginEpoch(const kernels::cpu::Kernels& kernels, Communicator& communicator) {
+void CpuOps::BeginEpoch(const kernels::cpu::Kernels& kernels, HostCommunicator& communicator) {
   kernels_ = &kernels;
   communicator_ = &communicator;
 }

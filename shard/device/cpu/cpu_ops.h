@@ -43,7 +43,7 @@ class CpuOps : public Ops {
   explicit CpuOps(const Parts& parts);
 
   // Begins an epoch: the instruction set and the communicator (outlives the epoch's steps).
-  void BeginEpoch(const kernels::cpu::Kernels& kernels, Communicator& communicator);
+  void BeginEpoch(const kernels::cpu::Kernels& kernels, HostCommunicator& communicator);
 
   absl::Status BeginStep(const StepBatch& batch) override;
   absl::Status Embed() override;
@@ -108,7 +108,7 @@ class CpuOps : public Ops {
   RotaryTable rotary_;
   std::vector<Sampler::Row> sampler_rows_;
   const kernels::cpu::Kernels* kernels_ = nullptr;
-  Communicator* communicator_ = nullptr;
+  HostCommunicator* communicator_ = nullptr;
   // Tiles of layer matrices multiplied in this step, and how many the layers have.
   uint64_t step_weight_tiles_ = 0;
   uint64_t layer_weight_tiles_ = 0;

@@ -55,6 +55,17 @@ absl::Status CudaOps::FillConstants() {
       CudaStatus(cudaMemcpy(ws_.kv_head_begin, begin.data(), begin.size() * sizeof(uint32_t),
                             cudaMemcpyHostToDevice),
                  "copy of the head map"));
+  if (slice_.world > 1) {
+    std::vector<uint32_t> vocab_begin = {0};
+    for (Rank rank = 0; rank < slice_.world; ++rank) {
+      WEFT_ASSIGN_OR_RETURN(const SlicePlan other, MakeSlicePlan(spec_, rank, slice_.world, 1));
+      vocab_begin.push_back(other.vocab.end);
+    }
+    WEFT_RETURN_IF_ERROR(
+        CudaStatus(cudaMemcpy(ws_.vocab_begin, vocab_begin.data(),
+                              vocab_begin.size() * sizeof(uint32_t), cudaMemcpyHostToDevice),
+                   "copy of the vocabulary's slices"));
+  }
   return FillRotaryTable();
 }
 
@@ -116,7 +127,7 @@ absl::Status CudaOps::UploadStart(const SequenceStart& start) {
                                                   cudaMemcpyHostToDevice, stream_),
                                   "copy of penalty ids"));
   kernels::cuda::CountTokensParams count;
-  count.counts = ws_.counts + start.slot * CudaWorkspace::CountStride(limits_);
+  count.counts = ws_.counts + start.slot * CudaWorkspace::VocabStride(limits_);
   count.vocabulary = limits_.vocab;
   count.ids = ws_.penalty_ids;
   count.count = static_cast<uint32_t>(start.penalty_ids.size());
@@ -130,6 +141,7 @@ absl::Status CudaOps::BeginStep(const StepBatch& batch, uint32_t decode_rows) {
   status_ = absl::OkStatus();
   rows_ = step_.rows;
   narrow_ = false;
+  partial_pending_ = false;
   residual_ = ws_.residual;
   attention_ = ws_.attention;
   return CudaStatus(
@@ -189,6 +201,8 @@ absl::Status CudaOps::Embed() {
   embed.hidden = shape_.hidden;
   embed.type = shape_.type;
   Check(kernels::cuda::Embed(embed, stream_), "embedding");
+  // Each rank has the rows of its slice of the vocabulary, the others zeros.
+  if (slice_.world > 1) AllReduce(residual_, DType::kFloat32);
   return status_;
 }
 
@@ -200,6 +214,8 @@ void CudaOps::Normalize(Norm norm, uint32_t layer) {
     weight = norm == Norm::kAttention ? weights.attention_norm : weights.mlp_norm;
   }
   kernels::cuda::NormParams params;
+  if (partial_pending_) params.delta = ws_.partial;
+  partial_pending_ = false;
   params.residual = residual_;
   params.weight = weight;
   params.out = ws_.normed;
@@ -316,8 +332,22 @@ void CudaOps::NarrowToSampled() {
   attention_ = ws_.attention_kept;
 }
 
+void CudaOps::AllReduce(void* rows, DType type) {
+  if (failed()) return;
+  Check(communicator_->AllReduce(rows, uint64_t{rows_} * shape_.hidden, type, stream_));
+}
+
 void CudaOps::ProductIntoResidual(const void* in, const void* weight, uint32_t k,
                                   const void* bias) {
+  if (slice_.world > 1) {
+    Product(in, weight, shape_.hidden, k, ws_.partial, shape_.type, false);
+    // Once, by the first rank.
+    if (slice_.rank == 0) AddBias(ws_.partial, bias, shape_.hidden, shape_.type);
+    AllReduce(ws_.partial, shape_.type);
+    // The next norm adds it.
+    partial_pending_ = true;
+    return;
+  }
   Product(in, weight, shape_.hidden, k, residual_, DType::kFloat32, true);
   AddBias(residual_, bias, shape_.hidden, DType::kFloat32);
 }
@@ -354,18 +384,31 @@ void CudaOps::LinearHead() {
           false);
 }
 
+void CudaOps::GatherLogits() {
+  if (failed()) return;
+  const uint32_t rows = step_.sampled;
+  Check(communicator_->AllGather(ws_.logits, uint64_t{rows} * shape_.vocab, ws_.gathered, stream_));
+  if (failed()) return;
+  Check(kernels::cuda::JoinSlices({ws_.gathered, shape_.vocab, ws_.vocab_begin, slice_.world, rows,
+                                   ws_.joined, CudaWorkspace::VocabStride(limits_)},
+                                  stream_),
+        "logits of all ranks");
+}
+
 absl::Status CudaOps::Sample(StepResult*) {
+  const bool alone = slice_.world == 1;
+  if (!alone) GatherLogits();
   if (failed()) return status_;
   kernels::cuda::SamplerParams params;
-  params.logits = ws_.logits;
-  params.row_stride = shape_.vocab;
+  params.logits = alone ? ws_.logits : ws_.joined;
+  params.row_stride = alone ? shape_.vocab : CudaWorkspace::VocabStride(limits_);
   params.rows = step_.sampled;
   params.vocabulary = limits_.vocab;
   params.features = step_.features;
   params.row_params = inputs_.sampling;
   params.biases = ws_.biases;
   params.counts = ws_.counts;
-  params.count_stride = CudaWorkspace::CountStride(limits_);
+  params.count_stride = CudaWorkspace::VocabStride(limits_);
   params.last_sampled = ws_.last_sampled;
   params.out_ids = ws_.out_ids;
   params.out_logprobs = ws_.out_logprobs;

@@ -15,6 +15,7 @@
 #include "kernels/cuda/activation.h"
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/norm.h"
+#include "shard/comm/nccl_communicator.h"
 #include "shard/device/cuda/cuda_kv_cache.h"
 #include "shard/device/cuda/cuda_weights.h"
 #include "shard/device/cuda/cuda_workspace.h"
@@ -44,6 +45,11 @@ class CudaOps : public Ops {
 
   // Applies drops and starts of a step to the slots, on the host and on the device.
   absl::Status BeginSequences(const StepBatch& batch);
+  // Forgets all slots; `communicator` serves until the next call (not used in a group of one).
+  void BeginEpoch(NcclCommunicator* communicator) {
+    slots_.Reset();
+    communicator_ = communicator;
+  }
   // Forgets all slots.
   void Reset() { slots_.Reset(); }
 
@@ -85,6 +91,10 @@ class CudaOps : public Ops {
   void Product(const void* in, const void* weight, uint32_t n, uint32_t k, void* out,
                kernels::cuda::DType out_type, bool accumulate);
   void ProductIntoResidual(const void* in, const void* weight, uint32_t k, const void* bias);
+  // rows_ rows of hidden: the sum over ranks.
+  void AllReduce(void* rows, kernels::cuda::DType type);
+  // All ranks' logits, joined to rows.
+  void GatherLogits();
   void AddBias(void* rows, const void* bias, uint32_t columns, kernels::cuda::DType type);
   kernels::cuda::AttentionParams AttentionOf(uint32_t layer, uint32_t first_sequence,
                                              uint32_t sequences) const;
@@ -105,6 +115,7 @@ class CudaOps : public Ops {
   SlotTable slots_;
   StepUpload upload_;
   PinnedBuffer start_staging_;
+  NcclCommunicator* communicator_ = nullptr;
 
   // Of the step being launched.
   absl::Status status_;
@@ -112,6 +123,8 @@ class CudaOps : public Ops {
   StepInputsOnDevice inputs_;
   uint32_t rows_ = 0;
   bool narrow_ = false;
+  // CudaWorkspace::partial waits to be added to the residual.
+  bool partial_pending_ = false;
   float* residual_ = nullptr;
   void* attention_ = nullptr;
 };

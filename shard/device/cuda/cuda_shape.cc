@@ -3,6 +3,7 @@
 #include <initializer_list>
 
 #include "absl/strings/str_cat.h"
+#include "common/check.h"
 
 namespace weft::shard {
 namespace {
@@ -43,7 +44,9 @@ absl::StatusOr<CudaShape> MakeCudaShape(const DecoderSpec& spec, const SlicePlan
   shape.mlp_used = slice.mlp.size();
   shape.mlp = RoundUp(shape.mlp_used, kMlpMultiple);
   shape.vocab_used = slice.vocab.size();
-  shape.vocab = RoundUp(shape.vocab_used, kVectorElements);
+  const uint32_t vocab_max = (spec.vocab + slice.world - 1) / slice.world;
+  WEFT_CHECK_LE(shape.vocab_used, vocab_max);
+  shape.vocab = RoundUp(vocab_max, kVectorElements);
   return shape;
 }
 

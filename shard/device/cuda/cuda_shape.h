@@ -25,7 +25,8 @@ struct CudaShape {
   // MLP columns of this rank in memory, a multiple of 64; mlp_used of them are the model's.
   uint32_t mlp = 0;
   uint32_t mlp_used = 0;
-  // Rows of embedding and head in memory, a multiple of 8; vocab_used of them are the model's.
+  // Rows of embedding and head in memory, a multiple of 8 and equal on all ranks; vocab_used of
+  // them are the model's.
   uint32_t vocab = 0;
   uint32_t vocab_used = 0;
 

@@ -33,6 +33,12 @@ void CudaWorkspace::Lay(const CudaShape& shape, const CudaLimits& limits, Buffer
   gate_up = parts->Take(rows * 2 * shape.mlp * element);
   mlp = parts->Take(rows * shape.mlp * element);
   logits = parts->Take<float>(running * shape.vocab);
+  if (limits.world > 1) {
+    partial = parts->Take(rows * shape.hidden * element);
+    gathered = parts->Take<float>(limits.world * running * shape.vocab);
+    joined = parts->Take<float>(running * VocabStride(limits));
+    vocab_begin = parts->Take<uint32_t>(limits.world + 1);
+  }
 
   inputs = parts->Take(StepUpload::Bytes(limits));
   block_tables = parts->Take<uint32_t>(limits.block_ids_max());
@@ -50,7 +56,7 @@ void CudaWorkspace::Lay(const CudaShape& shape, const CudaLimits& limits, Buffer
   sampler = parts->Take(kernels::cuda::SamplerWorkspaceBytes(limits.running_max, limits.vocab,
                                                              kernels::cuda::kSamplerAllFeatures));
   last_sampled = parts->Take<uint32_t>(running);
-  counts = parts->Take<uint16_t>(running * CountStride(limits));
+  counts = parts->Take<uint16_t>(running * VocabStride(limits));
   biases = parts->Take<kernels::cuda::LogitBias>(running * kLogitBiasMax);
   penalty_ids = parts->Take<uint32_t>(limits.context_tokens);
 

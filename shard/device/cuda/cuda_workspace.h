@@ -46,7 +46,13 @@ struct CudaWorkspace {
   void* attention_kept = nullptr;  // [R, query_columns] T
   void* gate_up = nullptr;         // [S, 2 * mlp] T
   void* mlp = nullptr;             // [S, mlp] T
-  float* logits = nullptr;         // [R, vocab]
+  float* logits = nullptr;         // [R, vocab]: of this rank's slice
+  // With more than one rank: partial sums on their way to the residual, logits of all ranks as they
+  // were gathered, and joined to rows.
+  void* partial = nullptr;          // [S, hidden] T
+  float* gathered = nullptr;        // [world, R, vocab]
+  float* joined = nullptr;          // [R, vocabulary of all ranks, padded]
+  uint32_t* vocab_begin = nullptr;  // [world + 1]
 
   uint8_t* inputs = nullptr;         // StepUpload's bytes of one step
   uint32_t* block_tables = nullptr;  // [R, blocks_per_sequence]
@@ -77,8 +83,8 @@ struct CudaWorkspace {
   static uint64_t Bytes(const CudaShape& shape, const CudaLimits& limits);
   static absl::StatusOr<CudaWorkspace> Create(const CudaShape& shape, const CudaLimits& limits);
 
-  // Elements between two slots' counts.
-  static uint64_t CountStride(const CudaLimits& limits) { return (limits.vocab + 7) / 8 * 8; }
+  // Elements of a row of all ranks' vocabulary: counts and joined logits.
+  static uint64_t VocabStride(const CudaLimits& limits) { return (limits.vocab + 7) / 8 * 8; }
 
  private:
   void Lay(const CudaShape& shape, const CudaLimits& limits, BufferParts* parts);

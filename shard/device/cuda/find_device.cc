@@ -1,5 +1,7 @@
 #include <cuda_runtime_api.h>
 
+#include <cstdlib>
+
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "shard/cuda_model_runner.h"
@@ -54,6 +56,11 @@ absl::StatusOr<CudaDevice> FindCudaDevice(uint32_t rank) {
         " (H100, H200); use --device cpu"));
   }
   return CudaDevice{static_cast<int>(rank), properties.name, properties.totalGlobalMem};
+}
+
+void PrepareCudaEnvironment() {
+  // NVLink multicast can put the GPUs of a shared host out of service.
+  setenv("NCCL_NVLS_ENABLE", "0", /*overwrite=*/1);
 }
 
 }  // namespace weft::shard

@@ -1,6 +1,7 @@
 #include "kernels/cuda/rows.h"
 
 #include <catch2/catch.hpp>
+#include <cmath>
 
 #include "tests/kernels/cuda/gpu_fixture.h"
 
@@ -73,6 +74,44 @@ TEST_CASE("Block tables are unpacked to their stride", "[cuda][rows]") {
               expected.begin() + static_cast<ptrdiff_t>(size_t{s} * stride));
   }
   CHECK(out.Host() == expected);
+}
+
+TEST_CASE("Slices are joined to whole rows", "[cuda][rows]") {
+  std::mt19937_64 random(testing::Seed());
+  const uint32_t rows = GENERATE(1u, 5u, 64u);
+  const std::vector<uint32_t> begin =
+      GENERATE(std::vector<uint32_t>{0, 7}, std::vector<uint32_t>{0, 34, 67, 101},
+               std::vector<uint32_t>{0, 16032, 32064});
+  const auto parts = static_cast<uint32_t>(begin.size()) - 1;
+  const uint32_t stride = (begin[1] + 7) / 8 * 8;
+  const auto slices = testing::RandomFloats(random, size_t{parts} * rows * stride);
+  const uint32_t out_stride = begin.back() + 3;
+  DeviceArray<float> device_slices(slices);
+  DeviceArray<uint32_t> device_begin(begin);
+  DeviceArray<float> out(size_t{rows} * out_stride);
+  JoinSlicesParams params;
+  params.slices = device_slices.data();
+  params.slice_stride = stride;
+  params.column_begin = device_begin.data();
+  params.parts = parts;
+  params.rows = rows;
+  params.out = out.data();
+  params.out_stride = out_stride;
+  WEFT_CUDA_CHECK(JoinSlices(params, nullptr));
+  const std::vector<float> result = out.Host();
+  size_t wrong = 0;
+  for (uint32_t r = 0; r < rows; ++r) {
+    for (uint32_t p = 0; p < parts; ++p) {
+      for (uint32_t i = begin[p]; i < begin[p + 1]; ++i) {
+        const float expected = slices[(size_t{p} * rows + r) * stride + i - begin[p]];
+        wrong += result[size_t{r} * out_stride + i] != expected;
+      }
+    }
+    for (uint32_t i = begin.back(); i < out_stride; ++i) {
+      wrong += !std::isnan(result[size_t{r} * out_stride + i]);
+    }
+  }
+  CHECK(wrong == 0);
 }
 
 }  // namespace

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "common/check.h"
-#include "shard/comm/local_communicator.h"
-#include "shard/comm/shm_communicator.h"
+#include "common/status.h"
+#include "shard/comm/host_meeting.h"
 
 namespace weft::shard {
 namespace {
@@ -62,6 +62,9 @@ RankGroup::RankGroup(const GroupOptions& options) : options_(options) {
     const SlicePlan slice =
         Require(MakeSlicePlan(files_->spec(), rank, options.world, files_->mlp_multiple()));
     runners_.push_back(Require(MakeRunner(options, *files_, slice)));
+    meetings_.push_back(options.cuda
+                            ? static_cast<CudaModelRunner&>(*runners_.back()).MakeMeeting()
+                            : MakeHostMeeting(int64_t{options.step_tokens_max} * spec().hidden));
   }
   NewEpoch(options.isa);
 }
@@ -69,32 +72,19 @@ RankGroup::RankGroup(const GroupOptions& options) : options_(options) {
 RankGroup::~RankGroup() = default;
 
 void RankGroup::NewEpoch(const std::string& isa) {
-  ++epoch_;
-  const uint32_t world = options_.world;
-  const int64_t capacity = int64_t{options_.step_tokens_max} * spec().hidden;
-  const ShmShape shape{world, epoch_, capacity};
-  std::string token;
-  std::vector<ShmSegment> segments;
-  if (world > 1) {
-    segments.push_back(Require(ShmSegment::Create(shape)));
-    token = segments[0].token();
-  }
-  OnAllRanks(world, [&](uint32_t rank) -> absl::Status {
-    std::unique_ptr<Communicator> communicator;
-    if (world == 1) {
-      communicator = MakeLocalCommunicator(capacity);
-    } else {
-      auto opened =
-          ShmCommunicator::Open(token, shape, rank, absl::Seconds(30), /*heartbeat=*/nullptr);
-      if (!opened.ok()) return opened.status();
-      if (absl::Status met = (*opened)->Meet(absl::Seconds(30)); !met.ok()) return met;
-      communicator = std::move(*opened);
-    }
-    absl::Status begun = runners_[rank]->BeginEpoch(std::move(communicator), isa);
-    if (!begun.ok()) return begun;
-    auto warm = runners_[rank]->Warmup();
-    if (!warm.ok()) return warm.status();
-    if (rank == 0) kv_blocks_ = warm->kv_blocks;
+  MeetCall call;
+  call.epoch = ++epoch_;
+  call.world = options_.world;
+  call.token = Require(meetings_[0]->Offer(epoch_, options_.world));
+  call.deadline = absl::Now() + absl::Seconds(30);
+  call.peer_timeout = absl::Seconds(30);
+  OnAllRanks(options_.world, [&](uint32_t rank) -> absl::Status {
+    MeetCall own = call;
+    own.rank = rank;
+    WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> communicator, meetings_[rank]->Meet(own));
+    WEFT_RETURN_IF_ERROR(runners_[rank]->BeginEpoch(std::move(communicator), isa));
+    WEFT_ASSIGN_OR_RETURN(const WarmupResult warm, runners_[rank]->Warmup());
+    if (rank == 0) kv_blocks_ = warm.kv_blocks;
     return absl::OkStatus();
   });
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/limits.h"
+#include "shard/comm/group_meeting.h"
 #include "shard/cuda_model_runner.h"
 #include "shard/model_runner.h"
 
@@ -54,6 +55,7 @@ class RankGroup {
   const GroupOptions options_;
   std::unique_ptr<ModelFiles> files_;
   std::vector<std::unique_ptr<ModelRunner>> runners_;
+  std::vector<std::unique_ptr<GroupMeeting>> meetings_;
   Epoch epoch_ = 0;
   uint32_t kv_blocks_ = 0;
 };

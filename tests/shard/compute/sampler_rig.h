@@ -83,7 +83,7 @@ class SamplerRig {
     std::vector<uint64_t> all;
     std::unique_ptr<ComputePool> pool;
     std::unique_ptr<Sampler> sampler;
-    std::unique_ptr<Communicator> communicator;
+    std::unique_ptr<HostCommunicator> communicator;
   };
 
   absl::Status SampleOn(RankState& rank, const std::vector<Row>& rows, StepResult* result) {

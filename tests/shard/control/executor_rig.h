@@ -9,6 +9,7 @@
 
 #include "absl/synchronization/notification.h"
 #include "common/log.h"
+#include "shard/comm/host_meeting.h"
 #include "shard/executor.h"
 #include "tests/shard/control/step_builder.h"
 #include "tests/support/fake_model_runner.h"
@@ -72,7 +73,7 @@ class ExecutorRig {
     model.limits.running_max = 8;
     model.limits.step_tokens_max = 64;
     model.limits.block_tokens = fake_.block_tokens;
-    model.window_floats = 64;
+    model.meeting = MakeHostMeeting(64);
     model.isa = [] { return std::string("fake"); };
     executor->SetReady(std::move(model));
   }

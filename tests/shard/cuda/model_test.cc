@@ -1,6 +1,7 @@
 // The whole forward on a GPU: the tiny models and the demo model against transformers and against
 // the CPU.
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <random>
 #include <string>
@@ -32,6 +33,30 @@ TEST_CASE("Tiny models agree with transformers on a GPU", "[cuda][model]") {
       options.model = test::GoldenModelPath(name);
       // Eight bits of mantissa in weights, activations and cache.
       CheckModel(name, options, 0.6, /*greedy=*/false);
+    }
+  }
+}
+
+int Gpus() {
+  int count = 0;
+  return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
+}
+
+TEST_CASE("Tiny models agree with transformers on two to four GPUs", "[cuda][model][gpus]") {
+  if (Gpus() < 2) {
+    WARN("needs two GPUs, there is " << Gpus());
+    return;
+  }
+  for (int world = 2; world <= std::min(4, Gpus()); ++world) {
+    for (const std::string& name : test::GoldenModels()) {
+      DYNAMIC_SECTION(name << " on " << world) {
+        GroupOptions options = OnGpu(NumberType::kFloat32);
+        options.model = test::GoldenModelPath(name);
+        options.world = static_cast<uint32_t>(world);
+        CheckModel(name, options);
+        options.dtype = NumberType::kBfloat16;
+        CheckModel(name, options, 0.6, /*greedy=*/false);
+      }
     }
   }
 }

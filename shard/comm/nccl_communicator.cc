@@ -1,0 +1,87 @@
+#include "shard/comm/nccl_communicator.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "common/status.h"
+
+namespace weft::shard {
+namespace {
+
+// Between two looks at a call that NCCL goes on with by itself.
+constexpr absl::Duration kPoll = absl::Microseconds(20);
+// Of such a call: it only hands work to the device.
+constexpr absl::Duration kEnqueueTimeout = absl::Seconds(10);
+
+ncclDataType_t NcclType(kernels::cuda::DType type) {
+  return type == kernels::cuda::DType::kFloat32 ? ncclFloat32 : ncclBfloat16;
+}
+
+}  // namespace
+
+absl::Status NcclStatus(ncclResult_t result, ncclComm_t communicator, absl::string_view what) {
+  if (result == ncclSuccess) return absl::OkStatus();
+  const char* const detail = ncclGetLastError(communicator);
+  return absl::InternalError(absl::StrCat("NCCL: ", what, ": ", ncclGetErrorString(result),
+                                          detail != nullptr && *detail != '\0' ? ": " : "",
+                                          detail != nullptr ? detail : ""));
+}
+
+NcclCommunicator::~NcclCommunicator() {
+  BeginEnd();
+  FinishEnd();
+}
+
+absl::Status NcclCommunicator::Enqueued(ncclResult_t result, absl::string_view what) {
+  const absl::Time deadline = absl::Now() + kEnqueueTimeout;
+  while (result == ncclInProgress) {
+    if (aborted()) return absl::AbortedError("the epoch was aborted");
+    if (absl::Now() > deadline) {
+      return absl::DeadlineExceededError(absl::StrCat("NCCL: ", what, " was not enqueued within ",
+                                                      absl::FormatDuration(kEnqueueTimeout)));
+    }
+    absl::SleepFor(kPoll);
+    const ncclResult_t asked = ncclCommGetAsyncError(communicator_, &result);
+    if (asked != ncclSuccess) result = asked;
+  }
+  return NcclStatus(result, communicator_, what);
+}
+
+absl::Status NcclCommunicator::AllReduce(void* values, uint64_t count, kernels::cuda::DType type,
+                                         cudaStream_t stream) {
+  WEFT_CHECK(communicator_ != nullptr);
+  return Enqueued(
+      ncclAllReduce(values, values, count, NcclType(type), ncclSum, communicator_, stream),
+      "all-reduce");
+}
+
+absl::Status NcclCommunicator::AllGather(const float* mine, uint64_t count, float* all,
+                                         cudaStream_t stream) {
+  WEFT_CHECK(communicator_ != nullptr);
+  return Enqueued(ncclAllGather(mine, all, count, ncclFloat32, communicator_, stream),
+                  "all-gather");
+}
+
+absl::Status NcclCommunicator::AsyncStatus() const {
+  if (communicator_ == nullptr) return absl::OkStatus();
+  ncclResult_t state = ncclSuccess;
+  const ncclResult_t asked = ncclCommGetAsyncError(communicator_, &state);
+  if (asked != ncclSuccess) state = asked;
+  if (state == ncclInProgress) return absl::OkStatus();
+  return NcclStatus(state, communicator_, "a collective of an earlier step");
+}
+
+void NcclCommunicator::BeginEnd() {
+  if (communicator_ == nullptr) return;
+  Abort();
+  ending_ = Thread("nccl-abort", [communicator = std::exchange(communicator_, nullptr)] {
+    ncclCommAbort(communicator);
+  });
+}
+
+void NcclCommunicator::FinishEnd() {
+  if (ending_.joinable()) ending_.Join();
+}
+
+}  // namespace weft::shard

@@ -1,0 +1,70 @@
+// The communicator of GPU ranks: NCCL, in steps that wait on the stream and not on the host. Built
+// in JoinGroup from the id that rank 0 made, then owned by the model runner; used by the device
+// thread, Abort by any thread. Collectives may be captured into graphs, which must be destroyed
+// before End. NVLink multicast stays off: the process sets NCCL_NVLS_ENABLE=0 before NCCL starts.
+
+#pragma once
+
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/thread.h"
+#include "kernels/cuda/types.h"
+#include "shard/comm/group_meeting.h"
+
+namespace weft::shard {
+
+// A NCCL error as Status: INTERNAL with the call and NCCL's own words.
+absl::Status NcclStatus(ncclResult_t result, ncclComm_t communicator, absl::string_view what);
+
+class NcclCommunicator : public Communicator {
+ public:
+  NcclCommunicator(ncclComm_t communicator, const MeetCall& call)
+      : communicator_(communicator), rank_(call.rank), world_(call.world) {}
+  // End(), if it was not called.
+  ~NcclCommunicator() override;
+
+  Rank rank() const override { return rank_; }
+  uint32_t world() const override { return world_; }
+  ncclComm_t get() const { return communicator_; }
+
+  // Enqueues: values[i] = sum over ranks of values[i], in the type's own precision.
+  absl::Status AllReduce(void* values, uint64_t count, kernels::cuda::DType type,
+                         cudaStream_t stream);
+  // Enqueues: `all` [world, count] = every rank's `mine` [count], in rank order.
+  absl::Status AllGather(const float* mine, uint64_t count, float* all, cudaStream_t stream);
+  // An error of a collective that was enqueued before. Never blocks.
+  absl::Status AsyncStatus() const;
+
+  // The device thread ends the epoch next; kernels that wait for others end then.
+  void Abort() override { aborted_.store(true, std::memory_order_release); }
+  bool aborted() const { return aborted_.load(std::memory_order_acquire); }
+
+  // Begins to abort whatever is under way, on a thread of its own: what waits on the device for
+  // other ranks comes to an end, and the stream can be waited for. Device thread.
+  void BeginEnd();
+  // Waits for that thread. REQUIRES: no graph holds collectives any more.
+  void FinishEnd();
+
+ private:
+  absl::Status Enqueued(ncclResult_t result, absl::string_view what);
+
+  ncclComm_t communicator_;
+  const Rank rank_;
+  const uint32_t world_;
+  std::atomic<bool> aborted_{false};
+  Thread ending_;
+};
+
+// GPUs meet through NCCL; one alone meets nobody and gets a communicator that must not be used.
+std::unique_ptr<GroupMeeting> MakeNcclMeeting(int device);
+
+}  // namespace weft::shard

@@ -1,0 +1,123 @@
+// The executor over a device that works while the host prepares: two steps launched, results in
+// order, and what becomes of launched steps when something goes wrong.
+
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/synchronization/mutex.h"
+#include "tests/shard/control/executor_rig.h"
+
+namespace weft::shard {
+namespace {
+
+// Says when so many steps have been launched, and fails the launches from one on.
+struct Launches {
+  absl::Mutex mutex;
+  int count = 0;
+  int fail_from = 1000;
+
+  absl::Status Add() {
+    absl::MutexLock lock(&mutex);
+    return ++count >= fail_from ? absl::InternalError("cannot launch") : absl::OkStatus();
+  }
+  void Await(int wanted) {
+    absl::MutexLock lock(&mutex);
+    const auto here = [&] { return count >= wanted; };
+    mutex.Await(absl::Condition(&here));
+  }
+};
+
+struct AheadRig {
+  AheadRig() : AheadRig(Options()) {}
+  explicit AheadRig(FakeRunnerOptions options) : rig(Wired(std::move(options))) {
+    rig.Load();
+    REQUIRE(rig.Form(1).ok());
+    MakePrefill(&first, 1, 1);
+    MakeDecode(&second, 1, 2);
+    MakeDecode(&third, 1, 3);
+  }
+
+  static FakeRunnerOptions Options() {
+    FakeRunnerOptions options;
+    options.launches = 2;
+    return options;
+  }
+  FakeRunnerOptions Wired(FakeRunnerOptions options) {
+    options.ready = [this] { return ready.load(); };
+    options.on_run = [this](const StepBatch&) { return launches.Add(); };
+    return options;
+  }
+
+  std::atomic<bool> ready{false};
+  Launches launches;
+  ExecutorRig rig;
+  PendingPrefill first;
+  PendingDecode second, third;
+};
+
+}  // namespace
+
+TEST_CASE("Two steps are launched before the first has ended", "[shard][executor]") {
+  AheadRig test;
+  test.rig.Start(&test.first);
+  test.rig.Start(&test.second);
+  test.rig.Start(&test.third);
+  test.launches.Await(2);
+  CHECK_FALSE(test.first.done.HasBeenNotified());
+  test.ready = true;
+  REQUIRE(test.first.Wait().ok());
+  REQUIRE(test.second.Wait().ok());
+  REQUIRE(test.third.Wait().ok());
+  std::vector<TokenId> log = {1, 2, 3};
+  for (const v1::StepResponse* response :
+       {&test.first.response, &test.second.response, &test.third.response}) {
+    REQUIRE(response->ids_size() == 1);
+    CHECK(response->ids(0) == FakeModelRunner::NextToken(log, FakeRunnerOptions{}.vocab_size));
+    log.push_back(response->ids(0));
+  }
+}
+
+TEST_CASE("LeaveGroup ends launched steps", "[shard][executor]") {
+  AheadRig test;
+  test.rig.Start(&test.first);
+  test.rig.Start(&test.second);
+  test.launches.Await(2);
+  CHECK(test.rig.Leave(1).ok());
+  CHECK(absl::IsAborted(test.first.Wait()));
+  CHECK(absl::IsAborted(test.second.Wait()));
+  // The next epoch begins with nothing launched.
+  test.ready = true;
+  REQUIRE(test.rig.Form(2).ok());
+  PendingPrefill again;
+  MakePrefill(&again, 2, 1);
+  CHECK(test.rig.Run(&again).ok());
+}
+
+TEST_CASE("A launch that fails leaves the step before it alone", "[shard][executor]") {
+  AheadRig test;
+  test.launches.fail_from = 2;
+  test.rig.Start(&test.first);
+  test.rig.Start(&test.second);
+  test.launches.Await(2);
+  test.ready = true;
+  CHECK(test.first.Wait().ok());
+  CHECK(absl::IsInternal(test.second.Wait()));
+  CHECK_FALSE(test.rig.stuck.load());
+}
+
+TEST_CASE("A lost device ends the process", "[shard][executor]") {
+  FakeRunnerOptions options = AheadRig::Options();
+  options.lost_with = absl::InternalError("GPU 0: unspecified launch failure");
+  AheadRig test(options);
+  test.launches.fail_from = 1;
+  test.rig.Start(&test.first);
+  CHECK(absl::IsInternal(test.first.Wait()));
+  // The device thread says so right after the answer; Leave waits for it.
+  CHECK(test.rig.Leave(1).ok());
+  CHECK(test.rig.stuck.load());
+}
+
+}  // namespace weft::shard
