@@ -30,7 +30,7 @@ inline constexpr uint32_t kChunksPerStepMax = 64;
 inline constexpr uint32_t kKvBlockTokensCpu = 16;
 inline constexpr uint32_t kKvBlockTokensCuda = 64;
 // A GPU reads its weights for many sequences at the price of few.
-inline constexpr uint32_t kRunningDefaultCuda = 256;
+inline constexpr uint32_t kRunningDefaultCuda = 512;
 inline constexpr uint32_t kStepTokensDefaultCuda = 8192;
 // gRPC message limit of the shard wire: a chunk of kStepTokensMax ids with penalties fits.
 inline constexpr size_t kShardMessageBytesMax = 16u << 20;

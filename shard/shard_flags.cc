@@ -53,7 +53,7 @@ void Declare(Flags& parser, ShardFlags* flags, Texts* texts) {
   parser.Add("memory-fraction", &texts->memory_fraction,
              "Share of a GPU's memory that may be in use, 0.05 .. 0.99");
   parser.Add("running-max", &texts->running_max,
-             "Sequences of the running batch, 1 .. 1024; 0 = 64 on the CPU, 256 on CUDA");
+             "Sequences of the running batch, 1 .. 1024; 0 = 64 on the CPU, 512 on CUDA");
   parser.Add("step-tokens-max", &texts->step_tokens_max,
              "Tokens of one step, running-max .. 16384; 0 = 512 on the CPU, 8192 on CUDA");
   parser.Add("threads", &texts->threads, "Compute threads, 0 = cores / world");

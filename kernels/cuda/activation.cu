@@ -1,6 +1,7 @@
 #include <cuda_runtime.h>
 
 #include "kernels/cuda/activation.h"
+#include "kernels/cuda/device/dependent.cuh"
 #include "kernels/cuda/device/reduce.cuh"
 #include "kernels/cuda/device/vector.cuh"
 
@@ -33,6 +34,8 @@ __device__ __forceinline__ float Apply(float x) {
 
 template <typename T, int kWidth, ActivationKind kKind>
 __global__ void __launch_bounds__(kThreadsMax) Elements(GatedActivationParams params) {
+  AllowNextLaunch();
+  AwaitEarlierLaunch();
   const size_t row = blockIdx.x;
   const uint32_t column = (blockIdx.y * blockDim.x + threadIdx.x) * kWidth;
   if (column >= params.columns) return;
@@ -48,6 +51,8 @@ __global__ void __launch_bounds__(kThreadsMax) Elements(GatedActivationParams pa
 
 template <typename T, int kWidth, ActivationKind kKind>
 __global__ void __launch_bounds__(kThreadsMax) Elements(ActivationParams params) {
+  AllowNextLaunch();
+  AwaitEarlierLaunch();
   const size_t row = blockIdx.x;
   const uint32_t column = (blockIdx.y * blockDim.x + threadIdx.x) * kWidth;
   if (column >= params.columns) return;
@@ -66,25 +71,24 @@ __global__ void __launch_bounds__(kThreadsMax) Elements(ActivationParams params)
 }
 
 template <typename T, int kWidth, ActivationKind kKind, typename Params>
-void LaunchWidth(const Params& params, cudaStream_t stream) {
+cudaError_t LaunchWidth(const Params& params, cudaStream_t stream) {
   const uint32_t threads_of_row = (params.columns + kWidth - 1) / kWidth;
   const uint32_t threads =
       threads_of_row >= kThreadsMax ? kThreadsMax : (threads_of_row + kWarp - 1) / kWarp * kWarp;
   const dim3 grid(params.rows, (threads_of_row + threads - 1) / threads);
-  Elements<T, kWidth, kKind><<<grid, threads, 0, stream>>>(params);
+  void (*const kernel)(Params) = Elements<T, kWidth, kKind>;
+  return LaunchKernel(kernel, grid, threads, 0, stream, params.dependent, params);
 }
 
 template <typename T, ActivationKind kKind, typename Params>
-void Launch(const Params& params, cudaStream_t stream) {
-  if (params.columns % Vector<T>::kSize == 0) {
-    LaunchWidth<T, Vector<T>::kSize, kKind>(params, stream);
-  } else {
-    LaunchWidth<T, 1, kKind>(params, stream);
-  }
+cudaError_t Launch(const Params& params, cudaStream_t stream) {
+  return params.columns % Vector<T>::kSize == 0
+             ? LaunchWidth<T, Vector<T>::kSize, kKind>(params, stream)
+             : LaunchWidth<T, 1, kKind>(params, stream);
 }
 
 template <typename T, typename Params>
-void DispatchKind(const Params& params, cudaStream_t stream) {
+cudaError_t DispatchKind(const Params& params, cudaStream_t stream) {
   switch (params.kind) {
     case ActivationKind::kSilu:
       return Launch<T, ActivationKind::kSilu>(params, stream);
@@ -95,17 +99,14 @@ void DispatchKind(const Params& params, cudaStream_t stream) {
     case ActivationKind::kRelu:
       return Launch<T, ActivationKind::kRelu>(params, stream);
   }
+  return cudaErrorInvalidValue;
 }
 
 template <typename Params>
 cudaError_t Dispatch(const Params& params, cudaStream_t stream) {
   if (params.rows == 0 || params.columns == 0) return cudaSuccess;
-  if (params.type == DType::kFloat32) {
-    DispatchKind<float>(params, stream);
-  } else {
-    DispatchKind<__nv_bfloat16>(params, stream);
-  }
-  return cudaGetLastError();
+  return params.type == DType::kFloat32 ? DispatchKind<float>(params, stream)
+                                        : DispatchKind<__nv_bfloat16>(params, stream);
 }
 
 }  // namespace

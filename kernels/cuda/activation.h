@@ -28,6 +28,8 @@ struct GatedActivationParams {
   uint32_t columns = 0;
   ActivationKind kind = ActivationKind::kSilu;
   DType type = DType::kBfloat16;
+  // May start before the kernel in front of it in the stream has ended.
+  bool dependent = false;
 };
 
 struct ActivationParams {
@@ -42,6 +44,7 @@ struct ActivationParams {
   ActivationKind kind = ActivationKind::kGeluTanh;
   // Of all three.
   DType type = DType::kBfloat16;
+  bool dependent = false;
 };
 
 cudaError_t GatedActivation(const GatedActivationParams& params, cudaStream_t stream);

@@ -1,5 +1,6 @@
 #include <cuda_runtime.h>
 
+#include "kernels/cuda/device/dependent.cuh"
 #include "kernels/cuda/device/reduce.cuh"
 #include "kernels/cuda/device/vector.cuh"
 #include "kernels/cuda/norm.h"
@@ -31,6 +32,8 @@ __device__ __forceinline__ float4 operator*(float4 a, float b) {
 template <typename T, Kind kKind, int kQuads>
 __global__ void __launch_bounds__(kThreadsMax) NormRow(NormParams params) {
   __shared__ float scratch[2][kWarp];
+  AllowNextLaunch();
+  AwaitEarlierLaunch();
   const size_t begin = size_t{blockIdx.x} * params.hidden;
   const uint32_t quads = params.hidden / kQuad;
   const T* delta = static_cast<const T*>(params.delta);
@@ -77,6 +80,8 @@ __global__ void __launch_bounds__(kThreadsMax) NormRow(NormParams params) {
 template <typename T, Kind kKind>
 __global__ void __launch_bounds__(kThreadsMax) NormRowOfAnySize(NormParams params) {
   __shared__ float scratch[2][kWarp];
+  AllowNextLaunch();
+  AwaitEarlierLaunch();
   float* residual = params.residual + size_t{blockIdx.x} * params.hidden;
   const T* delta = static_cast<const T*>(params.delta);
   float sum = 0;
@@ -111,33 +116,32 @@ __global__ void __launch_bounds__(kThreadsMax) NormRowOfAnySize(NormParams param
 }
 
 template <typename T, Kind kKind>
-void Launch(const NormParams& params, cudaStream_t stream) {
+cudaError_t Launch(const NormParams& params, cudaStream_t stream) {
   const uint32_t quads = params.hidden / kQuad;
   if (params.hidden % kQuad != 0 || quads > kThreadsMax * kQuadsMax) {
-    NormRowOfAnySize<T, kKind><<<params.rows, kThreadsMax, 0, stream>>>(params);
-    return;
+    return LaunchKernel(NormRowOfAnySize<T, kKind>, params.rows, kThreadsMax, 0, stream,
+                        params.dependent, params);
   }
   // Few quads a thread, so that all of a row's loads are in flight at once.
   const uint32_t threads = quads >= kThreadsMax ? kThreadsMax : (quads + kWarp - 1) / kWarp * kWarp;
   const uint32_t per_thread = (quads + threads - 1) / threads;
   if (per_thread == 1) {
-    NormRow<T, kKind, 1><<<params.rows, threads, 0, stream>>>(params);
-  } else if (per_thread == 2) {
-    NormRow<T, kKind, 2><<<params.rows, threads, 0, stream>>>(params);
-  } else {
-    NormRow<T, kKind, kQuadsMax><<<params.rows, threads, 0, stream>>>(params);
+    return LaunchKernel(NormRow<T, kKind, 1>, params.rows, threads, 0, stream, params.dependent,
+                        params);
   }
+  if (per_thread == 2) {
+    return LaunchKernel(NormRow<T, kKind, 2>, params.rows, threads, 0, stream, params.dependent,
+                        params);
+  }
+  return LaunchKernel(NormRow<T, kKind, kQuadsMax>, params.rows, threads, 0, stream,
+                      params.dependent, params);
 }
 
 template <Kind kKind>
 cudaError_t Dispatch(const NormParams& params, cudaStream_t stream) {
   if (params.rows == 0 || params.hidden == 0) return cudaSuccess;
-  if (params.type == DType::kFloat32) {
-    Launch<float, kKind>(params, stream);
-  } else {
-    Launch<__nv_bfloat16, kKind>(params, stream);
-  }
-  return cudaGetLastError();
+  return params.type == DType::kFloat32 ? Launch<float, kKind>(params, stream)
+                                        : Launch<__nv_bfloat16, kKind>(params, stream);
 }
 
 }  // namespace

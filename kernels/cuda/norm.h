@@ -30,6 +30,8 @@ struct NormParams {
   float epsilon = 0;
   // Of delta, weight, bias and out.
   DType type = DType::kBfloat16;
+  // May start before the kernel in front of it in the stream has ended.
+  bool dependent = false;
 };
 
 cudaError_t RmsNorm(const NormParams& params, cudaStream_t stream);

@@ -31,6 +31,7 @@ CudaOps::CudaOps(const Parts& parts)
       ws_(parts.workspace),
       kv_(parts.kv),
       stream_(parts.stream),
+      overlap_(parts.slice.world == 1),
       slots_(parts.limits.running_max) {}
 
 absl::StatusOr<std::unique_ptr<CudaOps>> CudaOps::Create(const Parts& parts) {
@@ -223,6 +224,7 @@ void CudaOps::Normalize(Norm norm, uint32_t layer) {
   params.hidden = shape_.hidden;
   params.epsilon = spec_.norm_epsilon;
   params.type = shape_.type;
+  params.dependent = overlap_;
   Check(kernels::cuda::RmsNorm(params, stream_), "norm");
 }
 
@@ -370,6 +372,7 @@ void CudaOps::LinearGatedSilu(uint32_t layer) {
   params.rows = rows_;
   params.columns = shape_.mlp;
   params.type = shape_.type;
+  params.dependent = overlap_;
   Check(kernels::cuda::GatedActivation(params, stream_), "gated activation");
 }
 

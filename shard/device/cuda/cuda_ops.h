@@ -111,6 +111,8 @@ class CudaOps : public Ops {
   const CudaWorkspace& ws_;
   const CudaKvCache& kv_;
   const cudaStream_t stream_;
+  // Small kernels may start while the one before them ends; not where that may be one of NCCL's.
+  const bool overlap_;
   std::unique_ptr<Gemm> gemm_;
   SlotTable slots_;
   StepUpload upload_;
