@@ -1,111 +1,214 @@
 #include "shard/device/cuda/gemm.h"
 
+#include <utility>
+#include <vector>
+
 #include "absl/strings/str_cat.h"
-#include "common/check.h"
+#include "common/log.h"
 #include "common/status.h"
+#include "kernels/cuda/gemv.h"
+#include "kernels/cuda/small_gemm.h"
 #include "shard/device/cuda/cuda_status.h"
 
 namespace weft::shard {
 namespace {
 
 using kernels::cuda::DType;
+using kernels::cuda::GemvEpilogue;
+using kernels::cuda::SmallGemmEpilogue;
 
-cudaDataType_t CudaType(DType type) { return type == DType::kFloat32 ? CUDA_R_32F : CUDA_R_16BF; }
+// Shapes and weights kept at most; a server meets a few hundred.
+constexpr size_t kShapesMax = 4096;
+constexpr size_t kMapsMax = 1024;
+// Steps of k that SmallGemm multiplies at a time, CTAs of a cluster that share a tile's work, and
+// rows from which two tiles may share a load of them (kernels/cuda/small_gemm.h).
+constexpr uint32_t kSmallGemmStep = 64;
+constexpr uint32_t kSmallGemmCluster = 8;
+constexpr uint32_t kSmallGemmShareRows = 25;
 
-// Shapes kept at most; a server meets a few hundred.
-constexpr size_t kPlansMax = 4096;
+std::string Name(const GemmShape& shape) {
+  return absl::StrCat(shape.n, " x ", shape.k, " (",
+                      shape.in == DType::kFloat32 ? "float32" : "bfloat16", " to ",
+                      shape.out == DType::kFloat32 ? "float32" : "bfloat16",
+                      shape.accumulate ? ", added" : "", ")");
+}
 
-// Few different shapes, and the same kernel for all rows of one: batches up to 64 in eights, then
-// up to a quarter more than there are. (Kernels for float32 do not serve fewer rows than they were
-// looked up for.)
-uint32_t RoundedRows(uint32_t rows, DType type) {
-  if (type == DType::kFloat32) return rows;
+// The committed table of the current device; empty, and logged once, when there is none.
+absl::StatusOr<GemmPlanTable> CommittedTable() {
+  int device = 0;
+  WEFT_RETURN_IF_ERROR(CudaStatus(cudaGetDevice(&device), "the current device"));
+  cudaDeviceProp properties;
+  WEFT_RETURN_IF_ERROR(
+      CudaStatus(cudaGetDeviceProperties(&properties, device), "properties of the device"));
+  const std::string name = GemmPlanTableName(properties.name, cublasLtGetVersion());
+  const absl::optional<absl::string_view> text = CommittedGemmPlans(name);
+  absl::StatusOr<GemmPlanTable> table = GemmPlanTable::Parse(text.value_or(""));
+  if (!table.ok()) return Annotate(table.status(), absl::StrCat("plans/", name, ".txt"));
+  if (table->size() == 0) {
+    WEFT_LOG_WARN(
+        "no measured kernels for matrix products on this GPU with this cuBLASLt ({}): its first "
+        "suggestions are taken; `weft bench tune` measures them",
+        name);
+  }
+  return table;
+}
+
+bool Serves(const CublasLtChoice&, const GemmShape&) { return true; }
+
+bool Serves(const GemvChoice&, const GemmShape& shape) {
+  return shape.in == DType::kBfloat16 && shape.rows <= kernels::cuda::kGemvRowsMax &&
+         shape.k % 8 == 0 && (!shape.accumulate || shape.out == DType::kFloat32);
+}
+
+bool Serves(const SmallGemmChoice& choice, const GemmShape& shape) {
+  const bool shares =
+      choice.sharers == 1 || (choice.sharers == 2 && shape.rows >= kSmallGemmShareRows);
+  return shape.in == DType::kBfloat16 && shape.rows <= kernels::cuda::kSmallGemmRowsMax &&
+         shape.k % kSmallGemmStep == 0 && shape.n % 8 == 0 && choice.splits >= 1 &&
+         choice.splits <= shape.k / kSmallGemmStep && shares &&
+         choice.splits * choice.sharers <= kSmallGemmCluster &&
+         (!shape.accumulate || shape.out == DType::kFloat32);
+}
+
+absl::Status LaunchGemv(const GemmShape& shape, const void* in, const void* weight, void* out,
+                        cudaStream_t stream) {
+  kernels::cuda::GemvParams params;
+  params.weight = weight;
+  params.in = in;
+  params.out = out;
+  params.out_stride = shape.n;
+  params.out_type = shape.out;
+  params.epilogue = shape.accumulate ? GemvEpilogue::kAccumulate : GemvEpilogue::kStore;
+  params.rows = shape.rows;
+  params.n = shape.n;
+  params.k = shape.k;
+  return CudaStatus(kernels::cuda::Gemv(params, stream), "product of few rows");
+}
+
+}  // namespace
+
+uint32_t RoundedGemmRows(uint32_t rows, DType type) {
+  if (type == DType::kFloat32 || rows <= 2) return rows;
+  if (rows <= 4) return 4;
   uint32_t step = 8;
   while (rows > 8 * step) step *= 2;
   return (rows + step - 1) / step * step;
 }
 
-// cuBLASLt is column-major: out^T [n, rows] = weight [n, k] * in^T [k, rows].
-struct Layouts {
-  Layouts(const GemmShape& shape, uint32_t rows) {
-    Init(&weight, CudaType(shape.in), shape.k, shape.n, shape.k);
-    Init(&in, CudaType(shape.in), shape.k, rows, shape.k);
-    Init(&out, CudaType(shape.out), shape.n, rows, shape.n);
-  }
-  static void Init(cublasLtMatrixLayoutOpaque_t* layout, cudaDataType_t type, uint64_t rows,
-                   uint64_t columns, int64_t stride) {
-    WEFT_CHECK_EQ(cublasLtMatrixLayoutInit(layout, type, rows, columns, stride),
-                  CUBLAS_STATUS_SUCCESS);
-  }
-
-  cublasLtMatrixLayoutOpaque_t weight;
-  cublasLtMatrixLayoutOpaque_t in;
-  cublasLtMatrixLayoutOpaque_t out;
-};
-
-// Deletes itself at the end of the search.
-struct Preference {
-  Preference() { WEFT_CHECK_EQ(cublasLtMatmulPreferenceCreate(&handle), CUBLAS_STATUS_SUCCESS); }
-  ~Preference() { cublasLtMatmulPreferenceDestroy(handle); }
-  cublasLtMatmulPreference_t handle = nullptr;
-};
-
-}  // namespace
+bool ServesGemm(const GemmKernel& kernel, const GemmShape& shape) {
+  return std::visit([&shape](const auto& choice) { return Serves(choice, shape); }, kernel);
+}
 
 absl::StatusOr<std::unique_ptr<Gemm>> Gemm::Create(void* workspace, size_t workspace_bytes) {
-  std::unique_ptr<Gemm> gemm(new Gemm(workspace, workspace_bytes));
-  WEFT_RETURN_IF_ERROR(CublasStatus(cublasLtCreate(&gemm->handle_), "creating a handle"));
-  WEFT_RETURN_IF_ERROR(CublasStatus(
-      cublasLtMatmulDescCreate(&gemm->operation_, CUBLAS_COMPUTE_32F, CUDA_R_32F), "an operation"));
-  const cublasOperation_t transposed = CUBLAS_OP_T;
-  WEFT_RETURN_IF_ERROR(
-      CublasStatus(cublasLtMatmulDescSetAttribute(gemm->operation_, CUBLASLT_MATMUL_DESC_TRANSA,
-                                                  &transposed, sizeof(transposed)),
-                   "a transposed operand"));
+  WEFT_ASSIGN_OR_RETURN(GemmPlanTable plans, CommittedTable());
+  return Create(workspace, workspace_bytes, std::move(plans));
+}
+
+absl::StatusOr<std::unique_ptr<Gemm>> Gemm::Create(void* workspace, size_t workspace_bytes,
+                                                   GemmPlanTable plans) {
+  std::unique_ptr<Gemm> gemm(new Gemm(std::move(plans)));
+  WEFT_ASSIGN_OR_RETURN(gemm->library_, CublasLt::Create(workspace, workspace_bytes));
   return gemm;
 }
 
-Gemm::~Gemm() {
-  if (operation_ != nullptr) cublasLtMatmulDescDestroy(operation_);
-  if (handle_ != nullptr) cublasLtDestroy(handle_);
+Gemm::Key Gemm::KeyOf(const GemmShape& shape) {
+  return {shape.rows, shape.n, shape.k, shape.in, shape.out, shape.accumulate};
 }
 
 absl::Status Gemm::Run(const GemmShape& shape, const void* in, const void* weight, void* out,
                        cudaStream_t stream) {
   if (shape.rows == 0) return absl::OkStatus();
-  WEFT_ASSIGN_OR_RETURN(const cublasLtMatmulAlgo_t algorithm, FindPlan(shape));
-  Layouts layouts(shape, shape.rows);
-  const float one = 1.0f;
-  const float keep = shape.accumulate ? 1.0f : 0.0f;
-  return CublasStatus(cublasLtMatmul(handle_, operation_, &one, weight, &layouts.weight, in,
-                                     &layouts.in, &keep, out, &layouts.out, out, &layouts.out,
-                                     &algorithm, workspace_, workspace_bytes_, stream),
-                      absl::StrCat("product of ", shape.rows, " x ", shape.n, " x ", shape.k));
+  WEFT_ASSIGN_OR_RETURN(const PreparedGemm* const prepared, Find(shape));
+  return Launch(shape, *prepared, in, weight, out, stream);
 }
 
-absl::StatusOr<cublasLtMatmulAlgo_t> Gemm::FindPlan(const GemmShape& shape) {
-  const uint32_t rows = RoundedRows(shape.rows, shape.in);
-  const Key key{rows, shape.n, shape.k, shape.in, shape.out, shape.accumulate};
-  if (const auto it = plans_.find(key); it != plans_.end()) return it->second;
-  Preference preference;
-  WEFT_RETURN_IF_ERROR(CublasStatus(cublasLtMatmulPreferenceSetAttribute(
-                                        preference.handle, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                                        &workspace_bytes_, sizeof(workspace_bytes_)),
-                                    "workspace limit"));
-  Layouts layouts(shape, rows);
-  cublasLtMatmulHeuristicResult_t result;
-  int found = 0;
-  const std::string what =
-      absl::StrCat("finding a kernel for ", rows, " x ", shape.n, " x ", shape.k);
+absl::StatusOr<const PreparedGemm*> Gemm::Find(const GemmShape& shape) {
+  GemmShape rounded = shape;
+  rounded.rows = RoundedGemmRows(shape.rows, shape.in);
+  const Key key = KeyOf(rounded);
+  if (const auto it = prepared_.find(key); it != prepared_.end()) return &it->second;
+  WEFT_ASSIGN_OR_RETURN(PreparedGemm prepared, Choose(rounded));
+  if (prepared_.size() == kShapesMax) prepared_.clear();
+  return &prepared_.emplace(key, std::move(prepared)).first->second;
+}
+
+absl::StatusOr<PreparedGemm> Gemm::Choose(const GemmShape& shape) {
+  if (const GemmPlan* const plan = plans_.Find(shape); plan != nullptr) {
+    absl::StatusOr<PreparedGemm> prepared = Prepare(shape, plan->kernel);
+    if (prepared.ok()) {
+      ++planned_;
+      return prepared;
+    }
+    WEFT_LOG_WARN("product {} of {} rows: \"{}\" does not work here, cuBLASLt chooses: {}",
+                  Name(shape), shape.rows, FormatGemmKernel(plan->kernel),
+                  std::string(prepared.status().message()));
+  } else {
+    LogMissing(shape);
+  }
+  WEFT_ASSIGN_OR_RETURN(const std::vector<cublasLtMatmulAlgo_t> algorithms,
+                        library_->Suggest(shape, 1));
+  return PreparedGemm{CublasLtChoice{}, algorithms.front()};
+}
+
+void Gemm::LogMissing(const GemmShape& shape) {
+  // Then Create has said it of all.
+  if (plans_.size() == 0) return;
+  const bool known = plans_.HasProduct(shape);
+  GemmShape logged = shape;
+  if (!known) logged.rows = 0;
+  if (!logged_.insert(KeyOf(logged)).second) return;
+  WEFT_LOG_INFO("product {} of {} rows was not measured: cuBLASLt chooses", Name(shape),
+                known ? absl::StrCat(shape.rows) : "any");
+}
+
+absl::StatusOr<PreparedGemm> Gemm::Prepare(const GemmShape& shape, const GemmKernel& kernel) {
+  if (!ServesGemm(kernel, shape)) {
+    return absl::InvalidArgumentError("the kernel does not serve this shape");
+  }
+  PreparedGemm prepared{kernel, {}};
+  if (const auto* const choice = std::get_if<CublasLtChoice>(&kernel)) {
+    WEFT_ASSIGN_OR_RETURN(prepared.algorithm, library_->Build(shape, *choice));
+  }
+  return prepared;
+}
+
+absl::Status Gemm::Launch(const GemmShape& shape, const PreparedGemm& prepared, const void* in,
+                          const void* weight, void* out, cudaStream_t stream) {
+  if (std::holds_alternative<GemvChoice>(prepared.kernel)) {
+    return LaunchGemv(shape, in, weight, out, stream);
+  }
+  if (const auto* const choice = std::get_if<SmallGemmChoice>(&prepared.kernel)) {
+    return LaunchSmall(shape, *choice, in, weight, out, stream);
+  }
+  return library_->Run(shape, prepared.algorithm, in, weight, out, stream);
+}
+
+absl::StatusOr<const CUtensorMap*> Gemm::MapOf(const void* weight, uint32_t n, uint32_t k) {
+  const auto key = std::make_tuple(weight, n, k);
+  if (const auto it = maps_.find(key); it != maps_.end()) return &it->second;
+  CUtensorMap map;
   WEFT_RETURN_IF_ERROR(
-      CublasStatus(cublasLtMatmulAlgoGetHeuristic(handle_, operation_, &layouts.weight, &layouts.in,
-                                                  &layouts.out, &layouts.out, preference.handle, 1,
-                                                  &result, &found),
-                   what));
-  if (found == 0) return absl::InternalError(absl::StrCat("cuBLASLt: ", what, ": there is none"));
-  if (plans_.size() == kPlansMax) plans_.clear();
-  plans_.emplace(key, result.algo);
-  return result.algo;
+      CudaStatus(kernels::cuda::MakeSmallGemmMap(weight, n, k, &map), "map of a weight"));
+  if (maps_.size() == kMapsMax) maps_.clear();
+  return &maps_.emplace(key, map).first->second;
+}
+
+absl::Status Gemm::LaunchSmall(const GemmShape& shape, const SmallGemmChoice& choice,
+                               const void* in, const void* weight, void* out, cudaStream_t stream) {
+  kernels::cuda::SmallGemmParams params;
+  WEFT_ASSIGN_OR_RETURN(const CUtensorMap* const map, MapOf(weight, shape.n, shape.k));
+  params.weight = *map;
+  params.in = in;
+  params.out = out;
+  params.rows = shape.rows;
+  params.n = shape.n;
+  params.k = shape.k;
+  params.out_stride = shape.n;
+  params.out_type = shape.out;
+  params.epilogue = shape.accumulate ? SmallGemmEpilogue::kAccumulate : SmallGemmEpilogue::kStore;
+  params.splits = static_cast<uint8_t>(choice.splits);
+  params.sharers = static_cast<uint8_t>(choice.sharers);
+  return CudaStatus(kernels::cuda::SmallGemm(params, stream), "product of few rows");
 }
 
 }  // namespace weft::shard

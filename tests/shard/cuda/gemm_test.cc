@@ -85,7 +85,117 @@ TEST_CASE("Shapes are looked up once, and few serve many rows", "[cuda][gemm]") 
   for (uint32_t rows = 1; rows <= 8192; rows += 13) {
     REQUIRE((*gemm)->Run({rows, 64, 64}, in.data(), weight.data(), out.data(), nullptr).ok());
   }
-  CHECK((*gemm)->plans() <= 64);
+  CHECK((*gemm)->shapes() <= 64);
+}
+
+// A product on random data, with the plans of a table.
+class Product {
+ public:
+  Product(const GemmShape& shape, std::mt19937_64& random)
+      : shape_(shape),
+        in_(shape.in, gpu::RandomFloats(random, size_t{shape.rows} * shape.k)),
+        weight_(shape.in, gpu::RandomFloats(random, size_t{shape.n} * shape.k)),
+        before_(gpu::RandomFloats(random, size_t{shape.rows} * shape.n)),
+        workspace_(kWorkspaceBytes) {}
+
+  std::unique_ptr<Gemm> MakeGemm(const std::string& table_text) {
+    auto table = GemmPlanTable::Parse(table_text);
+    CAPTURE(table.status().ToString());
+    REQUIRE(table.ok());
+    auto gemm = Gemm::Create(workspace_.data(), kWorkspaceBytes, *std::move(table));
+    REQUIRE(gemm.ok());
+    return *std::move(gemm);
+  }
+
+  std::vector<float> Run(Gemm& gemm) {
+    DeviceTensor out(shape_.out, before_);
+    const absl::Status status = gemm.Run(shape_, in_.data(), weight_.data(), out.data(), nullptr);
+    CAPTURE(status.ToString());
+    REQUIRE(status.ok());
+    return out.Host();
+  }
+
+ private:
+  const GemmShape shape_;
+  DeviceTensor in_;
+  DeviceTensor weight_;
+  const std::vector<float> before_;
+  DeviceArray<uint8_t> workspace_;
+};
+
+TEST_CASE("A plan from a table gives the numbers that cuBLASLt's choice gives", "[cuda][gemm]") {
+  std::mt19937_64 random(gpu::Seed());
+  GemmShape shape;
+  shape.n = 1536;
+  shape.k = 4096;
+  shape.rows = GENERATE(1u, 2u, 3u, 16u, 33u, 64u, 300u);
+  std::tie(shape.out, shape.accumulate) = GENERATE(table<DType, bool>(
+      {{DType::kBfloat16, false}, {DType::kFloat32, false}, {DType::kFloat32, true}}));
+  Product product(shape, random);
+  const auto first = product.MakeGemm("");
+  const std::vector<float> result = product.Run(*first);
+  CHECK(first->planned() == 0);
+  const std::vector<double> expected(result.begin(), result.end());
+
+  GemmPlan plan;
+  plan.shape = shape;
+  plan.shape.rows = RoundedGemmRows(shape.rows, shape.in);
+  std::vector<GemmKernel> kernels = {GemvChoice{}, SmallGemmChoice{1, 1}, SmallGemmChoice{4, 1},
+                                     SmallGemmChoice{2, 2}};
+  const auto algorithms = first->library().Suggest(plan.shape, 8);
+  REQUIRE(algorithms.ok());
+  for (const cublasLtMatmulAlgo_t& algorithm : *algorithms) {
+    const auto choice = first->library().Describe(plan.shape, algorithm);
+    REQUIRE(choice.ok());
+    kernels.push_back(*choice);
+  }
+  for (const GemmKernel& kernel : kernels) {
+    if (!ServesGemm(kernel, plan.shape)) continue;
+    plan.kernel = kernel;
+    CAPTURE(FormatGemmPlan(plan));
+    const auto gemm = product.MakeGemm(FormatGemmPlan(plan));
+    const std::vector<float> got = product.Run(*gemm);
+    CHECK(gemm->planned() == 1);
+    // Both differ from the exact result.
+    CHECK(gpu::RelativeError(got, expected) < 2 * gpu::Tolerance(shape.out));
+    // The second time from what was kept.
+    CHECK(product.Run(*gemm) == got);
+    CHECK(gemm->shapes() == 1);
+  }
+}
+
+TEST_CASE("A plan that does not work here falls back to cuBLASLt's choice", "[cuda][gemm]") {
+  std::mt19937_64 random(gpu::Seed());
+  const GemmShape shape{40, 1536, 4096, DType::kBfloat16, DType::kBfloat16, false};
+  Product product(shape, random);
+  const auto first = product.MakeGemm("");
+  const std::vector<float> expected = product.Run(*first);
+  const std::string kernel = GENERATE(
+      as<std::string>{}, "gemv", "small splits=8 sharers=2",
+      "cublaslt id=9999 tile=1 stages=1 splits=1 reduction=0 swizzle=0 custom=0 inner=0 cluster=0",
+      "cublaslt id=66 tile=60000 stages=60000 splits=77 reduction=9 swizzle=5 custom=99 inner=77 "
+      "cluster=999");
+  CAPTURE(kernel);
+  const auto gemm = product.MakeGemm(
+      absl::StrCat("n=1536 k=4096 in=bf16 out=bf16 rows=33-40 use=", kernel, "\n"));
+  CHECK(product.Run(*gemm) == expected);
+  CHECK(gemm->planned() == 0);
+}
+
+TEST_CASE("Rows are rounded to few numbers, never down", "[cuda][gemm]") {
+  for (uint32_t rows = 1; rows <= 16384; ++rows) {
+    const uint32_t rounded = RoundedGemmRows(rows, DType::kBfloat16);
+    CAPTURE(rows, rounded);
+    REQUIRE(rounded >= rows);
+    REQUIRE((rounded <= 8 || 4 * rounded <= 5 * (rows + 7)));
+    REQUIRE(RoundedGemmRows(rounded, DType::kBfloat16) == rounded);
+  }
+  CHECK(RoundedGemmRows(1, DType::kBfloat16) == 1);
+  CHECK(RoundedGemmRows(2, DType::kBfloat16) == 2);
+  CHECK(RoundedGemmRows(3, DType::kBfloat16) == 4);
+  CHECK(RoundedGemmRows(57, DType::kBfloat16) == 64);
+  CHECK(RoundedGemmRows(65, DType::kBfloat16) == 80);
+  CHECK(RoundedGemmRows(65, DType::kFloat32) == 65);
 }
 
 TEST_CASE("Products: time", "[cuda][gemm][time]") {
