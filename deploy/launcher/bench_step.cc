@@ -10,9 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "common/clock.h"
 #include "common/flags.h"
 #include "common/log.h"
@@ -57,19 +55,6 @@ void Declare(Flags& flags, StepOptions* options) {
             "What the device reads at best, for MBU (one H200: 4550, measured)");
   flags.Add("limit-tflops", &options->limit_tflops,
             "What it multiplies at best, for MFU (one H200 in bf16: 790, measured)");
-}
-
-absl::StatusOr<std::vector<uint32_t>> ParseList(const std::string& name, const std::string& text) {
-  std::vector<uint32_t> values;
-  for (const absl::string_view part : absl::StrSplit(text, ',', absl::SkipEmpty())) {
-    uint32_t value = 0;
-    if (!absl::SimpleAtoi(part, &value) || value == 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--", name, ": \"", part, "\" is no number > 0"));
-    }
-    values.push_back(value);
-  }
-  return values;
 }
 
 absl::StatusOr<shard::ShardFlags> MakeShardFlags(const StepOptions& options) {
@@ -239,10 +224,12 @@ class StepBench {
 
 absl::Status RunStep(const StepOptions& options) {
   if (options.model.empty()) return absl::InvalidArgumentError("--model: name a model");
-  WEFT_ASSIGN_OR_RETURN(const std::vector<uint32_t> batches, ParseList("batches", options.batches));
+  WEFT_ASSIGN_OR_RETURN(const std::vector<uint32_t> batches,
+                        ParseNumbers("batches", options.batches));
   WEFT_ASSIGN_OR_RETURN(const std::vector<uint32_t> contexts,
-                        ParseList("contexts", options.contexts));
-  WEFT_ASSIGN_OR_RETURN(const std::vector<uint32_t> prompts, ParseList("prompts", options.prompts));
+                        ParseNumbers("contexts", options.contexts));
+  WEFT_ASSIGN_OR_RETURN(const std::vector<uint32_t> prompts,
+                        ParseNumbers("prompts", options.prompts));
   WEFT_ASSIGN_OR_RETURN(const shard::ShardFlags flags, MakeShardFlags(options));
   const int64_t begin_us = MonotonicClock().NowUs();
   shard::LoadProgress progress;

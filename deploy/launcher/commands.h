@@ -9,11 +9,12 @@ namespace weft::launcher {
 int RunServe(int argc, char** argv);
 // Talks to a server in the terminal.
 int RunChat(int argc, char** argv);
-// Load generators and step bench: `weft bench load`, `offline` and `step`.
+// Load generators, step bench and choice of kernels: `weft bench load`, `offline`, `step`, `tune`.
 int RunBench(int argc, char** argv);
 int RunBenchLoad(int argc, char** argv);
 int RunBenchOffline(int argc, char** argv);
 int RunBenchStep(int argc, char** argv);
+int RunBenchTune(int argc, char** argv);
 // Says what is in a model directory or file and what memory it needs.
 int RunInspect(int argc, char** argv);
 

@@ -13,7 +13,7 @@ constexpr char kUsage[] =
     "\n"
     "  weft serve    start a router and its shards on this host\n"
     "  weft chat     talk to a server in the terminal\n"
-    "  weft bench    measure a server or a model\n"
+    "  weft bench    measure a server, a model's steps or its kernels\n"
     "  weft inspect  what is in a model, and what memory it needs\n"
     "\n"
     "weft COMMAND --help lists the flags of a command.\n";

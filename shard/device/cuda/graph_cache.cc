@@ -7,10 +7,9 @@
 #include "shard/device/cuda/cuda_status.h"
 
 namespace weft::shard {
-namespace {
 
-absl::StatusOr<CudaGraphExec> Capture(cudaStream_t stream,
-                                      absl::FunctionRef<absl::Status()> launch) {
+absl::StatusOr<CudaGraphExec> CaptureGraph(cudaStream_t stream,
+                                           absl::FunctionRef<absl::Status()> launch) {
   // Other threads may call CUDA meanwhile: they do not touch this stream.
   WEFT_RETURN_IF_ERROR(CudaStatus(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal),
                                   "beginning a capture"));
@@ -27,14 +26,12 @@ absl::StatusOr<CudaGraphExec> Capture(cudaStream_t stream,
   return CudaGraphExec(executable);
 }
 
-}  // namespace
-
 absl::Status GraphCache::Launch(const StepShape& shape, cudaStream_t stream,
                                 absl::FunctionRef<absl::Status()> launch) {
   const auto key = std::make_pair(shape.rows, shape.features);
   auto graph = graphs_.find(key);
   if (graph == graphs_.end()) {
-    absl::StatusOr<CudaGraphExec> captured = Capture(stream, launch);
+    absl::StatusOr<CudaGraphExec> captured = CaptureGraph(stream, launch);
     if (!captured.ok()) {
       return Annotate(captured.status(), absl::StrCat("graph of ", shape.rows, " rows"));
     }

@@ -12,10 +12,15 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "shard/device/cuda/step_upload.h"
 #include "shard/device/cuda/stream.h"
 
 namespace weft::shard {
+
+// What `launch` launches on `stream`, as a graph.
+absl::StatusOr<CudaGraphExec> CaptureGraph(cudaStream_t stream,
+                                           absl::FunctionRef<absl::Status()> launch);
 
 class GraphCache {
  public:

@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "shard/device/cuda/gemm_tuner.h"
 #include "tests/kernels/cuda/gpu_fixture.h"
 
 namespace weft::shard {
@@ -196,6 +197,25 @@ TEST_CASE("Rows are rounded to few numbers, never down", "[cuda][gemm]") {
   CHECK(RoundedGemmRows(57, DType::kBfloat16) == 64);
   CHECK(RoundedGemmRows(65, DType::kBfloat16) == 80);
   CHECK(RoundedGemmRows(65, DType::kFloat32) == 65);
+}
+
+TEST_CASE("The tuner finds a kernel that is no slower than cuBLASLt's choice", "[cuda][gemm]") {
+  GemmShape shape;
+  shape.n = 1536;
+  shape.k = 1024;
+  shape.rows = GENERATE(1u, 64u, 700u);
+  std::tie(shape.out, shape.accumulate) =
+      GENERATE(table<DType, bool>({{DType::kBfloat16, false}, {DType::kFloat32, true}}));
+  CAPTURE(shape.rows);
+  const auto tuner = GemmTuner::Create({shape});
+  REQUIRE(tuner.ok());
+  const auto tuned = (*tuner)->Tune(shape);
+  CAPTURE(tuned.status().ToString());
+  REQUIRE(tuned.ok());
+  CHECK(tuned->candidates > 1);
+  CHECK(tuned->wrong == 0);
+  CHECK(tuned->best_us > 0.5);
+  CHECK(tuned->best_us <= tuned->first_us);
 }
 
 TEST_CASE("Products: time", "[cuda][gemm][time]") {
