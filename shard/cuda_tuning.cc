@@ -29,15 +29,18 @@ struct Product {
   GemmShape shape;
 };
 
-// As CudaOps launches them.
-std::vector<Product> ProductsOf(const CudaShape& shape) {
+// As CudaOps launches them: with other ranks, partial sums are reduced before they meet the
+// residual.
+std::vector<Product> ProductsOf(const CudaShape& shape, uint32_t world) {
   const uint32_t rows = kStepTokensMax;
   const DType type = shape.type;
+  const bool alone = world == 1;
+  const DType sum_type = alone ? DType::kFloat32 : type;
   return {
       {"qkv", {rows, shape.qkv_columns(), shape.hidden, type, type, false}},
-      {"o", {rows, shape.hidden, shape.query_columns(), type, DType::kFloat32, true}},
+      {"o", {rows, shape.hidden, shape.query_columns(), type, sum_type, alone}},
       {"gate_up", {rows, 2 * shape.mlp, shape.hidden, type, type, false}},
-      {"down", {rows, shape.hidden, shape.mlp, type, DType::kFloat32, true}},
+      {"down", {rows, shape.hidden, shape.mlp, type, sum_type, alone}},
       {"head", {kRunningMax, shape.vocab, shape.hidden, type, DType::kFloat32, false}},
   };
 }
@@ -52,7 +55,7 @@ absl::StatusOr<std::vector<Product>> AllProducts(const ModelFiles& files,
                             MakeSlicePlan(files.spec(), rank, world, files.mlp_multiple()));
       WEFT_ASSIGN_OR_RETURN(const CudaShape shape,
                             MakeCudaShape(files.spec(), slice, DType::kBfloat16));
-      for (const Product& product : ProductsOf(shape)) {
+      for (const Product& product : ProductsOf(shape, world)) {
         const bool known = std::any_of(all.begin(), all.end(), [&product](const Product& other) {
           return other.shape == product.shape;
         });
