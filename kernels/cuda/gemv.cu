@@ -3,48 +3,10 @@
 #include <cuda_runtime.h>
 
 #include "kernels/cuda/device/gemv_input.cuh"
-#include "kernels/cuda/device/gemv_work.cuh"
+#include "kernels/cuda/device/gemv_stream.cuh"
 
 namespace weft::kernels::cuda {
 namespace {
-
-// Lane's part of the products of the unit's two rows of the weight with the rows of the input.
-template <int kRows>
-struct Products {
-  float sum[2][kRows];
-
-  __device__ __forceinline__ void Clear() {
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) sum[0][r] = sum[1][r] = 0;
-  }
-
-  // A step: eight elements of each; `x` goes from row to row by `stride`.
-  __device__ __forceinline__ void Add(const uint4& first, const uint4& second, const uint4* x,
-                                      uint32_t stride) {
-    uint4 rows[kRows];
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) rows[r] = x[r * stride];
-    AddPair(first.x, second.x, rows, &uint4::x);
-    AddPair(first.y, second.y, rows, &uint4::y);
-    AddPair(first.z, second.z, rows, &uint4::z);
-    AddPair(first.w, second.w, rows, &uint4::w);
-  }
-
- private:
-  __device__ __forceinline__ void AddPair(uint32_t first, uint32_t second,
-                                          const uint4 (&rows)[kRows], uint32_t uint4::*pair) {
-    const float2 a = UnpackBfloat16(first);
-    const float2 b = UnpackBfloat16(second);
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-      const float2 x = UnpackBfloat16(rows[r].*pair);
-      sum[0][r] = fmaf(a.x, x.x, sum[0][r]);
-      sum[1][r] = fmaf(b.x, x.x, sum[1][r]);
-      sum[0][r] = fmaf(a.y, x.y, sum[0][r]);
-      sum[1][r] = fmaf(b.y, x.y, sum[1][r]);
-    }
-  }
-};
 
 __device__ __forceinline__ float RoundToBfloat16(float x) {
   return ToFloat(FromFloat<__nv_bfloat16>(x));
@@ -55,237 +17,284 @@ __device__ __forceinline__ float GatedSilu(float gate, float up) {
   return __fdividef(gate, 1.0f + __expf(-gate)) * up;
 }
 
-// A unit's elements of `out`: lane r < kRows has those of row r.
-template <int kRows>
-class UnitOut {
+// The thread's element of a pair of tiles of `out`: half of the threads to a tile, sixteen
+// neighbours to a row of `out`.
+class GemvOut {
  public:
-  // `load`: the sums will be complete. What `out` holds is under way while they are made.
-  __device__ __forceinline__ UnitOut(const GemvParams& params, const GemvPlan& plan,
-                                     const GemvRange& range, uint32_t unit, bool load) {
-    const uint32_t column = plan.gated ? unit : 2 * unit;
-    const uint32_t lane = threadIdx.x % kWarp;
-    at_ = size_t{lane} * params.out_stride + range.begin + column;
-    has_second_ = !plan.gated && column + 1 < range.count;
-    if (!load || params.epilogue != GemvEpilogue::kAccumulate || lane >= kRows) return;
-    const auto* out = static_cast<const float*>(params.out) + at_;
-    before_[0] = LoadWritten(out);
-    if (has_second_) before_[1] = LoadWritten(out + 1);
+  // After the wait for earlier kernels. What `out` holds is under way while the sums are made.
+  __device__ __forceinline__ GemvOut(const GemvParams& params, const GemvPlan& plan,
+                                     const GemvRange& pair) {
+    const uint32_t width = GemvTile::Width(plan.gated);
+    column_ = pair.begin + Tile() * width + Column();
+    present_ = Row() < params.rows && Column() < width && column_ < pair.end;
+    if (present_ && params.epilogue == GemvEpilogue::kAccumulate) {
+      before_ = LoadWritten(static_cast<const float*>(params.out) + At(params));
+    }
   }
 
-  // All lanes have all sums.
-  __device__ __forceinline__ void Write(const GemvParams& params,
-                                        const float (&total)[2][kRows]) const {
-    const uint32_t lane = threadIdx.x % kWarp;
-    float first = 0;
-    float second = 0;
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-      first = lane == r ? total[0][r] : first;
-      second = lane == r ? total[1][r] : second;
-    }
-    if (lane >= kRows) return;
+  // `sums`: of all warps, tile by tile, each as the lanes of a warp have them.
+  __device__ __forceinline__ void Write(const GemvParams& params, const float* sums) const {
+    if (!present_) return;
+    // Lane 4 i + j has of the tile's rows i and i + 8 those of the input's rows 2 j and 2 j + 1.
+    const uint32_t at = Column() % 8 * 16 + Row() / 2 * 4 + Column() / 8 * 2 + Row() % 2;
+    const float* of_warps = sums + Tile() * GemvShape::kWarps * GemvShape::kTileSums + at;
+    float value = OverWarps(of_warps);
     if (params.epilogue == GemvEpilogue::kGatedSilu) {
-      first = GatedSilu(RoundToBfloat16(first), RoundToBfloat16(second));
+      const float up = OverWarps(of_warps + 2);
+      value = GatedSilu(RoundToBfloat16(value), RoundToBfloat16(up));
     } else if (params.epilogue == GemvEpilogue::kAccumulate) {
-      first += before_[0];
-      second += before_[1];
+      value += before_;
     }
     if (params.out_type == DType::kFloat32) {
-      StoreAs<float>(params.out, first, second);
+      static_cast<float*>(params.out)[At(params)] = value;
     } else {
-      StoreAs<__nv_bfloat16>(params.out, first, second);
+      static_cast<__nv_bfloat16*>(params.out)[At(params)] = FromFloat<__nv_bfloat16>(value);
     }
   }
 
  private:
-  template <typename T>
-  __device__ __forceinline__ void StoreAs(void* out, float first, float second) const {
-    T* to = static_cast<T*>(out) + at_;
-    to[0] = FromFloat<T>(first);
-    if (has_second_) to[1] = FromFloat<T>(second);
+  static __device__ __forceinline__ uint32_t Tile() { return threadIdx.x / GemvShape::kTileSums; }
+  static __device__ __forceinline__ uint32_t Row() {
+    return threadIdx.x % GemvShape::kTileSums / GemvShape::kTileRows;
+  }
+  static __device__ __forceinline__ uint32_t Column() { return threadIdx.x % GemvShape::kTileRows; }
+
+  __device__ __forceinline__ size_t At(const GemvParams& params) const {
+    return size_t{Row()} * params.out_stride + column_;
+  }
+  static __device__ __forceinline__ float OverWarps(const float* sums) {
+    float sum = 0;
+#pragma unroll
+    for (uint32_t i = 0; i < GemvShape::kWarps; ++i) sum += sums[i * GemvShape::kTileSums];
+    return sum;
   }
 
-  size_t at_;
-  float before_[2] = {0, 0};
-  bool has_second_;
+  uint32_t column_;
+  float before_ = 0;
+  bool present_;
+};
+static_assert(GemvShape::kTiles * GemvShape::kTileSums == GemvShape::kThreads);
+
+// A warp's sums of a tile, over its slices of the chunks: two chains, to be added.
+struct GemvSums {
+  float even[4] = {};
+  float odd[4] = {};
 };
 
-// A warp.
-template <int kRows>
-class Worker {
+// A warp that multiplies.
+template <uint32_t kElements>
+class Multiplier {
  public:
-  __device__ __forceinline__ Worker(const GemvParams& params, const GemvPlan& plan, char* shared,
-                                    const uint4* x, float* carried)
-      : warp_(threadIdx.x / kWarp),
-        range_(plan, warp_),
-        stream_(params, plan, range_),
-        x_(x + threadIdx.x % kWarp),
-        carried_(carried + warp_ * GemvShape::kCarriedFloats) {
-    ring_ = SharedAddress(shared) + warp_ * GemvShape::kDepth * GemvShape::kSlotBytes +
-            threadIdx.x % kWarp * 16;
-    slot_ = ring_;
+  __device__ __forceinline__ Multiplier(const GemvParams& params, uint32_t shared, const uint4* x,
+                                        const GemvPlan& plan)
+      : slot_{shared, plan.slots} {
+    const uint32_t warp = threadIdx.x / kWarp;
+    const uint32_t lane = threadIdx.x % kWarp;
+    element_ = warp * Chunk::kSliceElements + lane % 4 * GemvShape::kVector;
+    weights_ = lane / 4 * Chunk::kRowBytes + element_ * 2;
+    // The lanes of rows that the input does not have read zeros.
+    const bool has_row = lane / 4 < params.rows;
+    x_ = has_row ? SharedAddress(x + lane / 4 * plan.x_stride) + element_ * 2
+                 : shared + GemvShape::kZeros;
+    x_chunk_ = has_row ? Chunk::kBytes : 0;
+    x_step_ = has_row ? GemvShape::kStep * 2 : 0;
   }
 
-  // Fills the ring with the first steps.
-  __device__ __forceinline__ void Prefetch(const GemvParams& params, const GemvPlan& plan) {
+  // The columns of the pair of tiles that comes next; none at the end.
+  __device__ __forceinline__ GemvRange NextPair(char* shared) const {
+    WaitForPhase(slot_.Full(), slot_.parity);
+    return *slot_.Columns(shared);
+  }
+
+  // A tile's next chunks, from `first` to `last`, the panel's.
+  __device__ __forceinline__ void AddPanel(uint32_t k, uint32_t first, uint32_t last,
+                                           GemvSums* sums) {
+    uint32_t x = x_;
 #pragma unroll 1
-    for (uint32_t i = 0; i < GemvShape::kDepth; ++i) {
-      stream_.Issue(params, plan, range_, ring_ + i * GemvShape::kSlotBytes);
-    }
-    if (params.dependent) stream_.PrefetchLater(params);
-  }
-
-  // The units from `block` on that are taken together, over one panel.
-  __device__ __forceinline__ void TakeBlock(const GemvParams& params, const GemvPlan& plan,
-                                            uint32_t block, uint32_t panel) {
-    const uint32_t end = min(block + plan.block_units, range_.Units(plan));
-    const bool last = panel + 1 == plan.panels;
-    for (uint32_t unit = block; unit < end; ++unit) {
-      const UnitOut<kRows> out(params, plan, range_, unit, last);
-      float total[2][kRows] = {};
-      float* carried = carried_ + (unit - block) * 2 * kGemvRowsMax;
-      if (panel != 0) Carry(carried, total);
-      AddPanel(params, plan, panel, total);
-      if (last) {
-        out.Write(params, total);
-      } else if (threadIdx.x % kWarp == 0) {
-        Keep(total, carried);
+    for (uint32_t chunk = first; chunk < last; ++chunk) {
+      WaitForPhase(slot_.Full(), slot_.parity);
+      const uint32_t left = k - chunk * kElements;
+      if (left >= kElements) {
+        AddChunk<false>(x, left, sums);
+      } else {
+        AddChunk<true>(x, left, sums);
       }
+      __syncwarp();
+      if (threadIdx.x % kWarp == 0) Arrive(slot_.Empty());
+      slot_.Advance();
+      x += x_chunk_;
     }
   }
 
  private:
-  static __device__ __forceinline__ void Carry(const float* from, float (&total)[2][kRows]) {
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-      total[0][r] = from[r];
-      total[1][r] = from[kGemvRowsMax + r];
-    }
-  }
-  static __device__ __forceinline__ void Keep(const float (&total)[2][kRows], float* to) {
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-      to[r] = total[0][r];
-      to[kGemvRowsMax + r] = total[1][r];
-    }
-  }
+  using Chunk = GemvChunk<kElements>;
 
-  __device__ __forceinline__ void AddPanel(const GemvParams& params, const GemvPlan& plan,
-                                           uint32_t panel, float (&total)[2][kRows]) {
-    uint32_t left = min(plan.panel_steps, plan.steps - panel * plan.panel_steps);
-    const uint4* x = x_;
-    while (left != 0) {
-      const uint32_t count = min(left, plan.segment_steps);
-      Products<kRows> products;
-      products.Clear();
-#pragma unroll 1
-      for (uint32_t i = 0; i < count; ++i) {
-        WaitForCopies<GemvShape::kDepth - 1>();
-        products.Add(LoadShared(slot_), LoadShared(slot_ + GemvShape::kStepBytes), x,
-                     plan.panel_steps * kWarp);
-        IssueNext(params, plan);
-        x += kWarp;
-      }
-      left -= count;
+  // Which sixteen of the 32 elements of a step a matrix instruction takes, and in which order, is
+  // the same for weights and input and otherwise free: here a lane's are those that it loads.
+  template <bool kPartial>
+  __device__ __forceinline__ void AddChunk(uint32_t x, uint32_t left, GemvSums* sums) const {
+    const uint32_t weights = slot_.Weights() + weights_;
 #pragma unroll
-      for (int r = 0; r < kRows; ++r) {
-        total[0][r] += WarpSum(products.sum[0][r]);
-        total[1][r] += WarpSum(products.sum[1][r]);
+    for (uint32_t step = 0; step < Chunk::kSliceSteps; step += 2) {
+      uint4 low[2];
+      uint4 high[2];
+      uint4 in[2];
+#pragma unroll
+      for (uint32_t i = 0; i < 2; ++i) {
+        const uint32_t from = weights + (step + i) * GemvShape::kStep * 2;
+        low[i] = LoadShared(from);
+        high[i] = LoadShared(from + 8 * Chunk::kRowBytes);
+        in[i] = LoadShared(x + (step + i) * x_step_);
+        // Nobody wrote what lies there: it may be NaN, of the weights and of the input.
+        if (kPartial && element_ + (step + i) * GemvShape::kStep >= left) {
+          low[i] = high[i] = in[i] = make_uint4(0, 0, 0, 0);
+        }
+      }
+#pragma unroll
+      for (uint32_t i = 0; i < 2; ++i) {
+        MultiplyAdd(sums->even, {low[i].x, high[i].x, low[i].y, high[i].y}, in[i].x, in[i].y);
+        MultiplyAdd(sums->odd, {low[i].z, high[i].z, low[i].w, high[i].w}, in[i].z, in[i].w);
       }
     }
   }
 
-  __device__ __forceinline__ void IssueNext(const GemvParams& params, const GemvPlan& plan) {
-    stream_.Issue(params, plan, range_, slot_);
-    // Not earlier: a dependent's first weights are to keep the memory busy while this kernel ends
-    // and the dependent waits for it. Requested earlier, they would be there by then. The first
-    // warp has the most work.
-    if (stream_.left_of_all == 0 && warp_ == 0) LaunchDependents();
-    slot_ += GemvShape::kSlotBytes;
-    if (slot_ == ring_ + GemvShape::kDepth * GemvShape::kSlotBytes) slot_ = ring_;
-  }
-
-  static __device__ __forceinline__ uint4 LoadShared(uint32_t from) {
-    uint4 out;
-    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(out.x), "=r"(out.y), "=r"(out.z), "=r"(out.w)
-                 : "r"(from)
-                 : "memory");
-    return out;
-  }
-
-  uint32_t warp_;
-  GemvRange range_;
-  GemvStream stream_;
-  const uint4* x_;
-  float* carried_;
-  uint32_t ring_;
-  uint32_t slot_;
+  GemvSlot<kElements> slot_;
+  // Of the chunk, the lane's first.
+  uint32_t element_;
+  uint32_t weights_;
+  uint32_t x_;
+  uint32_t x_chunk_;
+  uint32_t x_step_;
 };
 
-template <int kRows>
-__global__ void __launch_bounds__(GemvShape::kThreads, 2)
-    MultiplyRows(const __grid_constant__ GemvParams params, const __grid_constant__ GemvPlan plan) {
-  extern __shared__ __align__(128) char shared[];
-  auto* carried = reinterpret_cast<float*>(shared + GemvShape::kRing);
-  float* sums = carried + GemvShape::kWarps * GemvShape::kCarriedFloats;
-  float* scales = sums + GemvShape::kWarps * kGemvRowsMax;
-  auto* x = reinterpret_cast<uint4*>(shared + GemvShape::kFixed);
-
-  Worker<kRows> worker(params, plan, shared, x, carried);
-  worker.Prefetch(params, plan);
-  GemvInput<kRows> input(params, x, sums, scales);
+// The warps that multiply.
+template <uint32_t kGroup, uint32_t kElements>
+__device__ __forceinline__ void MultiplyBlock(const GemvParams& params, const GemvPlan& plan,
+                                              char* shared) {
+  constexpr uint32_t kChunkVectors = kElements / GemvShape::kVector;
+  auto* x = reinterpret_cast<uint4*>(shared + GemvShape::kRing +
+                                     plan.slots * GemvChunk<kElements>::kSlotBytes);
+  auto* sums = reinterpret_cast<float*>(shared + GemvShape::kSums);
+  GemvInput<kGroup> input(params, x, plan.x_stride,
+                          reinterpret_cast<float*>(shared + GemvShape::kNormSums),
+                          reinterpret_cast<float*>(shared + GemvShape::kScales));
+  Multiplier<kElements> multiplier(params, SharedAddress(shared), x, plan);
+  const uint32_t width = GemvTile::Width(plan.gated);
   WaitForPredecessors();
-  input.FillFirst(params, GemvPanel(plan, 0));
-  __syncthreads();
-  // All warps go through the panels of the first, which has the most units.
-  const uint32_t units = GemvRange(plan, 0).Units(plan);
-  for (uint32_t block = 0; block < units; block += plan.block_units) {
+  input.FillFirst(params, GemvPanel(params, plan, 0, kChunkVectors));
+  GemvBarrier();
+  bool is_first = true;
+#pragma unroll 1
+  while (true) {
+    const GemvRange pair = multiplier.NextPair(shared);
+    if (pair.begin >= pair.end) break;
+    const GemvOut out(params, plan, pair);
+    GemvSums of_tiles[GemvShape::kTiles];
+#pragma unroll 1
     for (uint32_t panel = 0; panel < plan.panels; ++panel) {
-      if (block + panel != 0) {
-        __syncthreads();
-        input.Fill(params, GemvPanel(plan, panel));
-        __syncthreads();
+      if (plan.panels > 1 && !is_first) {
+        GemvBarrier();
+        input.Fill(params, GemvPanel(params, plan, panel, kChunkVectors));
+        GemvBarrier();
       }
-      worker.TakeBlock(params, plan, block, panel);
+      is_first = false;
+      const uint32_t first = panel * plan.panel_chunks;
+      const uint32_t last = min(first + plan.panel_chunks, plan.chunks);
+#pragma unroll
+      for (uint32_t t = 0; t < GemvShape::kTiles; ++t) {
+        if (pair.begin + t * width >= pair.end) break;
+        multiplier.AddPanel(params.k, first, last, &of_tiles[t]);
+      }
     }
+    GemvBarrier();  // the sums of the two tiles before have been read
+#pragma unroll
+    for (uint32_t t = 0; t < GemvShape::kTiles; ++t) {
+      const GemvSums& of = of_tiles[t];
+      auto* to = reinterpret_cast<float4*>(sums + t * GemvShape::kWarps * GemvShape::kTileSums);
+      to[threadIdx.x] = make_float4(of.even[0] + of.odd[0], of.even[1] + of.odd[1],
+                                    of.even[2] + of.odd[2], of.even[3] + of.odd[3]);
+    }
+    GemvBarrier();
+    out.Write(params, sums);
   }
 }
 
-template <int kRows>
-cudaError_t Launch(const GemvParams& params, cudaStream_t stream) {
+// Of the small chunks, two blocks of half the shared memory fit with their registers too.
+template <uint32_t kGroup, uint32_t kElements>
+__global__ void __launch_bounds__(GemvShape::kAllThreads, kElements == 512 ? 2 : 1)
+    MultiplyRows(const __grid_constant__ GemvParams params, const __grid_constant__ GemvPlan plan) {
+  extern __shared__ __align__(128) char shared[];
+  const uint32_t base = SharedAddress(shared);
+  if (threadIdx.x == GemvShape::kThreads) InitGemvBarriers(base, plan.slots);
+  if (threadIdx.x == 0) {
+    *reinterpret_cast<uint4*>(shared + GemvShape::kZeros) = make_uint4(0, 0, 0, 0);
+  }
+  // Now, and not when the end is near. The next launch's blocks find room only where a block of
+  // this launch or the one before has left, one on each multiprocessor; with room left by two they
+  // would crowd there. And their launch takes time that passes meanwhile.
+  LaunchDependents();
+  __syncthreads();
+  if (threadIdx.x >= GemvShape::kThreads) {
+    GemvStream<kElements> stream(shared, plan.slots);
+    stream.Run(params, plan);
+    stream.PrefetchNext(params.next, plan);
+    stream.End();
+  } else {
+    MultiplyBlock<kGroup, kElements>(params, plan, shared);
+  }
+}
+
+template <uint32_t kGroup, uint32_t kElements>
+cudaError_t Launch(const GemvParams& params, const GemvTuning& tuning, cudaStream_t stream) {
   int device = 0;
   int multiprocessors = 0;
   cudaError_t error = cudaGetDevice(&device);
   if (error != cudaSuccess) return error;
   error = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
   if (error != cudaSuccess) return error;
-  const GemvPlan plan = GemvPlan::Of(params);
-  error = cudaFuncSetAttribute(MultiplyRows<kRows>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               static_cast<int>(GemvShape::kSharedMax));
+  GemvPlan plan;
+  if (!plan.Make<kElements>(params, tuning, static_cast<uint32_t>(multiprocessors))) {
+    return cudaErrorInvalidValue;
+  }
+  const auto kernel = MultiplyRows<kGroup, kElements>;
+  error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               static_cast<int>(GemvTuning{}.shared_bytes));
   if (error != cudaSuccess) return error;
-  // Room for the next kernel's block, whatever this one's needs are.
-  error = cudaFuncSetAttribute(MultiplyRows<kRows>, cudaFuncAttributePreferredSharedMemoryCarveout,
+  // Whatever this launch needs: between launches that divide the L1 differently it would be idle.
+  error = cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
                                cudaSharedmemCarveoutMaxShared);
   if (error != cudaSuccess) return error;
   cudaLaunchAttribute attribute = {};
   attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attribute.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(std::min(plan.columns, static_cast<uint32_t>(multiprocessors)));
-  config.blockDim = dim3(GemvShape::kThreads);
-  config.dynamicSmemBytes = plan.SharedBytes(kRows);
+  config.gridDim = dim3(plan.grid);
+  config.blockDim = dim3(GemvShape::kAllThreads);
+  config.dynamicSmemBytes = plan.shared_bytes;
   config.stream = stream;
   config.attrs = &attribute;
   config.numAttrs = params.dependent ? 1 : 0;
-  error = cudaLaunchKernelEx(&config, MultiplyRows<kRows>, params, plan);
+  error = cudaLaunchKernelEx(&config, kernel, params, plan);
   return error != cudaSuccess ? error : cudaGetLastError();
+}
+
+template <uint32_t kElements>
+cudaError_t LaunchGroup(const GemvParams& params, const GemvTuning& tuning, cudaStream_t stream) {
+  if (params.rows == 1) return Launch<1, kElements>(params, tuning, stream);
+  // The small chunks' blocks have the registers for no more than one row at a time.
+  if constexpr (kElements != 512) {
+    if (params.rows > 2) return Launch<4, kElements>(params, tuning, stream);
+    if (params.rows == 2) return Launch<2, kElements>(params, tuning, stream);
+  }
+  return Launch<1, kElements>(params, tuning, stream);
 }
 
 bool IsValid(const GemvParams& params) {
   if (params.rows > kGemvRowsMax || params.k == 0 || params.k % GemvShape::kVector != 0) {
     return false;
   }
+  const GemvNext& next = params.next;
+  if (next.weight != nullptr && (next.k == 0 || next.k % GemvShape::kVector != 0)) return false;
   switch (params.epilogue) {
     case GemvEpilogue::kStore:
       return true;
@@ -300,18 +309,15 @@ bool IsValid(const GemvParams& params) {
 }  // namespace
 
 cudaError_t Gemv(const GemvParams& params, cudaStream_t stream) {
+  return GemvTuned(params, GemvTuning{}, stream);
+}
+
+cudaError_t GemvTuned(const GemvParams& params, const GemvTuning& tuning, cudaStream_t stream) {
   if (!IsValid(params)) return cudaErrorInvalidValue;
   if (params.rows == 0 || params.n == 0) return cudaSuccess;
-  switch (params.rows) {
-    case 1:
-      return Launch<1>(params, stream);
-    case 2:
-      return Launch<2>(params, stream);
-    case 3:
-      return Launch<3>(params, stream);
-    default:
-      return Launch<4>(params, stream);
-  }
+  if (tuning.chunk == 512) return LaunchGroup<512>(params, tuning, stream);
+  if (tuning.chunk == 1024) return LaunchGroup<1024>(params, tuning, stream);
+  return cudaErrorInvalidValue;
 }
 
 }  // namespace weft::kernels::cuda

@@ -1,4 +1,4 @@
-// Matrix products of a decode step of one to four rows, bound by reading the weights, with what
+// Matrix products of a decode step of one to eight rows, bound by reading the weights, with what
 // stands around them:
 //
 //   y[r, j] = sum_k x[r, k] * weight[j, k]
@@ -10,14 +10,17 @@
 //      first, as the product and GatedActivation one after the other round
 //
 // Sums in float32 in an order that depends on k alone: a row's bits depend neither on its
-// neighbours nor on their number. Moves the weight once, [n, k] elements of two bytes; all else is
-// small. Any n; k a multiple of 8.
+// neighbours nor on their number, which also costs nothing: one to eight rows take the same matrix
+// instructions. Moves the weight once, [n, k] elements of two bytes; all else is small. Any n; k a
+// multiple of 8.
 //
-// One block per multiprocessor with half of its shared memory, so that the next kernel's block fits
-// beside it. Launched as `dependent`, it requests its first weights, 80 KB a multiprocessor, while
-// the kernel before it ends. All launches wait for everything before them (griddepcontrol.wait)
-// before they touch anything but `weight` and `norm_weight`, and release their dependents when the
-// last weights have been requested.
+// One block per multiprocessor with all of its shared memory, most of it a ring of weights under
+// way. All launches let dependents start at once: the next launch's block takes a multiprocessor
+// when this one's leaves it and requests its first weights, up to 200 KB, while other blocks of
+// this launch still run. They wait for everything before them (griddepcontrol.wait) before they
+// touch anything but `weight` and `norm_weight`. A launch that is told its successor (`next`) also
+// has the first of that one's weights brought into the L2, so that the memory is busy while blocks
+// change.
 
 #pragma once
 
@@ -25,9 +28,21 @@
 
 namespace weft::kernels::cuda {
 
-inline constexpr uint32_t kGemvRowsMax = 4;
+inline constexpr uint32_t kGemvRowsMax = 8;
+
+// Of GemvParams::workspace.
+inline constexpr size_t kGemvWorkspaceBytes = 8;
 
 enum class GemvEpilogue : uint8_t { kStore, kAccumulate, kGatedSilu };
+
+// A later Gemv on the same device, as far as its weights are concerned.
+struct GemvNext {
+  // Or null: nothing is known. Otherwise as GemvParams has them.
+  const void* weight = nullptr;
+  GemvEpilogue epilogue = GemvEpilogue::kStore;
+  uint32_t n = 0;
+  uint32_t k = 0;
+};
 
 struct GemvParams {
   // bf16 [n, k], 16-byte aligned; no kernel that may still run writes it.
@@ -54,6 +69,13 @@ struct GemvParams {
   // May start before the kernel in front of it in the stream has ended (programmatic stream
   // serialization).
   bool dependent = false;
+  // kGemvWorkspaceBytes, 8-byte aligned, zeroed once and then left alone: each launch leaves it
+  // zeroed. Only launches of one stream may share it. With it, blocks share the last columns of
+  // long products by their speed; null: equally. Results do not depend on it.
+  void* workspace = nullptr;
+  // A hint: the next product whose weights are worth having in the L2 (60 MB) when this one ends,
+  // 12 MB of them. Results do not depend on it.
+  GemvNext next;
 };
 
 // cudaErrorInvalidValue outside the limits above.

@@ -1,5 +1,5 @@
 // Gemv's input in shared memory: a panel of it as bf16, copied, or normalised from the residual.
-// Device code only.
+// For the warps that multiply. Device code only.
 
 #pragma once
 
@@ -7,19 +7,6 @@
 #include "kernels/cuda/device/vector.cuh"
 
 namespace weft::kernels::cuda {
-
-// Vectors of eight elements of k.
-struct GemvPanel {
-  // The first in k; how many there are here; from row to row.
-  uint32_t first;
-  uint32_t count;
-  uint32_t stride;
-
-  __device__ __forceinline__ GemvPanel(const GemvPlan& plan, uint32_t panel)
-      : first(panel * plan.panel_steps * kWarp),
-        count(min(plan.panel_steps, plan.steps - panel * plan.panel_steps) * kWarp),
-        stride(plan.panel_steps * kWarp) {}
-};
 
 __device__ __forceinline__ float2 UnpackBfloat16(uint32_t pair) {
   return {__uint_as_float(pair << 16), __uint_as_float(pair & 0xffff0000u)};
@@ -51,47 +38,69 @@ struct GemvOctet {
   }
 };
 
-template <int kRows>
+// Vectors of eight elements of k.
+struct GemvPanel {
+  uint32_t first;
+  // Those that k has.
+  uint32_t count;
+
+  // `chunk`: vectors of a chunk.
+  __device__ __forceinline__ GemvPanel(const GemvParams& params, const GemvPlan& plan,
+                                       uint32_t panel, uint32_t chunk)
+      : first(panel * plan.panel_chunks * chunk),
+        count(min(plan.panel_chunks * chunk, params.k / GemvShape::kVector - first)) {}
+};
+
+// Takes kGroup rows at a time, of which the last group may have fewer.
+template <uint32_t kGroup>
 class GemvInput {
  public:
-  // Before the wait for earlier kernels; reads nothing that they write. `sums` and `scales` are in
-  // shared memory, kGemvRowsMax floats a warp and once.
-  __device__ __forceinline__ GemvInput(const GemvParams& params, uint4* x, float* sums,
-                                       float* scales)
-      : x_(x), sums_(sums), scales_(scales) {
-    if (params.residual_in == nullptr) return;
+  // Before the wait for earlier kernels; reads nothing that they write. In shared memory: `x`,
+  // `stride` vectors from row to row; `sums`, kGroup floats a warp; `scales`, one a row.
+  __device__ __forceinline__ GemvInput(const GemvParams& params, uint4* x, uint32_t stride,
+                                       float* sums, float* scales)
+      : x_(x), stride_(stride), sums_(sums), scales_(scales) {
 #pragma unroll
     for (uint32_t i = 0; i < kHeld; ++i) {
       const uint32_t vector = threadIdx.x + i * GemvShape::kThreads;
-      weight_[i] = vector < Vectors(params) ? NormWeight(params, vector) : make_uint4(0, 0, 0, 0);
+      weight_[i] = make_uint4(0, 0, 0, 0);
+      if (params.residual_in != nullptr && vector < Vectors(params)) {
+        weight_[i] = NormWeight(params, vector);
+      }
     }
   }
 
-  // The first panel; the whole block, which needs a barrier after it.
+  // The first panel. A barrier has to follow.
   __device__ __forceinline__ void FillFirst(const GemvParams& params, const GemvPanel& panel) {
     if (params.residual_in == nullptr) return Copy(params, panel);
-    GemvOctet held[kRows][kHeld] = {};
+#pragma unroll 1
+    for (uint32_t row = 0; row < params.rows; row += kGroup) {
+      GemvOctet held[kGroup][kHeld] = {};
 #pragma unroll
-    for (uint32_t i = 0; i < kHeld; ++i) {
-      const uint32_t vector = threadIdx.x + i * GemvShape::kThreads;
-      if (vector >= Vectors(params)) break;
+      for (uint32_t i = 0; i < kHeld; ++i) {
+        const uint32_t vector = threadIdx.x + i * GemvShape::kThreads;
+        if (vector >= Vectors(params)) break;
 #pragma unroll
-      for (uint32_t r = 0; r < kRows; ++r) held[r][i].Load(Residual(params, r, vector));
-    }
-    ComputeScales(params, held);
+        for (uint32_t r = 0; r < kGroup; ++r) {
+          if (row + r < params.rows) held[r][i].Load(Residual(params, row + r, vector));
+        }
+      }
+      ComputeScales(params, row, held);
 #pragma unroll
-    for (uint32_t i = 0; i < kHeld; ++i) {
-      const uint32_t vector = threadIdx.x + i * GemvShape::kThreads;
-      if (vector >= panel.count) break;
+      for (uint32_t i = 0; i < kHeld; ++i) {
+        const uint32_t vector = threadIdx.x + i * GemvShape::kThreads;
+        if (vector >= panel.count) break;
 #pragma unroll
-      for (uint32_t r = 0; r < kRows; ++r) {
-        x_[r * panel.stride + vector] = held[r][i].Normalised(scales_[r], weight_[i]);
+        for (uint32_t r = 0; r < kGroup; ++r) {
+          if (row + r >= params.rows) break;
+          x_[(row + r) * stride_ + vector] = held[r][i].Normalised(scales_[row + r], weight_[i]);
+        }
       }
     }
     Normalise(params, panel, kHeld * GemvShape::kThreads);
   }
 
-  // Any panel, after FillFirst; the block needs a barrier before and after it.
+  // Any panel, after FillFirst. A barrier has to stand before it and to follow.
   __device__ __forceinline__ void Fill(const GemvParams& params, const GemvPanel& panel) {
     if (params.residual_in == nullptr) {
       Copy(params, panel);
@@ -103,8 +112,6 @@ class GemvInput {
  private:
   // Vectors of the residual's rows that a thread keeps between the sum and the output.
   static constexpr uint32_t kHeld = 2;
-  // Of `in`: loads under way in a thread.
-  static constexpr uint32_t kBatch = kRows == 3 ? 2 : 8 / kRows;
 
   static __device__ __forceinline__ uint32_t Vectors(const GemvParams& params) {
     return params.k / GemvShape::kVector;
@@ -117,82 +124,68 @@ class GemvInput {
     return __ldg(static_cast<const uint4*>(params.norm_weight) + vector);
   }
 
-  // All threads see all scales afterwards.
-  __device__ __forceinline__ void ComputeScales(const GemvParams& params,
-                                                const GemvOctet (&held)[kRows][kHeld]) {
+  // All threads see the rows' factors afterwards.
+  __device__ __forceinline__ void ComputeScales(const GemvParams& params, uint32_t row,
+                                                const GemvOctet (&held)[kGroup][kHeld]) {
     const uint32_t warp = threadIdx.x / kWarp;
     const uint32_t lane = threadIdx.x % kWarp;
 #pragma unroll
-    for (uint32_t r = 0; r < kRows; ++r) {
+    for (uint32_t r = 0; r < kGroup; ++r) {
       float sum = 0;
 #pragma unroll
       for (uint32_t i = 0; i < kHeld; ++i) sum += held[r][i].Squares();
-      for (uint32_t vector = threadIdx.x + kHeld * GemvShape::kThreads; vector < Vectors(params);
+      const uint32_t end = row + r < params.rows ? Vectors(params) : 0;
+#pragma unroll 1
+      for (uint32_t vector = threadIdx.x + kHeld * GemvShape::kThreads; vector < end;
            vector += GemvShape::kThreads) {
         GemvOctet octet;
-        octet.Load(Residual(params, r, vector));
+        octet.Load(Residual(params, row + r, vector));
         sum += octet.Squares();
       }
       sum = WarpSum(sum);
       if (lane == 0) sums_[r * GemvShape::kWarps + warp] = sum;
     }
-    __syncthreads();
-    if (threadIdx.x < kRows) {
+    GemvBarrier();
+    if (threadIdx.x < kGroup) {
       float sum = 0;
 #pragma unroll
       for (uint32_t i = 0; i < GemvShape::kWarps; ++i) {
         sum += sums_[threadIdx.x * GemvShape::kWarps + i];
       }
-      scales_[threadIdx.x] = rsqrtf(sum / params.k + params.epsilon);
+      scales_[row + threadIdx.x] = rsqrtf(sum / params.k + params.epsilon);
     }
-    __syncthreads();
+    GemvBarrier();
   }
 
   // The panel from its vector `begin` on.
   __device__ __forceinline__ void Normalise(const GemvParams& params, const GemvPanel& panel,
                                             uint32_t begin) {
+#pragma unroll 1
     for (uint32_t at = begin + threadIdx.x; at < panel.count; at += GemvShape::kThreads) {
       const uint32_t vector = panel.first + at;
-      const bool inside = vector < Vectors(params);
-      GemvOctet octets[kRows] = {};
-      uint4 weight = {0, 0, 0, 0};
-      if (inside) {
-        weight = NormWeight(params, vector);
-#pragma unroll
-        for (uint32_t r = 0; r < kRows; ++r) octets[r].Load(Residual(params, r, vector));
-      }
-#pragma unroll
-      for (uint32_t r = 0; r < kRows; ++r) {
-        x_[r * panel.stride + at] = octets[r].Normalised(scales_[r], weight);
+      const uint4 weight = NormWeight(params, vector);
+#pragma unroll kGroup
+      for (uint32_t r = 0; r < params.rows; ++r) {
+        GemvOctet octet;
+        octet.Load(Residual(params, r, vector));
+        x_[r * stride_ + at] = octet.Normalised(scales_[r], weight);
       }
     }
   }
 
+  // All of it under way at once, and not behind the weights, whose copies take another way.
   __device__ __forceinline__ void Copy(const GemvParams& params, const GemvPanel& panel) {
     const auto* in = static_cast<const uint4*>(params.in) + panel.first;
-    const uint32_t inside = min(panel.count, Vectors(params) - panel.first);
-    for (uint32_t begin = threadIdx.x; begin < panel.count; begin += kBatch * GemvShape::kThreads) {
-      uint4 held[kRows][kBatch];
-#pragma unroll
-      for (uint32_t i = 0; i < kBatch; ++i) {
-        const uint32_t at = begin + i * GemvShape::kThreads;
-#pragma unroll
-        for (uint32_t r = 0; r < kRows; ++r) {
-          held[r][i] = make_uint4(0, 0, 0, 0);
-          if (at < inside) held[r][i] = LoadWritten(in + size_t{r} * Vectors(params) + at);
-        }
-      }
-#pragma unroll
-      for (uint32_t i = 0; i < kBatch; ++i) {
-        const uint32_t at = begin + i * GemvShape::kThreads;
-        if (at >= panel.count) break;
-#pragma unroll
-        for (uint32_t r = 0; r < kRows; ++r) x_[r * panel.stride + at] = held[r][i];
+    for (uint32_t r = 0; r < params.rows; ++r) {
+      for (uint32_t at = threadIdx.x; at < panel.count; at += GemvShape::kThreads) {
+        CopyAsync(SharedAddress(x_ + r * stride_ + at), in + size_t{r} * Vectors(params) + at, 16);
       }
     }
+    WaitForAllCopies();
   }
 
   uint4* x_;
+  uint32_t stride_;
   float* sums_;
   float* scales_;
   uint4 weight_[kHeld];

@@ -1,16 +1,16 @@
-// How Gemv divides its work and how the weights arrive. Device code, and the plan that the host
-// makes.
+// How Gemv divides its work, and the plan that the host makes.
 //
-// A block owns neighbouring columns (elements of a row of `out`), a warp neighbouring ones of
-// those. A warp takes two rows of the weight at a time (a unit: two neighbours, or a gate and its
-// up), 256 elements of each a step. A step's weights go into the warp's ring in shared memory,
-// where every lane reads only the 16 bytes that it copied itself: no barrier, the thread's own
-// groups of copies order everything.
+// A block owns neighbouring columns (elements of a row of `out`) and goes through them two tiles at
+// a time. Of a long product the last columns belong to nobody: who is done with its own claims a
+// tile of them after the other, since multiprocessors do not all read at one speed. A tile is
+// sixteen rows of the weight: sixteen columns, or eight gates and their eight ups. Its weights come
+// in chunks: sixteen rows of kChunk elements of k, a slot of the ring. Eight warps share a chunk,
+// each a slice of its k over all sixteen rows, and keep sums of their own over all chunks, which
+// are added up, in the order of the warps, when the two tiles are done. So the order of a sum
+// depends on k alone.
 //
-// Sums are made per segment of at most 4096 elements: in each lane over its elements, then over the
-// lanes, then over the segments. The input lies in shared memory a panel at a time, as many
-// segments as fit; where it takes several panels, a warp goes through a few units panel by panel
-// and keeps their sums in shared memory in between. So the order of a sum depends on k alone.
+// The input lies in shared memory; where it is too long, a panel of whole chunks at a time, and the
+// order becomes panel by panel, in each the chunks of the first tile and those of the second.
 
 #pragma once
 
@@ -18,91 +18,166 @@
 
 #include "kernels/cuda/device/mma.cuh"
 #include "kernels/cuda/device/reduce.cuh"
-#include "kernels/cuda/gemv.h"
+#include "kernels/cuda/gemv_tuning.h"
 
 namespace weft::kernels::cuda {
 
 struct GemvShape {
+  // Warps that multiply; one more requests the weights.
   static constexpr uint32_t kWarps = 8;
   static constexpr uint32_t kThreads = kWarps * kWarp;
+  static constexpr uint32_t kAllThreads = kThreads + kWarp;
   // Elements that a 16-byte access holds.
   static constexpr uint32_t kVector = 8;
-  static constexpr uint32_t kStepElements = kWarp * kVector;
-  static constexpr uint32_t kStepBytes = kStepElements * sizeof(__nv_bfloat16);
-  static constexpr uint32_t kSlotBytes = 2 * kStepBytes;
-  // Steps under way.
-  static constexpr uint32_t kDepth = 10;
-  // Steps that a dependent also has brought into the L2 while it waits: what the ring holds is too
-  // little to keep the memory busy from the end of the kernel before to the first products.
-  static constexpr uint32_t kLaterSteps = 6;
-  static constexpr uint32_t kSegmentStepsMax = 16;
-  // Steps of the input, over all rows, that a panel holds: four rows of a segment.
-  static constexpr uint32_t kPanelRowSteps = kGemvRowsMax * kSegmentStepsMax;
-  // Units whose sums a warp keeps from panel to panel.
-  static constexpr uint32_t kCarriedUnits = 3;
+  static constexpr uint32_t kTileRows = 16;
+  static constexpr uint32_t kTiles = 2;
+  // Elements of k that a warp takes at a time: four lanes to a row, 16 bytes each.
+  static constexpr uint32_t kStep = 32;
+  // Behind each row in shared memory, of weights and of input: eight lanes that read two rows then
+  // touch all banks once.
+  static constexpr uint32_t kPadBytes = 64;
+  static constexpr uint32_t kSlotsMin = 3;
+  static constexpr uint32_t kSlotsMax = 16;
 
-  static constexpr uint32_t kRing = kWarps * kDepth * kSlotBytes;
-  static constexpr uint32_t kCarriedFloats = kCarriedUnits * 2 * kGemvRowsMax;
-  // Carried sums of the warps, the norm's sums of the warps, the norm's factors.
-  static constexpr uint32_t kFixed =
-      kRing +
-      (kWarps * kCarriedFloats + kWarps * kGemvRowsMax + kGemvRowsMax) * uint32_t{sizeof(float)};
-  // Two blocks must fit into 228 KB, of which the system takes 1 KB a block.
-  static constexpr uint32_t kSharedMax = kFixed + kPanelRowSteps * kStepBytes;
-  static_assert(kSharedMax <= 113 * 1024);
-  static_assert(kFixed % 16 == 0);
+  // Shared memory, from its beginning: barriers, zeros, the norm's sums of the warps (of four rows)
+  // and factors, the warps' sums of two tiles; then the ring; then the input.
+  static constexpr uint32_t kFull = 0;
+  static constexpr uint32_t kEmpty = kFull + kSlotsMax * 8;
+  // Of the slot that holds the first chunk of a pair of tiles: its columns.
+  static constexpr uint32_t kColumns = kEmpty + kSlotsMax * 8;
+  static constexpr uint32_t kZeros = kColumns + kSlotsMax * 8;
+  static constexpr uint32_t kNormSums = kZeros + 128;
+  static constexpr uint32_t kScales = kNormSums + 4 * kWarps * 4;
+  static constexpr uint32_t kSums = kScales + 128;
+  static constexpr uint32_t kTileSums = kTileRows * kGemvRowsMax;
+  static constexpr uint32_t kRing = kSums + kTiles * kWarps * kTileSums * 4;
+  static_assert(kSums % 128 == 0 && kRing % 128 == 0);
+  static_assert(kGemvRowsMax == 8, "the columns of a matrix instruction");
+};
+
+template <uint32_t kElements>
+struct GemvChunk {
+  static constexpr uint32_t kBytes = kElements * 2;
+  static constexpr uint32_t kRowBytes = kBytes + GemvShape::kPadBytes;
+  static constexpr uint32_t kSlotBytes = GemvShape::kTileRows * kRowBytes;
+  // Of a warp.
+  static constexpr uint32_t kSliceElements = kElements / GemvShape::kWarps;
+  static constexpr uint32_t kSliceSteps = kSliceElements / GemvShape::kStep;
+  static_assert(kSliceSteps % 2 == 0 && kSlotBytes % 128 == 0);
 };
 
 struct GemvPlan {
   bool gated;
   // Elements of a row of `out`.
   uint32_t columns;
-  // From a unit's first row of the weight to its second.
-  uint32_t second_row;
-  // Of k, of a segment and of a panel; the last ones may be shorter.
-  uint32_t steps;
-  uint32_t segment_steps;
-  uint32_t panel_steps;
+  // Those that blocks own; the tiles that they claim.
+  uint32_t owned;
+  uint32_t claimed_tiles;
+  // Of k, and of a panel; the last panel may have fewer.
+  uint32_t chunks;
+  uint32_t panel_chunks;
   uint32_t panels;
-  // Units that a warp takes through all panels together.
-  uint32_t block_units;
+  uint32_t slots;
+  // From row to row of the input, in vectors of eight elements.
+  uint32_t x_stride;
+  uint32_t shared_bytes;
+  uint32_t grid;
+  // What of params.next the blocks bring into the L2; the grid that it will have and the columns
+  // that its blocks will own, if it has a workspace just as this launch.
+  uint32_t next_chunks;
+  uint32_t next_grid;
+  uint32_t next_owned;
 
-  static GemvPlan Of(const GemvParams& params) {
-    GemvPlan plan;
-    plan.gated = params.epilogue == GemvEpilogue::kGatedSilu;
-    plan.columns = plan.gated ? params.n / 2 : params.n;
-    plan.second_row = plan.gated ? plan.columns : 1;
-    plan.steps = params.k / GemvShape::kStepElements + (params.k % GemvShape::kStepElements != 0);
-    const uint32_t segments =
-        (plan.steps + GemvShape::kSegmentStepsMax - 1) / GemvShape::kSegmentStepsMax;
-    plan.segment_steps = (plan.steps + segments - 1) / segments;
-    plan.panel_steps =
-        plan.segment_steps *
-        std::min(segments, GemvShape::kPanelRowSteps / (params.rows * plan.segment_steps));
-    plan.panels = (plan.steps + plan.panel_steps - 1) / plan.panel_steps;
-    plan.block_units = plan.panels == 1 ? UINT32_MAX / 4 : GemvShape::kCarriedUnits;
-    return plan;
+  static constexpr uint32_t DivideUp(uint32_t a, uint32_t b) { return a / b + (a % b != 0); }
+  static constexpr uint32_t Columns(GemvEpilogue epilogue, uint32_t n) {
+    return epilogue == GemvEpilogue::kGatedSilu ? n / 2 : n;
   }
-  uint32_t SharedBytes(uint32_t rows) const {
-    return GemvShape::kFixed + rows * panel_steps * GemvShape::kStepBytes;
+
+  // False: not even one chunk of the input fits.
+  template <uint32_t kElements>
+  bool Make(const GemvParams& params, const GemvTuning& tuning, uint32_t multiprocessors) {
+    using Chunk = GemvChunk<kElements>;
+    Divide(params, tuning, multiprocessors);
+    chunks = DivideUp(params.k, kElements);
+    const uint32_t least = GemvShape::kRing + GemvShape::kSlotsMin * Chunk::kSlotBytes +
+                           params.rows * GemvShape::kPadBytes;
+    if (least > tuning.shared_bytes) return false;
+    const uint32_t fit = (tuning.shared_bytes - least) / (params.rows * Chunk::kBytes);
+    if (fit == 0) return false;
+    panels = DivideUp(chunks, fit);
+    panel_chunks = DivideUp(chunks, panels);
+    panels = DivideUp(chunks, panel_chunks);
+    const uint32_t x_bytes = panel_chunks * Chunk::kBytes + GemvShape::kPadBytes;
+    x_stride = x_bytes / 16;
+    const uint32_t room = tuning.shared_bytes - GemvShape::kRing - params.rows * x_bytes;
+    slots = std::min(room / Chunk::kSlotBytes, GemvShape::kSlotsMax);
+    shared_bytes = GemvShape::kRing + slots * Chunk::kSlotBytes + params.rows * x_bytes;
+    return true;
+  }
+
+ private:
+  // Of `columns`, those that `grid` blocks own; `n` rows of the weight.
+  static uint32_t Owned(uint32_t columns, uint32_t n, uint32_t grid, const GemvTuning& tuning) {
+    if (grid == 0 || n / grid < tuning.claiming_rows) return columns;
+    return columns - static_cast<uint32_t>(uint64_t{columns} * tuning.claimed_percent / 100);
+  }
+  void Divide(const GemvParams& params, const GemvTuning& tuning, uint32_t multiprocessors) {
+    gated = params.epilogue == GemvEpilogue::kGatedSilu;
+    columns = Columns(params.epilogue, params.n);
+    grid = std::min(columns, multiprocessors);
+    const GemvNext& next = params.next;
+    owned = columns;
+    next_owned = Columns(next.epilogue, next.n);
+    next_grid = std::min(next_owned, multiprocessors);
+    next_chunks = next.weight == nullptr ? 0 : tuning.chunks_ahead;
+    if (params.workspace != nullptr) {
+      owned = Owned(columns, params.n, grid, tuning);
+      next_owned = Owned(next_owned, next.n, next_grid, tuning);
+    }
+    claimed_tiles =
+        DivideUp(columns - owned, gated ? GemvShape::kTileRows / 2 : GemvShape::kTileRows);
   }
 };
 
-// Columns of a warp. The first warp of a block has the most.
+// Columns, of a block or of a pair of tiles.
 struct GemvRange {
   uint32_t begin;
+  uint32_t end;
+
+  // None.
+  __host__ __device__ __forceinline__ GemvRange() : begin(0), end(0) {}
+  // Of a block.
+  __host__ __device__ __forceinline__ GemvRange(uint32_t columns, uint32_t block, uint32_t blocks)
+      : begin(static_cast<uint32_t>(uint64_t{columns} * block / blocks)),
+        end(static_cast<uint32_t>(uint64_t{columns} * (block + 1) / blocks)) {}
+};
+
+// The weight's rows of a tile.
+struct GemvTile {
+  bool gated;
+  // Of the weight, from a gate to its up.
+  uint32_t half;
+  uint32_t column;
+  // Columns that there are.
   uint32_t count;
 
-  __device__ __forceinline__ GemvRange(const GemvPlan& plan, uint32_t warp) {
-    const auto first = static_cast<uint32_t>(uint64_t{plan.columns} * blockIdx.x / gridDim.x);
-    const auto last = static_cast<uint32_t>(uint64_t{plan.columns} * (blockIdx.x + 1) / gridDim.x);
-    const uint32_t each = (last - first) / GemvShape::kWarps;
-    const uint32_t more = (last - first) % GemvShape::kWarps;
-    begin = first + warp * each + min(warp, more);
-    count = each + (warp < more ? 1 : 0);
+  __host__ __device__ __forceinline__ GemvTile(bool gated_, uint32_t columns, uint32_t column_,
+                                               uint32_t end)
+      : gated(gated_),
+        half(columns),
+        column(column_),
+        count(end - column_ < Width(gated_) ? end - column_ : Width(gated_)) {}
+
+  static __host__ __device__ __forceinline__ uint32_t Width(bool gated) {
+    return gated ? GemvShape::kTileRows / 2 : GemvShape::kTileRows;
   }
-  __device__ __forceinline__ uint32_t Units(const GemvPlan& plan) const {
-    return plan.gated ? count : (count + 1) / 2;
+  __host__ __device__ __forceinline__ uint32_t Rows() const { return gated ? 2 * count : count; }
+  // Whether the tile's row (0 to 15) is there, and where in the weight.
+  __host__ __device__ __forceinline__ bool Has(uint32_t row) const {
+    return row < GemvShape::kTileRows && row % Width(gated) < count;
+  }
+  __host__ __device__ __forceinline__ uint32_t WeightRow(uint32_t row) const {
+    return column + row % Width(gated) + (row < Width(gated) ? 0 : half);
   }
 };
 
@@ -113,6 +188,8 @@ __device__ __forceinline__ void WaitForPredecessors() {
 __device__ __forceinline__ void LaunchDependents() {
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
+// Of the warps that multiply.
+__device__ __forceinline__ void GemvBarrier() { NamedBarrier(1, GemvShape::kThreads); }
 
 // What earlier kernels wrote: past the L1, which may hold lines from before they did, and never
 // moved ahead of the wait for them.
@@ -129,99 +206,5 @@ __device__ __forceinline__ float LoadWritten(const float* from) {
   asm volatile("ld.global.cg.f32 %0, [%1];" : "=f"(out) : "l"(from) : "memory");
   return out;
 }
-
-// Goes through the weights of a warp in the order in which they are used, kDepth steps ahead.
-struct GemvStream {
-  const char* source;
-  size_t to_second;
-  uint64_t policy;
-  // This lane's next element of k.
-  uint32_t element;
-  // Steps before the next unit or panel; 0 for good at the end.
-  uint32_t left;
-  // Of all units and panels.
-  uint32_t left_of_all;
-  bool has_second;
-  uint32_t units;
-  uint32_t unit;
-  uint32_t block;
-  uint32_t panel;
-
-  __device__ __forceinline__ GemvStream(const GemvParams& params, const GemvPlan& plan,
-                                        const GemvRange& range)
-      : to_second(size_t{plan.second_row} * params.k * sizeof(__nv_bfloat16)),
-        left(0),
-        left_of_all(range.Units(plan) * plan.steps),
-        units(range.Units(plan)),
-        unit(0),
-        block(0),
-        panel(0) {
-    // Used once: what is in the L2 for longer stays there.
-    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-    Start(params, plan, range);
-  }
-
-  // The warp's next step into the ring at `slot`. An empty group at the end keeps the count.
-  __device__ __forceinline__ void Issue(const GemvParams& params, const GemvPlan& plan,
-                                        const GemvRange& range, uint32_t slot) {
-    if (left == 0) Advance(params, plan, range);
-    if (left != 0) {
-      const uint32_t bytes = element < params.k ? 16 : 0;
-      Copy(slot, source, bytes);
-      Copy(slot + GemvShape::kStepBytes, source + to_second, has_second ? bytes : 0);
-      source += GemvShape::kStepBytes;
-      element += GemvShape::kStepElements;
-      --left;
-      --left_of_all;
-    }
-    CommitCopies();
-  }
-
-  // Steps behind those in the ring into the L2.
-  __device__ __forceinline__ void PrefetchLater(const GemvParams& params) const {
-    constexpr uint32_t kLineLanes = 8;  // lanes to 128 bytes
-    if (threadIdx.x % kLineLanes != 0) return;
-    const uint32_t count = min(left, GemvShape::kLaterSteps);
-    for (uint32_t i = 0; i < count; ++i) {
-      if (element + i * GemvShape::kStepElements >= params.k) break;
-      const char* from = source + i * GemvShape::kStepBytes;
-      asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
-      if (has_second) asm volatile("prefetch.global.L2 [%0];" ::"l"(from + to_second));
-    }
-  }
-
- private:
-  __device__ __forceinline__ void Copy(uint32_t to, const char* from, uint32_t bytes) const {
-    asm volatile(
-        "cp.async.cg.shared.global.L2::cache_hint.L2::128B [%0], [%1], 16, %2, %3;" ::"r"(to),
-        "l"(from), "r"(bytes), "l"(policy)
-        : "memory");
-  }
-
-  __device__ __forceinline__ void Start(const GemvParams& params, const GemvPlan& plan,
-                                        const GemvRange& range) {
-    if (unit >= units) return;
-    const uint32_t first_step = panel * plan.panel_steps;
-    const uint32_t column = plan.gated ? unit : 2 * unit;
-    element = first_step * GemvShape::kStepElements + threadIdx.x % kWarp * GemvShape::kVector;
-    source = static_cast<const char*>(params.weight) +
-             (size_t{range.begin + column} * params.k + element) * sizeof(__nv_bfloat16);
-    left = min(plan.panel_steps, plan.steps - first_step);
-    has_second = plan.gated || column + 1 < range.count;
-  }
-
-  __device__ __forceinline__ void Advance(const GemvParams& params, const GemvPlan& plan,
-                                          const GemvRange& range) {
-    if (left_of_all == 0) return;
-    if (++unit >= min(block + plan.block_units, units)) {
-      if (++panel == plan.panels) {
-        panel = 0;
-        block += plan.block_units;
-      }
-      unit = block;
-    }
-    Start(params, plan, range);
-  }
-};
 
 }  // namespace weft::kernels::cuda

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "kernels/cuda/norm.h"
+#include "tests/kernels/cuda/gemv_rig.h"
 #include "tests/kernels/cuda/gpu_fixture.h"
 #include "tests/kernels/cuda/graph.h"
 
@@ -14,77 +15,13 @@ namespace {
 using testing::DeviceArray;
 using testing::DeviceTensor;
 using testing::Graph;
-
-constexpr float kEpsilon = 1e-5f;
-constexpr uint32_t kRows = kGemvRowsMax;
-
-float Round(double x) { return __bfloat162float(__float2bfloat16_rn(static_cast<float>(x))); }
-
-// Repeats itself, but not from row to row of any weight.
-std::vector<float> Drawn(std::mt19937_64& random, size_t count, float scale) {
-  const auto tile = testing::RandomFloats(random, std::min<size_t>(count, 500009), scale);
-  std::vector<float> out(count);
-  for (size_t i = 0, at = 0; i < count; ++i) {
-    out[i] = tile[at];
-    if (++at == tile.size()) at = 0;
-  }
-  return testing::Rounded(std::move(out), DType::kBfloat16);
-}
-
-// All inputs of a shape, for four rows.
-struct Inputs {
-  uint32_t n;
-  uint32_t k;
-  std::vector<float> weight;
-  std::vector<float> in;
-  std::vector<float> residual;
-  std::vector<float> norm_weight;
-  std::vector<float> before;
-  DeviceTensor device_weight;
-  DeviceTensor device_in;
-  DeviceArray<float> device_residual;
-  DeviceTensor device_norm_weight;
-
-  Inputs(std::mt19937_64& random, uint32_t n_, uint32_t k_)
-      : n(n_),
-        k(k_),
-        weight(Drawn(random, size_t{n} * k, 1 / std::sqrt(static_cast<float>(k)))),
-        in(Drawn(random, size_t{kRows} * k, 1.0f)),
-        residual(testing::RandomFloats(random, size_t{kRows} * k, 3.0f)),
-        norm_weight(Drawn(random, k, 1.0f)),
-        before(testing::RandomFloats(random, size_t{kRows} * n)),
-        device_weight(DType::kBfloat16, weight),
-        device_in(DType::kBfloat16, in),
-        device_residual(residual),
-        device_norm_weight(DType::kBfloat16, norm_weight) {}
-
-  GemvParams Params(bool norm) {
-    GemvParams params;
-    params.weight = device_weight.data();
-    params.in = norm ? nullptr : device_in.data();
-    params.residual_in = norm ? device_residual.data() : nullptr;
-    params.norm_weight = norm ? device_norm_weight.data() : nullptr;
-    params.epsilon = kEpsilon;
-    params.n = n;
-    params.k = k;
-    return params;
-  }
-
-  // What the products are of.
-  std::vector<float> X(bool norm) const {
-    if (!norm) return in;
-    std::vector<float> out(residual.size());
-    for (size_t r = 0; r < kRows; ++r) {
-      double squares = 0;
-      for (size_t i = 0; i < k; ++i) squares += std::pow(residual[r * k + i], 2);
-      const double scale = 1 / std::sqrt(squares / k + kEpsilon);
-      for (size_t i = 0; i < k; ++i) {
-        out[r * k + i] = Round(residual[r * k + i] * scale * norm_weight[i]);
-      }
-    }
-    return out;
-  }
-};
+using testing::Inputs;
+using testing::kEpsilon;
+using testing::kHalf;
+using testing::kRows;
+using testing::kSameBits;
+using testing::Round;
+using testing::Workspace;
 
 // Columns that are compared: all, or of many every few and the last.
 bool IsCompared(const Inputs& inputs, size_t column) {
@@ -139,7 +76,8 @@ struct Result {
 uint32_t StrideOf(const Inputs& inputs) { return inputs.n + 5; }
 
 template <typename T>
-Result Run(Inputs& inputs, const Kind& kind, GemvParams params, uint32_t rows) {
+Result Run(Inputs& inputs, const Kind& kind, GemvParams params, uint32_t rows,
+           const GemvTuning& tuning) {
   const bool gated = kind.epilogue == GemvEpilogue::kGatedSilu;
   const uint32_t columns = gated ? inputs.n / 2 : inputs.n;
   const uint32_t stride = StrideOf(inputs);
@@ -155,7 +93,7 @@ Result Run(Inputs& inputs, const Kind& kind, GemvParams params, uint32_t rows) {
   params.out_type = kind.type;
   params.epilogue = kind.epilogue;
   params.rows = rows;
-  WEFT_CUDA_CHECK(Gemv(params, nullptr));
+  WEFT_CUDA_CHECK(GemvTuned(params, tuning, nullptr));
   const std::vector<T> host = out.Host();
   Result result;
   for (size_t i = 0; i < host.size(); ++i) {
@@ -169,16 +107,17 @@ Result Run(Inputs& inputs, const Kind& kind, GemvParams params, uint32_t rows) {
   return result;
 }
 
-Result Run(Inputs& inputs, const Kind& kind, const GemvParams& params, uint32_t rows) {
-  if (kind.type == DType::kFloat32) return Run<float>(inputs, kind, params, rows);
-  return Run<__nv_bfloat16>(inputs, kind, params, rows);
+Result Run(Inputs& inputs, const Kind& kind, const GemvParams& params, uint32_t rows,
+           const GemvTuning& tuning = {}) {
+  if (kind.type == DType::kFloat32) return Run<float>(inputs, kind, params, rows, tuning);
+  return Run<__nv_bfloat16>(inputs, kind, params, rows, tuning);
 }
 
 bool SameBits(const float* a, const float* b, size_t count) {
   return std::memcmp(a, b, count * sizeof(float)) == 0;
 }
 
-// One prologue and epilogue, for one to four rows.
+// One prologue and epilogue, for one to eight rows.
 void Check(Inputs& inputs, const Kind& kind, bool norm, const std::vector<double>& products) {
   const bool gated = kind.epilogue == GemvEpilogue::kGatedSilu;
   const uint32_t columns = gated ? inputs.n / 2 : inputs.n;
@@ -233,6 +172,41 @@ TEST_CASE("Gemv agrees with double precision", "[cuda][gemv]") {
   }
 }
 
+TEST_CASE("Gemv's workspace, successor and shared memory change no bits", "[cuda][gemv]") {
+  std::mt19937_64 random(testing::Seed());
+  struct Case {
+    uint32_t n;
+    uint32_t k;
+  };
+  const auto shape = GENERATE(Case{2, 8}, Case{4098, 64}, Case{1058, 4096}, Case{702, 14336},
+                              Case{34, 20000}, Case{40000, 520});
+  const uint32_t rows = GENERATE(1, 3, 8);
+  CAPTURE(shape.n, shape.k, rows);
+  Inputs inputs(random, shape.n, shape.k);
+  Workspace workspace;
+  for (const Kind& kind : kKinds) {
+    CAPTURE(static_cast<int>(kind.epilogue), static_cast<int>(kind.type));
+    GemvParams params = inputs.Params(kind.epilogue != GemvEpilogue::kAccumulate);
+    const Result plain = Run(inputs, kind, params, rows);
+    params.workspace = workspace.data();
+    params.next = {params.weight, kind.epilogue, shape.n, shape.k};
+    for (const GemvTuning& tuning : kSameBits) {
+      CAPTURE(tuning.shared_bytes, tuning.claimed_percent);
+      for (const bool dependent : {false, true}) {
+        params.dependent = dependent;
+        const Result other = Run(inputs, kind, params, rows, tuning);
+        CHECK(!other.outside);
+        REQUIRE(other.values.size() == plain.values.size());
+        CHECK(SameBits(other.values.data(), plain.values.data(), plain.values.size()));
+        CHECK(workspace.IsZero());
+      }
+    }
+    const Result half = Run(inputs, kind, params, rows, kHalf);
+    const std::vector<double> expected(plain.values.begin(), plain.values.end());
+    CHECK(testing::RelativeError(half.values, expected) < testing::Tolerance(kind.type));
+  }
+}
+
 TEST_CASE("Gemv refuses what it cannot do", "[cuda][gemv]") {
   GemvParams params;
   params.rows = 1;
@@ -279,8 +253,9 @@ class Chain {
   static constexpr uint32_t kColumns = 2816;
   static constexpr int kLayers = 6;
 
-  explicit Chain(std::mt19937_64& random)
-      : first_(random, 2 * kColumns, kHidden),
+  Chain(std::mt19937_64& random, const GemvTuning& tuning)
+      : tuning_(tuning),
+        first_(random, 2 * kColumns, kHidden),
         second_(random, kHidden, kColumns),
         residual_(size_t{kRows} * kHidden),
         activated_(size_t{kRows} * kColumns) {}
@@ -297,7 +272,9 @@ class Chain {
       params.epilogue = GemvEpilogue::kGatedSilu;
       params.rows = rows;
       params.dependent = dependent && layer != 0;
-      WEFT_CUDA_CHECK(Gemv(params, stream));
+      params.workspace = workspace_.data();
+      params.next = {second_.Params(false).weight, GemvEpilogue::kAccumulate, second_.n, second_.k};
+      WEFT_CUDA_CHECK(GemvTuned(params, tuning_, stream));
       params = second_.Params(false);
       params.in = activated_.data();
       params.out = residual_.data();
@@ -306,12 +283,17 @@ class Chain {
       params.epilogue = GemvEpilogue::kAccumulate;
       params.rows = rows;
       params.dependent = dependent;
-      WEFT_CUDA_CHECK(Gemv(params, stream));
+      params.workspace = workspace_.data();
+      params.next = {first_.Params(true).weight, GemvEpilogue::kGatedSilu, first_.n, first_.k};
+      WEFT_CUDA_CHECK(GemvTuned(params, tuning_, stream));
     }
   }
   std::vector<float> Host() const { return residual_.Host(); }
+  bool LeftWorkspaceZero() const { return workspace_.IsZero(); }
 
  private:
+  GemvTuning tuning_;
+  Workspace workspace_;
   Inputs first_;
   Inputs second_;
   DeviceArray<float> residual_;
@@ -320,9 +302,10 @@ class Chain {
 
 TEST_CASE("Dependent Gemvs see what the one before wrote", "[cuda][gemv]") {
   std::mt19937_64 random(testing::Seed());
-  const uint32_t rows = GENERATE(1, 3, 4);
-  CAPTURE(rows);
-  Chain chain(random);
+  const uint32_t rows = GENERATE(1, 3, 8);
+  const GemvTuning tuning = GENERATE(GemvTuning{}, kSameBits[1], kSameBits[2], kHalf);
+  CAPTURE(rows, tuning.chunk, tuning.shared_bytes, tuning.claimed_percent);
+  Chain chain(random, tuning);
   chain.Launch(false, rows, nullptr);
   const std::vector<float> expected = chain.Host();
   for (const float value : expected) REQUIRE(std::isfinite(value));
@@ -335,6 +318,7 @@ TEST_CASE("Dependent Gemvs see what the one before wrote", "[cuda][gemv]") {
     }
     const std::vector<float> out = chain.Host();
     CHECK(SameBits(out.data(), expected.data(), out.size()));
+    CHECK(chain.LeftWorkspaceZero());
   }
 }
 

@@ -1,6 +1,6 @@
 #include <catch2/catch.hpp>
 
-#include "kernels/cuda/gemv.h"
+#include "kernels/cuda/gemv_tuning.h"
 #include "tests/kernels/cuda/gpu_fixture.h"
 #include "tests/kernels/cuda/graph.h"
 
@@ -47,6 +47,29 @@ struct Timed {
   DType type;
 };
 
+struct Variant {
+  const char* name;
+  // Says what comes next; has a workspace.
+  bool next;
+  bool claims;
+  GemvTuning tuning;
+};
+constexpr Variant kVariants[] = {
+    {"", false, false, {}},
+    {", next", true, false, {}},
+    {", next 2 chunks", true, false, {.chunks_ahead = 2}},
+    {", next 5 chunks", true, false, {.chunks_ahead = 5}},
+    {", next, claims 10 %", true, true, {}},
+    {", claims 10 %", false, true, {}},
+    {", claims 20 %, all", false, true, {.claimed_percent = 20, .claiming_rows = 32}},
+    {", chunks of 512", false, false, {.chunk = 512}},
+    {", two blocks", false, false, {.chunk = 512, .shared_bytes = 113 * 1024}},
+    {", two blocks, next",
+     true,
+     false,
+     {.chunk = 512, .shared_bytes = 113 * 1024, .chunks_ahead = 6}},
+};
+
 TEST_CASE("Gemv: time", "[cuda][gemv][time]") {
   std::mt19937_64 random(testing::Seed());
   const auto shape =
@@ -61,6 +84,8 @@ TEST_CASE("Gemv: time", "[cuda][gemv][time]") {
   DeviceTensor norm_weight(DType::kBfloat16, testing::RandomFloats(random, shape.k));
   DeviceArray<float> out(size_t{kGemvRowsMax} * shape.n);
   WEFT_CUDA_CHECK(cudaMemset(out.data(), 0, out.size() * sizeof(float)));
+  DeviceArray<uint8_t> workspace(kGemvWorkspaceBytes);
+  WEFT_CUDA_CHECK(cudaMemset(workspace.data(), 0, kGemvWorkspaceBytes));
   GemvParams params;
   params.residual_in = shape.norm ? residual.data() : nullptr;
   params.in = in.data();
@@ -73,24 +98,29 @@ TEST_CASE("Gemv: time", "[cuda][gemv][time]") {
   params.n = shape.n;
   params.k = shape.k;
   constexpr int kLaunches = 40;
-  for (const bool dependent : {true, false}) {
-    for (const uint32_t rows : {1u, 2u, 4u}) {
+  for (const Variant& variant : kVariants) {
+    params.workspace = variant.claims ? workspace.data() : nullptr;
+    for (const auto& [dependent, rows] :
+         {std::pair{true, 1u}, {true, 4u}, {true, 8u}, {false, 1u}, {false, 4u}}) {
       params.rows = rows;
       params.dependent = false;
       params.weight = weights.Copy(0);
-      WEFT_CUDA_CHECK(Gemv(params, nullptr));  // loads the kernel, outside of the capture
+      params.next = {};
+      // Loads the kernel, outside of the capture.
+      WEFT_CUDA_CHECK(GemvTuned(params, variant.tuning, nullptr));
       const Graph graph([&](cudaStream_t stream) {
         for (int i = 0; i < kLaunches; ++i) {
           params.weight = weights.Copy(i);
+          if (variant.next) params.next = {weights.Copy(i + 1), shape.epilogue, shape.n, shape.k};
           params.dependent = dependent && i != 0;
-          WEFT_CUDA_CHECK(Gemv(params, stream));
+          WEFT_CUDA_CHECK(GemvTuned(params, variant.tuning, stream));
         }
       });
       const double us =
           testing::MedianUs([&](cudaStream_t stream) { graph.Launch(stream); }, 10) / kLaunches;
       testing::Report(dependent ? "Gemv, dependent" : "Gemv",
                       std::string(shape.name) + " " + std::to_string(shape.n) + " x " +
-                          std::to_string(shape.k) + ", rows " + std::to_string(rows),
+                          std::to_string(shape.k) + ", rows " + std::to_string(rows) + variant.name,
                       us, 2.0 * shape.n * shape.k);
     }
   }
