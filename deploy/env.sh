@@ -17,6 +17,7 @@ installed_nvcc() {
 # setup.sh --cuda has brought one: CMake finds it here.
 if [ -f "$WEFT_CACHE/cuda/wheels" ]; then
   export CUDACXX="${CUDACXX:-$WEFT_CACHE/cuda/nvidia/cu13/bin/nvcc}"
+  export WEFT_NCCL="${WEFT_NCCL:-$WEFT_CACHE/cuda/nvidia/nccl}"
 elif [ -n "$(installed_nvcc)" ]; then
   export CUDACXX="${CUDACXX:-$(installed_nvcc)}"
 fi
