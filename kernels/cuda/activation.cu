@@ -34,8 +34,8 @@ __device__ __forceinline__ float Apply(float x) {
 
 template <typename T, int kWidth, ActivationKind kKind>
 __global__ void __launch_bounds__(kThreadsMax) Elements(GatedActivationParams params) {
-  AllowNextLaunch();
-  AwaitEarlierLaunch();
+  AllowNextKernel();
+  WaitForEarlierKernels();
   const size_t row = blockIdx.x;
   const uint32_t column = (blockIdx.y * blockDim.x + threadIdx.x) * kWidth;
   if (column >= params.columns) return;
@@ -51,8 +51,8 @@ __global__ void __launch_bounds__(kThreadsMax) Elements(GatedActivationParams pa
 
 template <typename T, int kWidth, ActivationKind kKind>
 __global__ void __launch_bounds__(kThreadsMax) Elements(ActivationParams params) {
-  AllowNextLaunch();
-  AwaitEarlierLaunch();
+  AllowNextKernel();
+  WaitForEarlierKernels();
   const size_t row = blockIdx.x;
   const uint32_t column = (blockIdx.y * blockDim.x + threadIdx.x) * kWidth;
   if (column >= params.columns) return;
@@ -77,7 +77,7 @@ cudaError_t LaunchWidth(const Params& params, cudaStream_t stream) {
       threads_of_row >= kThreadsMax ? kThreadsMax : (threads_of_row + kWarp - 1) / kWarp * kWarp;
   const dim3 grid(params.rows, (threads_of_row + threads - 1) / threads);
   void (*const kernel)(Params) = Elements<T, kWidth, kKind>;
-  return LaunchKernel(kernel, grid, threads, 0, stream, params.dependent, params);
+  return LaunchKernel(kernel, grid, threads, 0, params.dependent, stream, params);
 }
 
 template <typename T, ActivationKind kKind, typename Params>

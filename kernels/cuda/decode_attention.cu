@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/device/decode_merge.cuh"
 #include "kernels/cuda/device/decode_plain.cuh"
+#include "kernels/cuda/device/dependent.cuh"
 
 namespace weft::kernels::cuda {
 namespace {
@@ -19,26 +20,26 @@ __device__ __forceinline__ void TeamBarrier(uint32_t team) {
   }
 }
 
-template <typename Shape>
-__device__ __forceinline__ DecodeHeads HeadsOf(const DecodeKernelParams& params, uint32_t row) {
-  const uint32_t kv_head = params.slices == 1 ? row : row / params.slices;
-  const uint32_t slice = params.slices == 1 ? 0 : row % params.slices;
-  const uint32_t begin = __ldg(params.attention.kv_head_begin + kv_head) + slice * Shape::kRows;
-  const uint32_t end = __ldg(params.attention.kv_head_begin + kv_head + 1);
-  return {begin, begin < end ? min(end - begin, uint32_t{Shape::kRows}) : 0};
-}
-
 // Sequences without a context have no work in the list.
 template <typename Shape>
 __device__ __forceinline__ void ZeroEmptySequences(const AttentionParams& attention) {
   const uint32_t quads = attention.query_heads * Shape::kDim / 4;
   for (uint32_t s = blockIdx.x; s < attention.sequences; s += gridDim.x) {
-    if (__ldg(attention.context_lengths + s) != 0) continue;
+    if (__ldcg(attention.context_lengths + s) != 0) continue;
     auto* row = static_cast<__nv_bfloat16*>(attention.out) + size_t{s} * quads * 4;
     for (uint32_t i = threadIdx.x; i < quads; i += Shape::kThreads) {
       *reinterpret_cast<uint2*>(row + size_t{i} * 4) = make_uint2(0, 0);
     }
   }
+}
+
+__device__ __forceinline__ DecodeStart LoadStart(const DecodeStart* from) {
+  static_assert(sizeof(DecodeStart) == 3 * sizeof(uint4));
+  const auto* words = reinterpret_cast<const uint4*>(from);
+  const uint4 a = __ldcg(words);
+  const uint4 b = __ldcg(words + 1);
+  const uint4 c = __ldcg(words + 2);
+  return {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w, {c.x, c.y, c.z, c.w}};
 }
 
 // Teams walk through the same parts; each takes every kTeams-th slice of them.
@@ -54,16 +55,35 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
   const uint32_t ring_end = ring + Shape::kStages * Shape::kStage;
   const DecodeMergeSpace<Shape> space(shared + Shape::kRing);
 
-  const DecodeStart start = params.view.starts[blockIdx.x];
-  DecodeProducer<Shape> producer(params, start, team);
+  __shared__ uint32_t begins_kept[Shape::kBegins];
+  const uint32_t* begins = params.attention.kv_head_begin;
+  const uint32_t kv_heads = params.attention.kv.kv_heads;
+
+  AllowNextKernel();
+  const uint32_t begin_kept =
+      threadIdx.x <= kv_heads && threadIdx.x < Shape::kBegins ? __ldg(begins + threadIdx.x) : 0;
+  if (!params.after_append) WaitForEarlierKernels();
+  const DecodeStart start = LoadStart(params.view.starts + blockIdx.x);
+  if (threadIdx.x < Shape::kBegins) begins_kept[threadIdx.x] = begin_kept;
+  __syncthreads();
+  if (!Shape::kFewRegisters && kv_heads < Shape::kBegins) begins = begins_kept;
+  DecodeProducer<Shape> producer(params, begins, start, team);
+  bool waits = params.after_append;
+#pragma unroll(Shape::kFewRegisters ? 1 : Shape::kStages)
   for (uint32_t stage = ring; stage != ring_end; stage += Shape::kStage) {
+    if (waits && producer.TakesLast()) {
+      WaitForEarlierKernels();
+      waits = false;
+    }
     producer.Issue(params, stage, thread, team);
   }
+  if (waits) WaitForEarlierKernels();
+  if (start.empty_sequences != 0) ZeroEmptySequences<Shape>(params.attention);
   uint32_t stage = ring;
   DecodeWalk part(params.work, start);
   DecodeRows<Shape> rows;
   while (part.Next(params.work)) {
-    const DecodeHeads heads = HeadsOf<Shape>(params, part.head);
+    const DecodeHeads heads = HeadsOf<Shape>(params, begins, part.head);
     rows.Start(params.attention, part.sequence, heads.begin, heads.count, warp_row);
     for (uint32_t block = part.block; block < part.block_end; ++block) {
 #pragma unroll 1
@@ -80,9 +100,10 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
         if (stage == ring_end) stage = ring;
       }
     }
-    FinishPart<Shape>(params, space, rows, part, heads, team, thread_row);
+    const DecodeParts parts(
+        params, part, Shape::kFewRegisters ? LoadStart(params.view.starts + blockIdx.x) : start);
+    FinishPart<Shape>(params, space, rows, part, parts, heads, team, thread_row);
   }
-  ZeroEmptySequences<Shape>(params.attention);
 }
 
 constexpr uint32_t GroupTiles(uint32_t group_max) {
@@ -146,6 +167,7 @@ DecodeKernelParams MakeKernelParams(const DecodeAttentionParams& params, uint64_
           work,
           DecodeScheduleView(params.schedule, attention.sequences, params.grid),
           slices,
+          params.after_append,
           capped ? 2 * kLog2E * attention.scale / attention.soft_cap : kLog2E * attention.scale,
           capped ? kLog2E * attention.soft_cap : 0.0f,
           stats,
@@ -156,6 +178,7 @@ cudaError_t LaunchOnTensorCores(const DecodeAttentionParams& params, cudaStream_
   if (params.grid == 0 || params.fixed_split_tokens % kKvBlockTokens != 0) {
     return cudaErrorInvalidValue;
   }
+  if (params.after_append && !params.dependent) return cudaErrorInvalidValue;
   return WithShape(params.attention.kv.head_dim, params.attention.group_max, [&](auto shape) {
     using Shape = decltype(shape);
     // As many slots as the workspace has room for.
@@ -165,35 +188,32 @@ cudaError_t LaunchOnTensorCores(const DecodeAttentionParams& params, cudaStream_
       return cudaErrorInvalidValue;
     }
     if (const cudaError_t error = AllowSharedMemory<Shape>(); error != cudaSuccess) return error;
-    Decode<Shape><<<params.grid, Shape::kThreads, Shape::kSharedBytes, stream>>>(
-        MakeKernelParams(params, slots, Shape::kRows));
-    return cudaGetLastError();
+    return LaunchKernel(Decode<Shape>, dim3(params.grid), Shape::kThreads, Shape::kSharedBytes,
+                        params.dependent, stream, MakeKernelParams(params, slots, Shape::kRows));
   });
 }
 
 template <typename T, typename Kv>
-cudaError_t LaunchPlain(const AttentionParams& params, cudaStream_t stream) {
-  const dim3 grid(params.query_heads, params.sequences);
-  switch (params.kv.head_dim) {
+cudaError_t LaunchPlain(const DecodeAttentionParams& params, cudaStream_t stream) {
+  const AttentionParams& attention = params.attention;
+  const auto launch = [&](void (*kernel)(AttentionParams)) {
+    return LaunchKernel(kernel, dim3(attention.query_heads, attention.sequences), kPlainThreads, 0,
+                        params.dependent, stream, attention);
+  };
+  switch (attention.kv.head_dim) {
     case 64:
-      PlainDecode<T, Kv, 64><<<grid, kPlainThreads, 0, stream>>>(params);
-      break;
+      return launch(PlainDecode<T, Kv, 64>);
     case 80:
-      PlainDecode<T, Kv, 80><<<grid, kPlainThreads, 0, stream>>>(params);
-      break;
+      return launch(PlainDecode<T, Kv, 80>);
     case 96:
-      PlainDecode<T, Kv, 96><<<grid, kPlainThreads, 0, stream>>>(params);
-      break;
+      return launch(PlainDecode<T, Kv, 96>);
     case 128:
-      PlainDecode<T, Kv, 128><<<grid, kPlainThreads, 0, stream>>>(params);
-      break;
+      return launch(PlainDecode<T, Kv, 128>);
     case 256:
-      PlainDecode<T, Kv, 256><<<grid, kPlainThreads, 0, stream>>>(params);
-      break;
+      return launch(PlainDecode<T, Kv, 256>);
     default:
       return cudaErrorInvalidValue;
   }
-  return cudaGetLastError();
 }
 
 }  // namespace
@@ -230,10 +250,9 @@ cudaError_t DecodeAttention(const DecodeAttentionParams& params, cudaStream_t st
   if (attention.type == DType::kBfloat16 && attention.kv.type == DType::kBfloat16) {
     return LaunchOnTensorCores(params, stream);
   }
-  if (attention.type == DType::kBfloat16)
-    return LaunchPlain<__nv_bfloat16, float>(attention, stream);
-  if (attention.kv.type == DType::kFloat32) return LaunchPlain<float, float>(attention, stream);
-  return LaunchPlain<float, __nv_bfloat16>(attention, stream);
+  if (attention.type == DType::kBfloat16) return LaunchPlain<__nv_bfloat16, float>(params, stream);
+  if (attention.kv.type == DType::kFloat32) return LaunchPlain<float, float>(params, stream);
+  return LaunchPlain<float, __nv_bfloat16>(params, stream);
 }
 
 }  // namespace weft::kernels::cuda

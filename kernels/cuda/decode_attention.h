@@ -9,6 +9,9 @@
 // result depends on its own sequence alone. Other types run on a plain kernel, one CTA a query head
 // (K and V read once a query head, from L2 at best), without schedule and workspace.
 //
+// A CTA's first keys are requested one dependent load after it starts (decode_schedule.h); rows
+// that one CTA holds as a whole touch neither workspace nor tickets.
+//
 // Limits: head_dim 64, 80, 96, 128 or 256 (else cudaErrorInvalidValue); at most 65,535 sequences.
 // Nothing past a context is read, neither table nor cache, except that the rest of a 128-byte line
 // may be fetched; blocks before the window are not touched.
@@ -33,6 +36,14 @@ struct DecodeAttentionParams {
   // overlap.
   void* workspace = nullptr;
   size_t workspace_bytes = 0;
+  // May start before the kernel in front of it ends. Until that end only kv_head_begin is read:
+  // no kernel in flight may write it.
+  bool dependent = false;
+  // Only with `dependent`: the kernel in front is RotateAndAppend, and of what is read here it
+  // writes nothing but the query and each sequence's last position of the cache. All else, the
+  // schedule and the keys before, is read while it runs: it lets the next kernel start only when
+  // everything in front of itself is complete.
+  bool after_append = false;
 };
 
 // What the workspace must hold at most.

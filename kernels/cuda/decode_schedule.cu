@@ -2,6 +2,7 @@
 
 #include "kernels/cuda/decode_schedule.h"
 #include "kernels/cuda/device/decode_work.cuh"
+#include "kernels/cuda/device/dependent.cuh"
 #include "kernels/cuda/device/reduce.cuh"
 
 namespace weft::kernels::cuda {
@@ -13,6 +14,13 @@ constexpr uint32_t kThreads = 1024;
 // partial sums through one CTA's L2 reads against 32 KB of keys and values at a CTA's share of the
 // memory's bandwidth. The number of blocks a CTA takes at least follows from the cheapest sum.
 constexpr float kMergeCostPerHead = 1.0f / 400;
+
+// Rows of equal length are kept whole when that makes the longest range longer by no more than so
+// many blocks and this share of it. A CTA with a part of a row loses more to the ticket and the
+// merge, in which it asks for no more keys; and while memory is the limit, it is shared among the
+// CTAs that are there.
+constexpr uint32_t kWholeRowBlocks = 2;
+constexpr uint32_t kWholeRowShare = 16;
 
 // Sum over the threads before this one; `total` gets that over all. `scratch` holds kWarp words; a
 // barrier must follow before it is used again.
@@ -37,17 +45,31 @@ __device__ uint32_t ExclusiveSum(uint32_t x, uint32_t* scratch, uint32_t* total)
   return inclusive - scratch[threadIdx.x / kWarp] + sum - x;
 }
 
-// Fills first_units; every thread gets the number of units, and *longest those of the longest row.
+// Units of the rows that have any, and the sequences that have none.
+struct RowUnits {
+  uint32_t shortest;
+  uint32_t longest;
+  uint32_t empty_sequences;
+};
+
+// Fills first_units, and `rows`, which must be {0xffffffff, 0, 0}; every thread gets the number of
+// units.
 __device__ uint32_t ListSequences(const DecodeScheduleParams& params, const DecodeWork& work,
-                                  uint32_t* first_units, uint32_t* longest) {
+                                  uint32_t* first_units, RowUnits* rows) {
   __shared__ uint32_t scratch[kWarp];
   uint32_t before = 0;
   for (uint32_t base = 0; base < params.sequences; base += kThreads) {
     const uint32_t sequence = base + threadIdx.x;
     uint32_t units = 0;
     if (sequence < params.sequences) {
-      units = MakeDecodeRow(work.context_lengths[sequence], work.window, work.unit_blocks).units;
-      atomicMax(longest, units);
+      const uint32_t length = __ldcg(work.context_lengths + sequence);
+      units = MakeDecodeRow(length, work.window, work.unit_blocks).units;
+      if (units != 0) {
+        atomicMin(&rows->shortest, units);
+        atomicMax(&rows->longest, units);
+      } else {
+        atomicAdd(&rows->empty_sequences, 1);
+      }
     }
     uint32_t total;
     const uint32_t place = ExclusiveSum(units * work.heads, scratch, &total);
@@ -56,6 +78,20 @@ __device__ uint32_t ListSequences(const DecodeScheduleParams& params, const Deco
     __syncthreads();
   }
   return before;
+}
+
+// How many units each CTA takes.
+__device__ uint32_t UnitsPerCta(const DecodeScheduleParams& params, const DecodeWork& work,
+                                uint32_t total, RowUnits rows) {
+  const uint32_t even = max(1u, (total + params.grid - 1) / params.grid);
+  if (work.fixed || total == 0) return even;
+  if (rows.shortest == rows.longest) {
+    const uint32_t whole = (even + rows.longest - 1) / rows.longest * rows.longest;
+    if (whole - even <= kWholeRowBlocks + even / kWholeRowShare) return whole;
+  }
+  const uint32_t heads = min(params.group_max, kDecodeGroupRowsMax);
+  const float cheapest = sqrtf(static_cast<float>(rows.longest) * heads * kMergeCostPerHead);
+  return max(even, static_cast<uint32_t>(ceilf(cheapest)));
 }
 
 __device__ DecodeStart FindStart(const DecodeScheduleParams& params, const DecodeWork& work,
@@ -72,35 +108,53 @@ __device__ DecodeStart FindStart(const DecodeScheduleParams& params, const Decod
       high = middle;
     }
   }
-  const uint32_t units =
-      MakeDecodeRow(work.context_lengths[low], work.window, work.unit_blocks).units;
+  DecodeStart start = {};
+  start.sequence = low;
+  start.length = __ldcg(work.context_lengths + low);
+  const uint32_t units = MakeDecodeRow(start.length, work.window, work.unit_blocks).units;
   const uint32_t within = place - first_units[low];
-  return {low, within / units, within % units, 0};
+  start.head = within / units;
+  start.unit = within % units;
+  return start;
+}
+
+// Walks as the CTA will.
+__device__ void FindIds(const DecodeScheduleParams& params, const DecodeWork& work,
+                        DecodeStart* start) {
+  const BlockTables& tables = params.tables;
+  if (tables.ids == nullptr) return;
+  DecodeWalk walk(work, *start);
+#pragma unroll
+  for (uint32_t i = 0; i < kDecodeStartIds; ++i) {
+    if (walk.block == walk.block_end && !walk.Next(work)) return;
+    start->ids[i] = __ldcg(tables.ids + size_t{walk.sequence} * tables.stride + walk.block);
+    start->known_ids = i + 1;
+    ++walk.block;
+  }
 }
 
 __global__ void __launch_bounds__(kThreads) Schedule(DecodeScheduleParams params, DecodeWork work) {
-  __shared__ uint32_t longest;
+  __shared__ RowUnits rows;
+  AllowNextKernel();
+  WaitForEarlierKernels();
   const DecodeScheduleView view(params.schedule, params.sequences, params.grid);
-  if (threadIdx.x == 0) longest = 0;
+  if (threadIdx.x == 0) rows = {0xffffffffu, 0, 0};
   for (uint32_t i = threadIdx.x; i < params.sequences * work.heads; i += kThreads) {
     view.tickets[i] = 0;
   }
   __syncthreads();
-  const uint32_t total = ListSequences(params, work, view.first_units, &longest);
-  uint32_t per_cta = max(1u, (total + params.grid - 1) / params.grid);
-  if (!work.fixed) {
-    const uint32_t rows = min(params.group_max, kDecodeGroupRowsMax);
-    const float cheapest = sqrtf(static_cast<float>(longest) * rows * kMergeCostPerHead);
-    per_cta = max(per_cta, static_cast<uint32_t>(ceilf(cheapest)));
-  }
-  if (threadIdx.x == 0) *view.units_per_cta = per_cta;
+  const uint32_t total = ListSequences(params, work, view.first_units, &rows);
+  const uint32_t per_cta = UnitsPerCta(params, work, total, rows);
   for (uint32_t cta = threadIdx.x; cta < params.grid; cta += kThreads) {
-    DecodeStart start = {0, 0, 0, 0};
+    DecodeStart start = {};
     const uint64_t place = uint64_t{cta} * per_cta;
     if (place < total) {
       start = FindStart(params, work, view.first_units, static_cast<uint32_t>(place));
       start.units = min(per_cta, total - static_cast<uint32_t>(place));
+      FindIds(params, work, &start);
     }
+    start.units_per_cta = per_cta;
+    start.empty_sequences = rows.empty_sequences;
     view.starts[cta] = start;
   }
 }
@@ -110,7 +164,7 @@ __global__ void __launch_bounds__(kThreads) Schedule(DecodeScheduleParams params
 size_t DecodeScheduleBytes(uint32_t sequences, uint32_t kv_heads, uint32_t group_max,
                            uint32_t grid) {
   const size_t heads = size_t{kv_heads} * DecodeSlices(group_max);
-  return 16 + sizeof(DecodeStart) * grid + sizeof(uint32_t) * sequences * (1 + heads);
+  return sizeof(DecodeStart) * grid + sizeof(uint32_t) * sequences * (1 + heads);
 }
 
 cudaError_t MakeDecodeSchedule(const DecodeScheduleParams& params, cudaStream_t stream) {
@@ -122,8 +176,7 @@ cudaError_t MakeDecodeSchedule(const DecodeScheduleParams& params, cudaStream_t 
   const DecodeWork work = {params.context_lengths, params.kv_heads * DecodeSlices(params.group_max),
                            params.window, fixed ? params.fixed_split_tokens / kKvBlockTokens : 1,
                            fixed};
-  Schedule<<<1, kThreads, 0, stream>>>(params, work);
-  return cudaGetLastError();
+  return LaunchKernel(Schedule, dim3(1), kThreads, 0, params.dependent, stream, params, work);
 }
 
 }  // namespace weft::kernels::cuda

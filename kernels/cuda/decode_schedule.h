@@ -5,10 +5,13 @@
 // an equally long range of the list, so a graph captured once replays for any lengths.
 //
 // A unit is one block of the cache; with fixed_split_tokens it is that many positions (boundaries
-// at multiples of it), and what a CTA sums then depends on the row's own length alone.
+// at multiples of it), and what a CTA sums then depends on the row's own length alone. The range's
+// length is what fills the grid, more where that makes merges too dear: long rows in small batches,
+// and batches of equal contexts that whole rows fill almost as evenly.
 //
-// One CTA, a few microseconds; reads 4 bytes a sequence, writes 4 a sequence, 4 a head row and 16 a
-// CTA of the grid. Also sets the tickets of decode attention to zero. Limit: fewer than 2^32 units.
+// One CTA, a few microseconds; reads 4 bytes a sequence and 16 of the block tables a CTA of the
+// grid, writes 4 a sequence, 4 a head row and 48 a CTA. Also sets the tickets of decode attention
+// to zero. Limit: fewer than 2^32 units.
 
 #pragma once
 
@@ -42,6 +45,11 @@ struct DecodeScheduleParams {
   uint32_t fixed_split_tokens = 0;
   // DecodeScheduleBytes, 16-byte aligned. Attention launches that use it must not overlap.
   void* schedule = nullptr;
+  // As in AttentionParams: a CTA's first blocks go into the schedule, and attention starts a
+  // table's look-up sooner. Without ids nothing of it is read.
+  BlockTables tables;
+  // May start before the kernel in front of it ends; touches device memory after that.
+  bool dependent = false;
 };
 
 // For up to so many sequences.

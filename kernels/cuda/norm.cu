@@ -32,8 +32,8 @@ __device__ __forceinline__ float4 operator*(float4 a, float b) {
 template <typename T, Kind kKind, int kQuads>
 __global__ void __launch_bounds__(kThreadsMax) NormRow(NormParams params) {
   __shared__ float scratch[2][kWarp];
-  AllowNextLaunch();
-  AwaitEarlierLaunch();
+  AllowNextKernel();
+  WaitForEarlierKernels();
   const size_t begin = size_t{blockIdx.x} * params.hidden;
   const uint32_t quads = params.hidden / kQuad;
   const T* delta = static_cast<const T*>(params.delta);
@@ -80,8 +80,8 @@ __global__ void __launch_bounds__(kThreadsMax) NormRow(NormParams params) {
 template <typename T, Kind kKind>
 __global__ void __launch_bounds__(kThreadsMax) NormRowOfAnySize(NormParams params) {
   __shared__ float scratch[2][kWarp];
-  AllowNextLaunch();
-  AwaitEarlierLaunch();
+  AllowNextKernel();
+  WaitForEarlierKernels();
   float* residual = params.residual + size_t{blockIdx.x} * params.hidden;
   const T* delta = static_cast<const T*>(params.delta);
   float sum = 0;
@@ -119,22 +119,18 @@ template <typename T, Kind kKind>
 cudaError_t Launch(const NormParams& params, cudaStream_t stream) {
   const uint32_t quads = params.hidden / kQuad;
   if (params.hidden % kQuad != 0 || quads > kThreadsMax * kQuadsMax) {
-    return LaunchKernel(NormRowOfAnySize<T, kKind>, params.rows, kThreadsMax, 0, stream,
-                        params.dependent, params);
+    return LaunchKernel(NormRowOfAnySize<T, kKind>, params.rows, kThreadsMax, 0, params.dependent, stream, params);
   }
   // Few quads a thread, so that all of a row's loads are in flight at once.
   const uint32_t threads = quads >= kThreadsMax ? kThreadsMax : (quads + kWarp - 1) / kWarp * kWarp;
   const uint32_t per_thread = (quads + threads - 1) / threads;
   if (per_thread == 1) {
-    return LaunchKernel(NormRow<T, kKind, 1>, params.rows, threads, 0, stream, params.dependent,
-                        params);
+    return LaunchKernel(NormRow<T, kKind, 1>, params.rows, threads, 0, params.dependent, stream, params);
   }
   if (per_thread == 2) {
-    return LaunchKernel(NormRow<T, kKind, 2>, params.rows, threads, 0, stream, params.dependent,
-                        params);
+    return LaunchKernel(NormRow<T, kKind, 2>, params.rows, threads, 0, params.dependent, stream, params);
   }
-  return LaunchKernel(NormRow<T, kKind, kQuadsMax>, params.rows, threads, 0, stream,
-                      params.dependent, params);
+  return LaunchKernel(NormRow<T, kKind, kQuadsMax>, params.rows, threads, 0, params.dependent, stream, params);
 }
 
 template <Kind kKind>

@@ -1,5 +1,6 @@
 #include <cuda_runtime.h>
 
+#include "kernels/cuda/device/dependent.cuh"
 #include "kernels/cuda/device/vector.cuh"
 #include "kernels/cuda/rope.h"
 
@@ -10,10 +11,25 @@ constexpr int kThreads = 128;
 // Elements of a vector access: 16 bytes of bf16, twice 16 of float32.
 constexpr int kOctet = 8;
 
+// As Read, of what the kernel in front wrote.
+template <typename T, int kWidth>
+__device__ __forceinline__ void ReadFresh(const T* from, float (&out)[kWidth]) {
+  if constexpr (kWidth == 1) {
+    out[0] = ToFloat(__ldcg(from));
+  } else {
+#pragma unroll
+    for (int begin = 0; begin < kWidth; begin += Vector<T>::kSize) {
+      const Vector<T> values = LoadFresh(from + begin);
+#pragma unroll
+      for (int i = 0; i < Vector<T>::kSize; ++i) out[begin + i] = ToFloat(values.at[i]);
+    }
+  }
+}
+
 // With the bias at the same place of the row.
 template <typename T, int kWidth>
 __device__ __forceinline__ void ReadBiased(const T* from, const T* bias, float (&out)[kWidth]) {
-  Read(from, out);
+  ReadFresh(from, out);
   if (bias == nullptr) return;
   float add[kWidth];
   Read(bias, add);
@@ -46,11 +62,11 @@ template <typename KvT>
 __device__ __forceinline__ KvT* CacheTarget(const RotateAndAppendParams& params, uint32_t row,
                                             uint32_t head) {
   const KvLayer& kv = params.kv;
-  const uint32_t sequence = params.sequences[row];
+  const uint32_t sequence = __ldcg(params.sequences + row);
   if (sequence == kNoSequence) return nullptr;
-  const uint32_t position = params.positions[row];
-  const size_t block =
-      params.tables.ids[size_t{sequence} * params.tables.stride + position / kKvBlockTokens];
+  const uint32_t position = __ldcg(params.positions + row);
+  const size_t block = __ldcg(params.tables.ids + size_t{sequence} * params.tables.stride +
+                              position / kKvBlockTokens);
   const bool is_value = head >= kv.kv_heads;
   const uint32_t kv_head = is_value ? head - kv.kv_heads : head;
   const size_t token = (block * kv.kv_heads + kv_head) * kKvBlockTokens + position % kKvBlockTokens;
@@ -62,6 +78,9 @@ __device__ __forceinline__ KvT* CacheTarget(const RotateAndAppendParams& params,
 // the rotated ones. Everything a thread writes in place it alone has read.
 template <typename T, typename KvT, int kWidth>
 __global__ void __launch_bounds__(kThreads) RotateUnits(RotateAndAppendParams params) {
+  // In this order: the next kernel may rely on what is in front of this one.
+  WaitForEarlierKernels();
+  AllowNextKernel();
   const uint32_t row = blockIdx.x;
   const uint32_t half = params.rotary_dim / 2;
   const uint32_t head_dim = params.kv.head_dim;
@@ -84,7 +103,7 @@ __global__ void __launch_bounds__(kThreads) RotateUnits(RotateAndAppendParams pa
   if (in_pair) {
     ReadBiased(from + half, bias != nullptr ? bias + half : nullptr, high);
     if (head < params.query_heads + params.kv.kv_heads) {
-      Rotate(params.rotary + size_t{params.positions[row]} * half + element, low, high);
+      Rotate(params.rotary + size_t{__ldcg(params.positions + row)} * half + element, low, high);
     }
   }
   if (head < params.query_heads) {
@@ -100,23 +119,21 @@ __global__ void __launch_bounds__(kThreads) RotateUnits(RotateAndAppendParams pa
 }
 
 template <typename T, typename KvT, int kWidth>
-void LaunchWidth(const RotateAndAppendParams& params, cudaStream_t stream) {
+cudaError_t LaunchWidth(const RotateAndAppendParams& params, cudaStream_t stream) {
   const uint32_t units = (params.kv.head_dim - params.rotary_dim / 2) / kWidth;
   const uint32_t threads = (params.query_heads + 2 * params.kv.kv_heads) * units;
   const dim3 grid(params.rows, (threads + kThreads - 1) / kThreads);
-  RotateUnits<T, KvT, kWidth><<<grid, kThreads, 0, stream>>>(params);
+  return LaunchKernel(RotateUnits<T, KvT, kWidth>, grid, kThreads, 0, params.dependent, stream,
+                      params);
 }
 
 template <typename T, typename KvT>
-void Launch(const RotateAndAppendParams& params, cudaStream_t stream) {
+cudaError_t Launch(const RotateAndAppendParams& params, cudaStream_t stream) {
   const bool in_octets = params.kv.head_dim % kOctet == 0 &&
                          params.rotary_dim % (2 * kOctet) == 0 && params.qkv_stride % kOctet == 0 &&
                          params.query_stride % kOctet == 0;
-  if (in_octets) {
-    LaunchWidth<T, KvT, kOctet>(params, stream);
-  } else {
-    LaunchWidth<T, KvT, 1>(params, stream);
-  }
+  return in_octets ? LaunchWidth<T, KvT, kOctet>(params, stream)
+                   : LaunchWidth<T, KvT, 1>(params, stream);
 }
 
 }  // namespace
@@ -131,13 +148,11 @@ cudaError_t RotateAndAppend(const RotateAndAppendParams& given, cudaStream_t str
   }
   const bool wide_cache = params.kv.type == DType::kFloat32;
   if (params.type == DType::kFloat32) {
-    wide_cache ? Launch<float, float>(params, stream)
-               : Launch<float, __nv_bfloat16>(params, stream);
-  } else {
-    wide_cache ? Launch<__nv_bfloat16, float>(params, stream)
-               : Launch<__nv_bfloat16, __nv_bfloat16>(params, stream);
+    return wide_cache ? Launch<float, float>(params, stream)
+                      : Launch<float, __nv_bfloat16>(params, stream);
   }
-  return cudaGetLastError();
+  return wide_cache ? Launch<__nv_bfloat16, float>(params, stream)
+                    : Launch<__nv_bfloat16, __nv_bfloat16>(params, stream);
 }
 
 }  // namespace weft::kernels::cuda

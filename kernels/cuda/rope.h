@@ -46,6 +46,10 @@ struct RotateAndAppendParams {
   uint32_t rows = 0;
   // Of qkv, bias and query; the cache has its own.
   DType type = DType::kBfloat16;
+  // May start before the kernel in front of it ends; touches device memory after that. A dependent
+  // kernel behind this one starts when all in front of this one is complete, not before
+  // (DecodeAttentionParams::after_append).
+  bool dependent = false;
 };
 
 cudaError_t RotateAndAppend(const RotateAndAppendParams& params, cudaStream_t stream);

@@ -7,12 +7,6 @@
 
 namespace weft::kernels::cuda {
 
-// A head row's query heads.
-struct DecodeHeads {
-  uint32_t begin;
-  uint32_t count;
-};
-
 // Where the parts of a head row keep their results. A CTA has a slot for the row that it found
 // begun and one for the row that it leaves unfinished; with fixed splits every unit has one.
 struct DecodeParts {
@@ -22,17 +16,19 @@ struct DecodeParts {
   uint32_t first;
   bool fixed;
 
-  __device__ __forceinline__ DecodeParts(const DecodeKernelParams& params, const DecodeWalk& part) {
-    const uint32_t place = params.view.first_units[part.sequence] + part.head * part.row.units;
+  __device__ __forceinline__ DecodeParts(const DecodeKernelParams& params, const DecodeWalk& part,
+                                         const DecodeStart& start) {
+    const uint32_t range_end = blockIdx.x * start.units_per_cta + start.units;
+    // Of the row.
+    const uint32_t place = range_end - part.left - part.part_units - part.part_unit;
     fixed = params.work.fixed;
     if (fixed) {
       count = part.row.units;
       first = place;
       slot = place + part.part_unit;
     } else {
-      const uint32_t per_cta = *params.view.units_per_cta;
-      first = place / per_cta;
-      count = (place + part.row.units - 1) / per_cta - first + 1;
+      first = place / start.units_per_cta;
+      count = (place + part.row.units - 1) / start.units_per_cta - first + 1;
       slot = 2 * blockIdx.x + (part.part_unit == 0 ? 1 : 0);
     }
   }
@@ -67,7 +63,7 @@ template <typename Shape>
 __device__ __forceinline__ void MergeParts(const DecodeKernelParams& params, const DecodeWalk& part,
                                            const DecodeParts& parts, DecodeHeads heads) {
   // Parts whose loads are in flight together.
-  constexpr uint32_t kBatch = 8;
+  constexpr uint32_t kBatch = Shape::kMergeBatch;
   constexpr uint32_t kQuads = Shape::kDim / 4;
   for (uint32_t e = threadIdx.x; e < heads.count * kQuads; e += Shape::kThreads) {
     const uint32_t row = e / kQuads;
@@ -148,8 +144,45 @@ __device__ __forceinline__ void ShareStats(const DecodeMergeSpace<Shape>& space,
   }
 }
 
-// Sums the teams' results, and writes them to the output when the part is the whole row, else to
-// the part's slot.
+// Columns of the results that are in shared memory, in rows of `pitch`: a team's heads, team by
+// team.
+struct DecodeColumns {
+  uint32_t first;
+  uint32_t count;
+  uint32_t pitch;
+};
+
+// To the output when the part is the whole row, else to the part's slot.
+template <typename Shape>
+__device__ __forceinline__ void AddTeams(const DecodeKernelParams& params,
+                                         const DecodeMergeSpace<Shape>& space,
+                                         const DecodeWalk& part, DecodeHeads heads, bool whole,
+                                         uint32_t slot, DecodeColumns columns) {
+  const uint32_t quads = columns.count / 4;
+  for (uint32_t e = threadIdx.x; e < heads.count * quads; e += Shape::kThreads) {
+    const uint32_t r = e / quads;
+    const uint32_t column = e % quads * 4;
+    float4 sum = {0, 0, 0, 0};
+#pragma unroll
+    for (int t = 0; t < Shape::kTeams; ++t) {
+      AddScaled(&sum,
+                *reinterpret_cast<const float4*>(space.columns +
+                                                 (t * heads.count + r) * columns.pitch + column),
+                1.0f);
+    }
+    if (whole) {
+      StoreOut<Shape>(params.attention, part.sequence, heads.begin + r, columns.first + column,
+                      Scaled(sum, 1.0f / space.stats[r].y));
+    } else {
+      const size_t at = size_t{slot} * Shape::kRows + r;
+      *reinterpret_cast<float4*>(params.part_sums + at * Shape::kDim + columns.first + column) =
+          sum;
+      if (columns.first == 0 && column == 0) params.part_stats[at] = space.stats[r];
+    }
+  }
+}
+
+// Sums the teams' results. Ends with a barrier.
 template <typename Shape>
 __device__ __forceinline__ void MergeTeams(const DecodeKernelParams& params,
                                            const DecodeMergeSpace<Shape>& space,
@@ -157,7 +190,7 @@ __device__ __forceinline__ void MergeTeams(const DecodeKernelParams& params,
                                            DecodeHeads heads, bool whole, uint32_t slot,
                                            uint32_t team, uint32_t row) {
   constexpr int kColumns = Shape::kMergeColumns;
-  constexpr uint32_t kQuads = kColumns / 4;
+  constexpr int kPasses = Shape::kDim / kColumns;
   ShareStats<Shape>(space, rows, team, row);
   float factor[2];
 #pragma unroll
@@ -168,42 +201,44 @@ __device__ __forceinline__ void MergeTeams(const DecodeKernelParams& params,
     }
     factor[half] = Rescale(rows.maximum[half], highest);
   }
-  float* own =
-      space.columns + (team * Shape::kRows + row) * Shape::kMergePitch + threadIdx.x % 4 * 2;
+  const uint32_t count = max(heads.count, 1u);
+  // The fewer rows, the more columns there is room for at a time.
+  const uint32_t together =
+      Shape::kFewRegisters ? 1 : (Shape::kRows * Shape::kMergePitch / count - 8) / kColumns;
+  const uint32_t pitch = min(together, uint32_t{kPasses}) * kColumns + 8;
+  float* own = space.columns + (team * count + row) * pitch + threadIdx.x % 4 * 2;
+  uint32_t filled = 0;
 #pragma unroll
-  for (int first = 0; first < Shape::kDim; first += kColumns) {
+  for (int pass = 0; pass < kPasses; ++pass) {
 #pragma unroll
-    for (int n = 0; n < kColumns / 8; ++n) {
+    for (int half = 0; half < 2; ++half) {
+      if (row + 8 * half >= heads.count) continue;
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const float* out = rows.out[first / 8 + n] + 2 * half;
-        *reinterpret_cast<float2*>(own + 8 * half * Shape::kMergePitch + 8 * n) = {
+      for (int n = 0; n < kColumns / 8; ++n) {
+        const float* out = rows.out[pass * kColumns / 8 + n] + 2 * half;
+        *reinterpret_cast<float2*>(own + 8 * half * pitch + filled * kColumns + 8 * n) = {
             out[0] * factor[half], out[1] * factor[half]};
       }
     }
+    ++filled;
+    if (filled < together && pass + 1 < kPasses) continue;
     __syncthreads();
-    for (uint32_t e = threadIdx.x; e < heads.count * kQuads; e += Shape::kThreads) {
-      const uint32_t r = e / kQuads;
-      const uint32_t column = e % kQuads * 4;
-      float4 sum = {0, 0, 0, 0};
-#pragma unroll
-      for (int t = 0; t < Shape::kTeams; ++t) {
-        AddScaled(&sum,
-                  *reinterpret_cast<const float4*>(
-                      space.columns + (t * Shape::kRows + r) * Shape::kMergePitch + column),
-                  1.0f);
-      }
-      if (whole) {
-        StoreOut<Shape>(params.attention, part.sequence, heads.begin + r, first + column,
-                        Scaled(sum, 1.0f / space.stats[r].y));
-      } else {
-        const size_t at = size_t{slot} * Shape::kRows + r;
-        *reinterpret_cast<float4*>(params.part_sums + at * Shape::kDim + first + column) = sum;
-        if (first == 0 && column == 0) params.part_stats[at] = space.stats[r];
-      }
-    }
+    AddTeams<Shape>(params, space, part, heads, whole, slot,
+                    {(pass + 1 - filled) * kColumns, filled * kColumns, pitch});
     __syncthreads();
+    filled = 0;
   }
+}
+
+// Counts a part as arrived and returns how many were there before: what the CTA wrote before its
+// last barrier comes before it, and what those before wrote is seen after the CTA's next one.
+__device__ __forceinline__ uint32_t TakeTicket(uint32_t* ticket) {
+  uint32_t before;
+  asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;"
+               : "=r"(before)
+               : "l"(ticket)
+               : "memory");
+  return before;
 }
 
 // Ends a part: all threads of the CTA. `row`: this thread's first row.
@@ -211,23 +246,19 @@ template <typename Shape>
 __device__ __forceinline__ void FinishPart(const DecodeKernelParams& params,
                                            const DecodeMergeSpace<Shape>& space,
                                            DecodeRows<Shape>& rows, const DecodeWalk& part,
-                                           DecodeHeads heads, uint32_t team, uint32_t row) {
+                                           const DecodeParts& parts, DecodeHeads heads,
+                                           uint32_t team, uint32_t row) {
   __shared__ bool last;
   const bool whole = part.part_units == part.row.units;
-  const DecodeParts parts(params, part);
   MergeTeams<Shape>(params, space, rows, part, heads, whole, parts.slot, team, row);
   if (whole) return;
-  __threadfence();
+  uint32_t* ticket = params.view.tickets + size_t{part.sequence} * params.work.heads + part.head;
+  if (threadIdx.x == 0) last = TakeTicket(ticket) + 1 == parts.count;
   __syncthreads();
-  if (threadIdx.x == 0) {
-    uint32_t* ticket = params.view.tickets + size_t{part.sequence} * params.work.heads + part.head;
-    last = atomicAdd(ticket, 1) + 1 == parts.count;
-    // Nobody else comes: ready for the next launch.
-    if (last) *ticket = 0;
-    __threadfence();
-  }
-  __syncthreads();
-  if (last) MergeParts<Shape>(params, part, parts, heads);
+  if (!last) return;
+  MergeParts<Shape>(params, part, parts, heads);
+  // Nobody else comes: ready for the next launch.
+  if (threadIdx.x == 0) *ticket = 0;
 }
 
 }  // namespace weft::kernels::cuda

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "kernels/cuda/attention.h"
+#include "kernels/cuda/device/dependent.cuh"
 #include "kernels/cuda/device/kv_head.cuh"
 #include "kernels/cuda/device/reduce.cuh"
 #include "kernels/cuda/device/vector.cuh"
@@ -27,7 +28,7 @@ __device__ __forceinline__ void PlainScores(const AttentionParams& params, const
     if (seen) {
 #pragma unroll
       for (uint32_t v = threadIdx.x % kLanes; v < kVectors; v += kLanes) {
-        const Vector<Kv> key = Load(keys + size_t{token} * kDim + v * Vector<Kv>::kSize);
+        const Vector<Kv> key = LoadFresh(keys + size_t{token} * kDim + v * Vector<Kv>::kSize);
 #pragma unroll
         for (int i = 0; i < Vector<Kv>::kSize; ++i) {
           sum += query[v * Vector<Kv>::kSize + i] * ToFloat(key.at[i]);
@@ -47,19 +48,21 @@ __device__ __forceinline__ void PlainScores(const AttentionParams& params, const
 }
 
 template <typename T, typename Kv, int kDim>
-__global__ void __launch_bounds__(kPlainThreads) PlainDecode(const AttentionParams params) {
+__global__ void __launch_bounds__(kPlainThreads, 8) PlainDecode(const AttentionParams params) {
   constexpr int kColumns = (kDim + kPlainThreads - 1) / kPlainThreads;
   __shared__ float query[kDim];
   __shared__ float scores[kKvBlockTokens];
+  AllowNextKernel();
+  WaitForEarlierKernels();
   const uint32_t head = blockIdx.x;
   const uint32_t sequence = blockIdx.y;
-  const uint32_t length = params.context_lengths[sequence];
+  const uint32_t length = __ldcg(params.context_lengths + sequence);
   const uint32_t first = params.window != 0 && length > params.window ? length - params.window : 0;
   const uint32_t kv_head = KvHeadOf(params, head);
   const float slope = params.alibi_slopes != nullptr ? params.alibi_slopes[head] : 0.0f;
   const T* from = static_cast<const T*>(params.query) + size_t{sequence} * params.query_stride +
                   size_t{head} * kDim;
-  for (int i = threadIdx.x; i < kDim; i += kPlainThreads) query[i] = ToFloat(from[i]);
+  for (int i = threadIdx.x; i < kDim; i += kPlainThreads) query[i] = ToFloat(__ldcg(from + i));
   __syncthreads();
   float maximum = -INFINITY;
   float total = 0;
@@ -68,7 +71,7 @@ __global__ void __launch_bounds__(kPlainThreads) PlainDecode(const AttentionPara
     const uint32_t position = block * kKvBlockTokens;
     const uint32_t begin = first > position ? first - position : 0;
     const uint32_t end = min(length - position, kKvBlockTokens);
-    const uint32_t id = params.tables.ids[size_t{sequence} * params.tables.stride + block];
+    const uint32_t id = __ldcg(params.tables.ids + size_t{sequence} * params.tables.stride + block);
     const size_t offset = (size_t{id} * params.kv.kv_heads + kv_head) * kKvBlockTokens * kDim;
     PlainScores<Kv, kDim>(params, static_cast<const Kv*>(params.kv.keys) + offset, query, slope,
                           position, length - 1, begin, end, scores);
@@ -88,7 +91,7 @@ __global__ void __launch_bounds__(kPlainThreads) PlainDecode(const AttentionPara
 #pragma unroll 8
       for (uint32_t token = begin; token < end; ++token) {
         const float weight = ToFloat(FromFloat<Kv>(expf(scores[token] - highest)));
-        sum += weight * ToFloat(values[size_t{token} * kDim + column]);
+        sum += weight * ToFloat(__ldcg(values + size_t{token} * kDim + column));
       }
       out[c] = sum;
     }

@@ -18,6 +18,8 @@ struct DecodeKernelParams {
   DecodeScheduleView view;
   // Head rows of a KV head.
   uint32_t slices;
+  // See DecodeAttentionParams.
+  bool after_append;
   // Without a soft cap a score in powers of two is product * score_scale; with one it is
   // cap_scale * tanh, where 2^(product * score_scale) = e^(2 x) of tanh's argument x.
   float score_scale;
@@ -45,6 +47,13 @@ struct DecodeShape {
   // Sums that a score is made of; one where registers are scarce.
   static constexpr int kChains = kDim > 128 || kTiles == 3 ? 1 : 2;
 
+  // What could be kept for the length of the kernel is looked up again.
+  static constexpr bool kFewRegisters = kDim > 128;
+  // Blocks whose ids come with the CTA's start, and parts of a row that are summed at a time; fewer
+  // where registers are scarce.
+  static constexpr int kStartIds = kFewRegisters ? 1 : kDecodeStartIds;
+  static constexpr int kMergeBatch = kFewRegisters ? 4 : 16;
+
   // Sixteen bytes more than a row: eight rows of a matrix load lie in different banks.
   static constexpr int kPitch = 2 * kDim + 16;
   static constexpr int kHalfStage = kSliceTokens * kPitch;
@@ -60,35 +69,104 @@ struct DecodeShape {
   static constexpr int kMergeFloats = kTeams * kRows * kMergePitch;
   static constexpr int kSharedBytes =
       kRing + 4 * kMergeFloats + static_cast<int>(sizeof(float2)) * kRows * (kTeams + 1);
-  static_assert(kStages >= 2 && kSharedBytes <= 227 * 1024);
+  // Entries of kv_head_begin that a CTA keeps beside that, if those are all.
+  static constexpr int kBegins = 33;
+  // In what memory is given out by. A multiprocessor has 228 KB, and takes 1 KB a CTA for itself.
+  static constexpr int kShare = (kSharedBytes + 127) / 128 * 128 + (4 * kBegins + 127) / 128 * 128;
+  static_assert(kStages >= 2 && kShare <= 227 * 1024 && kBlocks * (kShare + 1024) <= 228 * 1024);
 };
+
+// The query heads of a head row.
+struct DecodeHeads {
+  uint32_t begin;
+  uint32_t count;
+};
+
+// `begins`: kv_head_begin, or a copy.
+template <typename Shape>
+__device__ __forceinline__ DecodeHeads HeadsOf(const DecodeKernelParams& params,
+                                               const uint32_t* begins, uint32_t row) {
+  const uint32_t kv_head = params.slices == 1 ? row : row / params.slices;
+  const uint32_t slice = params.slices == 1 ? 0 : row % params.slices;
+  const uint32_t begin = begins[kv_head] + slice * Shape::kRows;
+  const uint32_t end = begins[kv_head + 1];
+  return {begin, begin < end ? min(end - begin, uint32_t{Shape::kRows}) : 0};
+}
 
 // Fills a team's ring, ahead of the arithmetic.
 template <typename Shape>
 struct DecodeProducer {
+  // See HeadsOf.
+  const uint32_t* begins;
   DecodeWalk walk;
   uint32_t slice;
-  // Of the block that is to be copied next; read one step before it is needed.
-  uint32_t block_id;
+  // Of the block that is to be copied next, read one step before it is needed, and of those after
+  // it that the schedule knew.
+  uint32_t ids[Shape::kStartIds];
+  uint32_t known_ids;
   bool live;
 
   __device__ __forceinline__ DecodeProducer(const DecodeKernelParams& params,
-                                            const DecodeStart& start, uint32_t team)
-      : walk(params.work, start), slice(team), block_id(0), live(walk.Next(params.work)) {
-    if (live) LoadBlockId(params);
+                                            const uint32_t* begins, const DecodeStart& start,
+                                            uint32_t team)
+      : begins(begins),
+        walk(params.work, start),
+        slice(team),
+        known_ids(min(start.known_ids, uint32_t{Shape::kStartIds})),
+        live(walk.Next(params.work)) {
+#pragma unroll
+    for (uint32_t i = 0; i < Shape::kStartIds; ++i) ids[i] = start.ids[i];
+    if (live && known_ids == 0) LoadBlockId(params);
   }
 
   __device__ __forceinline__ void LoadBlockId(const DecodeKernelParams& params) {
     const BlockTables& tables = params.attention.tables;
-    block_id = __ldg(tables.ids + size_t{walk.sequence} * tables.stride + walk.block);
+    ids[0] = __ldcg(tables.ids + size_t{walk.sequence} * tables.stride + walk.block);
   }
 
-  __device__ __forceinline__ void Advance(const DecodeKernelParams& params, uint32_t team) {
+  __device__ __forceinline__ void NextBlockId(const DecodeKernelParams& params) {
+    if (Shape::kStartIds == 1 || known_ids <= 1) {
+      LoadBlockId(params);
+      return;
+    }
+    --known_ids;
+#pragma unroll
+    for (uint32_t i = 0; i + 1 < Shape::kStartIds; ++i) ids[i] = ids[i + 1];
+  }
+
+  // The query of the part that comes a ring's length later: its heads lie side by side. Into the
+  // L2, where the keys that went through since may have left nothing of it.
+  __device__ __forceinline__ void PrefetchQuery(const DecodeKernelParams& params, uint32_t thread,
+                                                uint32_t team) const {
+    if (Shape::kFewRegisters || team != 0) return;
+    constexpr uint32_t kLine = 128 / sizeof(__nv_bfloat16);
+    const AttentionParams& attention = params.attention;
+    const DecodeHeads heads = HeadsOf<Shape>(params, begins, walk.head);
+    const auto* query = static_cast<const __nv_bfloat16*>(attention.query) +
+                        size_t{walk.sequence} * attention.query_stride +
+                        size_t{heads.begin} * Shape::kDim;
+    for (uint32_t i = thread * kLine; i < heads.count * Shape::kDim;
+         i += Shape::kTeamThreads * kLine) {
+      asm volatile("prefetch.global.L2 [%0];" ::"l"(query + i));
+    }
+  }
+
+  __device__ __forceinline__ void Advance(const DecodeKernelParams& params, uint32_t thread,
+                                          uint32_t team) {
     slice += Shape::kTeams;
     if (slice < Shape::kSlices) return;
     slice = team;
-    if (++walk.block == walk.block_end) live = walk.Next(params.work);
-    if (live) LoadBlockId(params);
+    if (++walk.block == walk.block_end) {
+      live = walk.Next(params.work);
+      if (live) PrefetchQuery(params, thread, team);
+    }
+    if (live) NextBlockId(params);
+  }
+
+  // Whether the next slice has the sequence's last position.
+  __device__ __forceinline__ bool TakesLast() const {
+    const uint32_t end = walk.block * kKvBlockTokens + (slice + 1) * Shape::kSliceTokens;
+    return live && end >= walk.row.length;
   }
 
   // Starts the copies of the next slice, and always ends a group of copies. Tokens out of sight
@@ -102,7 +180,7 @@ struct DecodeProducer {
       if (begin < min(end, uint32_t{Shape::kSliceTokens})) {
         CopySlice(params, stage, thread, begin, end);
       }
-      Advance(params, team);
+      Advance(params, thread, team);
     }
     CommitCopies();
   }
@@ -114,7 +192,7 @@ struct DecodeProducer {
     constexpr uint32_t kSteps = (kChunks + Shape::kTeamThreads - 1) / Shape::kTeamThreads;
     const KvLayer& kv = params.attention.kv;
     const uint32_t head = params.slices == 1 ? walk.head : walk.head / params.slices;
-    const size_t first_token = (size_t{block_id} * kv.kv_heads + head) * kKvBlockTokens +
+    const size_t first_token = (size_t{ids[0]} * kv.kv_heads + head) * kKvBlockTokens +
                                slice * uint32_t{Shape::kSliceTokens};
     const size_t offset = first_token * Shape::kDim * sizeof(__nv_bfloat16);
     const char* keys = static_cast<const char*>(kv.keys) + offset;
@@ -158,8 +236,8 @@ struct DecodeRows {
 #pragma unroll
       for (int k = 0; k < Shape::kDim / 16; ++k) {
         const auto* pair = reinterpret_cast<const uint32_t*>(from + 16 * k);
-        query[k][half] = real ? __ldg(pair) : 0;
-        query[k][half + 2] = real ? __ldg(pair + 4) : 0;
+        query[k][half] = real ? __ldcg(pair) : 0;
+        query[k][half + 2] = real ? __ldcg(pair + 4) : 0;
       }
       slope[half] = real && attention.alibi_slopes != nullptr
                         ? __ldg(attention.alibi_slopes + begin + head) * kLog2E

@@ -1,5 +1,6 @@
 // The work list of decode attention: how the schedule lies in memory and how a CTA walks through
-// its range of it. Device code, and the layout for the host.
+// its range of it. Device code, and the layout for the host. What an earlier kernel of the step may
+// have written is read past the L1, which can hold lines from before when launches overlap.
 
 #pragma once
 
@@ -9,27 +10,37 @@
 
 namespace weft::kernels::cuda {
 
-// Where a CTA begins, and how many units it takes.
+// Blocks whose table entries a DecodeStart holds.
+inline constexpr uint32_t kDecodeStartIds = 4;
+
+// Where a CTA begins, how many units it takes, and what it would otherwise have to look up before
+// it can ask for its first keys: one load stands between a launch and those, not three.
 struct alignas(16) DecodeStart {
   uint32_t sequence;
   uint32_t head;
   uint32_t unit;
   uint32_t units;
+  // Of `sequence`.
+  uint32_t length;
+  // The same for all CTAs: CTA i begins at place i * units_per_cta of the list.
+  uint32_t units_per_cta;
+  // How many of the range's first blocks `ids` has, in the order of the walk.
+  uint32_t known_ids;
+  // Sequences of the batch without a context.
+  uint32_t empty_sequences;
+  uint32_t ids[kDecodeStartIds];
 };
 
-// The caller's buffer: units_per_cta and three unused words, starts[grid], first_units[sequences],
-// tickets[sequences * heads].
+// The caller's buffer: starts[grid], first_units[sequences], tickets[sequences * heads].
 struct DecodeScheduleView {
-  uint32_t* units_per_cta;
   DecodeStart* starts;
-  // Place in the list of a sequence's first unit.
+  // Place in the list of a sequence's first unit. For the schedule's kernel alone.
   uint32_t* first_units;
   // Parts that have arrived of a sequence's head row; 0 between launches.
   uint32_t* tickets;
 
   __host__ __device__ DecodeScheduleView(void* schedule, uint32_t sequences, uint32_t grid)
-      : units_per_cta(static_cast<uint32_t*>(schedule)),
-        starts(reinterpret_cast<DecodeStart*>(units_per_cta + 4)),
+      : starts(static_cast<DecodeStart*>(schedule)),
         first_units(reinterpret_cast<uint32_t*>(starts + grid)),
         tickets(first_units + sequences) {}
 };
@@ -79,12 +90,11 @@ struct DecodeWalk {
   __device__ __forceinline__ DecodeWalk(const DecodeWork& work, const DecodeStart& start)
       : sequence(start.sequence), head(start.head), unit(start.unit), left(start.units) {
     part_unit = part_units = block = block_end = 0;
-    row = {0, 0, 0, 0};
-    if (left != 0) LoadRow(work);
+    row = MakeDecodeRow(start.length, work.window, work.unit_blocks);
   }
 
   __device__ __forceinline__ void LoadRow(const DecodeWork& work) {
-    row = MakeDecodeRow(__ldg(work.context_lengths + sequence), work.window, work.unit_blocks);
+    row = MakeDecodeRow(__ldcg(work.context_lengths + sequence), work.window, work.unit_blocks);
   }
 
   // False at the end of the range.

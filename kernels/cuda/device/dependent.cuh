@@ -1,42 +1,46 @@
-// Launches that overlap: a kernel may start before the one in front of it in the stream has ended
-// (programmatic stream serialization), does what does not depend on it, and waits. For host and
-// device code.
-//
-// What makes a chain of them right: every block of such a kernel waits before it touches anything
-// that an earlier kernel writes or reads, and before it ends, so that whoever waits for it knows
-// that everything earlier is complete too.
+// Launches that overlap the end of the kernel in front (programmatic stream serialization), and
+// what the kernels say for it. Every CTA waits before it touches what an earlier kernel writes or
+// reads before it writes that, work or not: only then does the end of a kernel mean the end of all
+// in front of it.
 
 #pragma once
 
 #include <cuda_runtime.h>
 
+#include <cstddef>
+#include <cstdint>
+
 namespace weft::kernels::cuda {
 
-// Until the launch before this one has ended and its writes are seen; nothing to wait for when this
-// launch was not allowed to overlap it.
-__device__ __forceinline__ void AwaitEarlierLaunch() {
+// Until all kernels in front are complete and what they wrote is visible (past the L1). Nothing to
+// wait for when the launch was not a dependent one.
+__device__ __forceinline__ void WaitForEarlierKernels() {
   asm volatile("griddepcontrol.wait;" ::: "memory");
 }
-// The next launch, if it may overlap, may start when all blocks have said so or ended. Says nothing
-// about what this one has written.
-__device__ __forceinline__ void AllowNextLaunch() {
+// The next kernel, if it is a dependent launch, may start when all CTAs have said so.
+__device__ __forceinline__ void AllowNextKernel() {
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
 
-template <typename... Params, typename... Arguments>
-cudaError_t LaunchKernel(void (*kernel)(Params...), dim3 grid, dim3 block, size_t shared_bytes,
-                         cudaStream_t stream, bool dependent, Arguments&&... arguments) {
+// `kernel(arguments...)`, dependent or not.
+template <typename... Parameters, typename... Arguments>
+cudaError_t LaunchKernel(void (*kernel)(Parameters...), dim3 grid, uint32_t threads,
+                         size_t shared_bytes, bool dependent, cudaStream_t stream,
+                         const Arguments&... arguments) {
   cudaLaunchAttribute attribute = {};
   attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attribute.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config = {};
   config.gridDim = grid;
-  config.blockDim = block;
+  config.blockDim = dim3(threads);
   config.dynamicSmemBytes = shared_bytes;
   config.stream = stream;
   config.attrs = &attribute;
   config.numAttrs = dependent ? 1 : 0;
-  return cudaLaunchKernelEx(&config, kernel, static_cast<Params>(arguments)...);
+  const cudaError_t error = cudaLaunchKernelEx(&config, kernel, arguments...);
+  // Also an earlier launch's, and clears it.
+  const cudaError_t last = cudaGetLastError();
+  return error != cudaSuccess ? error : last;
 }
 
 }  // namespace weft::kernels::cuda

@@ -37,6 +37,14 @@ __device__ __forceinline__ Vector<T> Load(const T* from) {
   *reinterpret_cast<uint4*>(&out) = *reinterpret_cast<const uint4*>(from);
   return out;
 }
+// Past the L1, which may hold lines from before the kernel in front wrote them when launches
+// overlap.
+template <typename T>
+__device__ __forceinline__ Vector<T> LoadFresh(const T* from) {
+  Vector<T> out;
+  *reinterpret_cast<uint4*>(&out) = __ldcg(reinterpret_cast<const uint4*>(from));
+  return out;
+}
 template <typename T>
 __device__ __forceinline__ void Store(T* to, const Vector<T>& values) {
   *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(&values);
