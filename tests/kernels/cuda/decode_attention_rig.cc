@@ -146,10 +146,12 @@ KvLayer Problem::Layer(uint32_t layer) const {
   return kv;
 }
 
-std::vector<float> Problem::LaunchWith(DecodeAttentionParams params, cudaStream_t stream) {
+std::vector<float> Problem::LaunchWith(DecodeAttentionParams params,
+                                       const DecodeScheduleParams* schedule, cudaStream_t stream) {
   const size_t size = size_t{params.attention.sequences} * query_heads_ * shape_.head_dim;
   DeviceTensor out(shape_.type, size + kGuard);
   params.attention.out = out.data();
+  if (schedule != nullptr) WEFT_CUDA_CHECK(MakeDecodeSchedule(*schedule, stream));
   WEFT_CUDA_CHECK(DecodeAttention(params, stream));
   std::vector<float> host = out.Host();
   CHECK(std::all_of(host.begin() + size, host.end(), [](float x) { return std::isnan(x); }));
@@ -166,15 +168,13 @@ std::vector<float> Problem::LaunchWithoutIds() {
 
 std::vector<float> Problem::LaunchOverlapping() {
   cudaStream_t stream;
-  WEFT_CUDA_CHECK(cudaDeviceSynchronize());
   WEFT_CUDA_CHECK(cudaStreamCreate(&stream));
-  DecodeScheduleParams schedule = schedule_params_;
   DecodeAttentionParams params = params_;
-  schedule.dependent = params.dependent = true;
+  params.dependent = true;
   // What the schedule held before would lead astray.
-  WEFT_CUDA_CHECK(cudaMemsetAsync(schedule_->data(), 0, schedule_->size(), stream));
-  WEFT_CUDA_CHECK(MakeDecodeSchedule(schedule, stream));
-  std::vector<float> out = LaunchWith(params, stream);
+  WEFT_CUDA_CHECK(cudaMemset(schedule_->data(), 0, schedule_->size()));
+  WEFT_CUDA_CHECK(cudaDeviceSynchronize());
+  std::vector<float> out = LaunchWith(params, &schedule_params_, stream);
   WEFT_CUDA_CHECK(cudaStreamDestroy(stream));
   return out;
 }

@@ -59,7 +59,10 @@ class Problem {
  private:
   void FillCache(std::mt19937_64& random);
   void* DeviceCache(const std::vector<float>& cache);
-  std::vector<float> LaunchWith(DecodeAttentionParams params, cudaStream_t stream = nullptr);
+  // With a schedule, made right before in the same stream.
+  std::vector<float> LaunchWith(DecodeAttentionParams params,
+                                const DecodeScheduleParams* schedule = nullptr,
+                                cudaStream_t stream = nullptr);
   void ReferenceRow(size_t s, uint32_t head, uint32_t kv_head, double* out) const;
   const float* Token(const std::vector<float>& cache, size_t s, uint32_t kv_head, uint32_t p) const;
 
