@@ -135,6 +135,7 @@ __device__ void FindIds(const DecodeScheduleParams& params, const DecodeWork& wo
 
 __global__ void __launch_bounds__(kThreads) Schedule(DecodeScheduleParams params, DecodeWork work) {
   __shared__ RowUnits rows;
+  __shared__ uint32_t few_first_units[kThreads];
   AllowNextKernel();
   WaitForEarlierKernels();
   const DecodeScheduleView view(params.schedule, params.sequences, params.grid);
@@ -143,13 +144,15 @@ __global__ void __launch_bounds__(kThreads) Schedule(DecodeScheduleParams params
     view.tickets[i] = 0;
   }
   __syncthreads();
-  const uint32_t total = ListSequences(params, work, view.first_units, &rows);
+  // A binary search in shared memory where they fit.
+  uint32_t* first_units = params.sequences <= kThreads ? few_first_units : view.first_units;
+  const uint32_t total = ListSequences(params, work, first_units, &rows);
   const uint32_t per_cta = UnitsPerCta(params, work, total, rows);
   for (uint32_t cta = threadIdx.x; cta < params.grid; cta += kThreads) {
     DecodeStart start = {};
     const uint64_t place = uint64_t{cta} * per_cta;
     if (place < total) {
-      start = FindStart(params, work, view.first_units, static_cast<uint32_t>(place));
+      start = FindStart(params, work, first_units, static_cast<uint32_t>(place));
       start.units = min(per_cta, total - static_cast<uint32_t>(place));
       FindIds(params, work, &start);
     }

@@ -10,8 +10,8 @@
 // and batches of equal contexts that whole rows fill almost as evenly.
 //
 // One CTA, a few microseconds; reads 4 bytes a sequence and 16 of the block tables a CTA of the
-// grid, writes 4 a sequence, 4 a head row and 48 a CTA. Also sets the tickets of decode attention
-// to zero. Limit: fewer than 2^32 units.
+// grid, writes 4 a head row and 48 a CTA. Also sets the tickets of decode attention to zero. Limit:
+// fewer than 2^32 units.
 
 #pragma once
 

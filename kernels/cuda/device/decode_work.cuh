@@ -34,7 +34,8 @@ struct alignas(16) DecodeStart {
 // The caller's buffer: starts[grid], first_units[sequences], tickets[sequences * heads].
 struct DecodeScheduleView {
   DecodeStart* starts;
-  // Place in the list of a sequence's first unit. For the schedule's kernel alone.
+  // Place in the list of a sequence's first unit. For the schedule's kernel alone, when its shared
+  // memory is too small.
   uint32_t* first_units;
   // Parts that have arrived of a sequence's head row; 0 between launches.
   uint32_t* tickets;

@@ -74,6 +74,14 @@ TEST_CASE("Decode attention: equal contexts", "[cuda][decode_attention]") {
   Check({.lengths = std::vector<uint32_t>(sequences, length), .groups = {1, 8}, .window = 200});
 }
 
+TEST_CASE("Decode attention: more sequences than the schedule has threads",
+          "[cuda][decode_attention]") {
+  const uint32_t fixed_split = GENERATE(0, 128);
+  std::vector<uint32_t> lengths = MixedLengths(1100, 3000);
+  lengths[3] = lengths[1099] = 0;
+  Check({.lengths = lengths, .groups = {2}, .head_dim = 64, .fixed_split = fixed_split});
+}
+
 TEST_CASE("Decode attention: more KV heads than a CTA keeps", "[cuda][decode_attention]") {
   const uint32_t kv_heads = GENERATE(32, 33, 130);
   Check({.lengths = {130, 1, 70}, .groups = std::vector<uint32_t>(kv_heads, 2), .head_dim = 64});
