@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "kernels/cuda/device/all_reduce_work.cuh"
+#include "kernels/cuda/device/dependent.cuh"
 #include "kernels/cuda/device/small_gemm_async.cuh"
 
 namespace weft::kernels::cuda {
@@ -33,11 +34,11 @@ __global__ void __launch_bounds__(kWarpsMax* kWarp)
                   const __grid_constant__ AllReducePlan plan) {
   // In turns: a CTA may be one row ahead of another of its cluster.
   __shared__ float sums[2][kRowChunksMax];
-  AllowNextLaunch();
+  AllowNextKernel();
   // Until this has been waited for, the other CTAs' shared memory may not be there yet.
   if (plan.ctas > 1) ClusterArrive();
   PrefetchForMeeting(params);
-  AwaitEarlierLaunch();
+  WaitForEarlierKernels();
 
   Meeting meeting;
   const bool meets = threadIdx.x < kWarp;

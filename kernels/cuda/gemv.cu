@@ -180,7 +180,7 @@ __device__ __forceinline__ void MultiplyBlock(const GemvParams& params, const Ge
                           reinterpret_cast<float*>(shared + GemvShape::kScales));
   Multiplier<kElements> multiplier(params, SharedAddress(shared), x, plan);
   const uint32_t width = GemvTile::Width(plan.gated);
-  WaitForPredecessors();
+  WaitForEarlierKernels();
   input.FillFirst(params, GemvPanel(params, plan, 0, kChunkVectors));
   GemvBarrier();
   bool is_first = true;
@@ -232,7 +232,7 @@ __global__ void __launch_bounds__(GemvShape::kAllThreads, kElements == 512 ? 2 :
   // Now, and not when the end is near. The next launch's blocks find room only where a block of
   // this launch or the one before has left, one on each multiprocessor; with room left by two they
   // would crowd there. And their launch takes time that passes meanwhile.
-  LaunchDependents();
+  AllowNextKernel();
   __syncthreads();
   if (threadIdx.x >= GemvShape::kThreads) {
     GemvStream<kElements> stream(shared, plan.slots);

@@ -119,18 +119,22 @@ template <typename T, Kind kKind>
 cudaError_t Launch(const NormParams& params, cudaStream_t stream) {
   const uint32_t quads = params.hidden / kQuad;
   if (params.hidden % kQuad != 0 || quads > kThreadsMax * kQuadsMax) {
-    return LaunchKernel(NormRowOfAnySize<T, kKind>, params.rows, kThreadsMax, 0, params.dependent, stream, params);
+    return LaunchKernel(NormRowOfAnySize<T, kKind>, params.rows, kThreadsMax, 0, params.dependent,
+                        stream, params);
   }
   // Few quads a thread, so that all of a row's loads are in flight at once.
   const uint32_t threads = quads >= kThreadsMax ? kThreadsMax : (quads + kWarp - 1) / kWarp * kWarp;
   const uint32_t per_thread = (quads + threads - 1) / threads;
   if (per_thread == 1) {
-    return LaunchKernel(NormRow<T, kKind, 1>, params.rows, threads, 0, params.dependent, stream, params);
+    return LaunchKernel(NormRow<T, kKind, 1>, params.rows, threads, 0, params.dependent, stream,
+                        params);
   }
   if (per_thread == 2) {
-    return LaunchKernel(NormRow<T, kKind, 2>, params.rows, threads, 0, params.dependent, stream, params);
+    return LaunchKernel(NormRow<T, kKind, 2>, params.rows, threads, 0, params.dependent, stream,
+                        params);
   }
-  return LaunchKernel(NormRow<T, kKind, kQuadsMax>, params.rows, threads, 0, params.dependent, stream, params);
+  return LaunchKernel(NormRow<T, kKind, kQuadsMax>, params.rows, threads, 0, params.dependent,
+                      stream, params);
 }
 
 template <Kind kKind>

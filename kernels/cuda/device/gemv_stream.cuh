@@ -73,7 +73,7 @@ class GemvStream {
     }
     if (plan.claimed_tiles == 0) return;
     // The launch before leaves the counters behind when it ends.
-    WaitForPredecessors();
+    WaitForEarlierKernels();
     auto* counters = static_cast<uint32_t*>(params.workspace);
     while (true) {
       const uint32_t tile = Next(counters);

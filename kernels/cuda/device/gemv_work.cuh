@@ -16,6 +16,7 @@
 
 #include <algorithm>
 
+#include "kernels/cuda/device/dependent.cuh"
 #include "kernels/cuda/device/mma.cuh"
 #include "kernels/cuda/device/reduce.cuh"
 #include "kernels/cuda/gemv_tuning.h"
@@ -181,13 +182,6 @@ struct GemvTile {
   }
 };
 
-// Until all kernels in front are complete and what they wrote is visible.
-__device__ __forceinline__ void WaitForPredecessors() {
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-}
-__device__ __forceinline__ void LaunchDependents() {
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-}
 // Of the warps that multiply.
 __device__ __forceinline__ void GemvBarrier() { NamedBarrier(1, GemvShape::kThreads); }
 

@@ -1,6 +1,5 @@
-// What keeps weights on the way to shared memory: barriers that count arrivals and bytes, tiles
-// copied by the tensor memory accelerator, clusters of CTAs, and launches that overlap. Device code
-// only.
+// What keeps weights on the way to shared memory, beside tensor_copy.cuh: boxes of a matrix, and
+// barriers and reads across the CTAs of a cluster. Device code only.
 
 #pragma once
 
@@ -8,25 +7,16 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/device/dependent.cuh"
 #include "kernels/cuda/device/mma.cuh"
+#include "kernels/cuda/device/tensor_copy.cuh"
 
 namespace weft::kernels::cuda {
 
-__device__ __forceinline__ void InitBarrier(uint32_t barrier, uint32_t arrivals) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
-}
 // What InitBarrier wrote is seen by the cluster's threads (after a barrier) and by copies.
 __device__ __forceinline__ void PublishBarriers() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   asm volatile("fence.proxy.async;" ::: "memory");
-}
-// One arrival, and `bytes` more to wait for.
-__device__ __forceinline__ void ArriveExpecting(uint32_t barrier, uint32_t bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
-               : "memory");
-}
-__device__ __forceinline__ void Arrive(uint32_t barrier) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 // At the same barrier of another CTA of the cluster, or the own.
 __device__ __forceinline__ void ArriveAt(uint32_t barrier, uint32_t cluster_rank) {
@@ -36,16 +26,7 @@ __device__ __forceinline__ void ArriveAt(uint32_t barrier, uint32_t cluster_rank
       "r"(cluster_rank)
       : "memory");
 }
-// Until the phase of this parity has ended.
-__device__ __forceinline__ void AwaitPhase(uint32_t barrier, uint32_t parity) {
-  asm volatile(
-      "{ .reg .pred done; "
-      "Again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1; "
-      "@!done bra Again; }" ::"r"(barrier),
-      "r"(parity)
-      : "memory");
-}
-// Also sees what other CTAs did before their ArriveAt.
+// As WaitForPhase; also sees what other CTAs did before their ArriveAt.
 __device__ __forceinline__ void AwaitPhaseOfCluster(uint32_t barrier, uint32_t parity) {
   asm volatile(
       "{ .reg .pred done; "
@@ -55,9 +36,6 @@ __device__ __forceinline__ void AwaitPhaseOfCluster(uint32_t barrier, uint32_t p
       : "memory");
 }
 
-__device__ __forceinline__ void PrefetchMap(const CUtensorMap* map) {
-  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
-}
 // The box of `map` that begins at (column, row); its bytes count at `barrier`. Read once, the data
 // is the first that L2 may drop.
 __device__ __forceinline__ void CopyBoxReadOnce(uint32_t to, const CUtensorMap* map,
@@ -108,16 +86,6 @@ __device__ __forceinline__ float4 LoadQuadFrom(uint32_t address, uint32_t cluste
       : "r"(address), "r"(cluster_rank)
       : "memory");
   return out;
-}
-
-// Until the launch before this one has ended and its writes are seen; nothing to wait for when this
-// launch was not allowed to overlap it.
-__device__ __forceinline__ void AwaitEarlierLaunch() {
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-}
-// The next launch, if it may overlap, may start when all CTAs have said so.
-__device__ __forceinline__ void AllowNextLaunch() {
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
 
 }  // namespace weft::kernels::cuda

@@ -138,14 +138,14 @@ template <typename Shape>
 __device__ __forceinline__ void FillRing(const CUtensorMap* weight, const CUtensorMap* in,
                                          const SmallGemmWork& work, const SmallGemmPart& part,
                                          const SmallGemmRing<Shape>& ring) {
-  AwaitEarlierLaunch();
+  WaitForEarlierKernels();
   uint32_t stage = 0;
   // Of the wait for an empty stage in this round; none in the first.
   uint32_t parity = 1;
   for (uint32_t step = 0; step < part.steps; ++step) {
     if (step >= Shape::kStages) {
       if (work.sharers == 1) {
-        AwaitPhase(ring.Empty(stage), parity);
+        WaitForPhase(ring.Empty(stage), parity);
       } else {
         AwaitPhaseOfCluster(ring.Empty(stage), parity);
       }
@@ -169,17 +169,18 @@ __device__ __forceinline__ void MultiplyRing(const SmallGemmWork& work, const Sm
   uint32_t stage = 0;
   uint32_t parity = 0;
   for (uint32_t step = 0; step < part.steps; ++step) {
-    AwaitPhase(ring.Full(stage), parity);
-    const uint64_t a = SwizzledTile(ring.Weights(stage) + group * Shape::kGroupBytes);
-    const uint64_t b = SwizzledTile(ring.Tokens(stage));
-    WarpgroupFence();
+    WaitForPhase(ring.Full(stage), parity);
+    const uint64_t a = Descriptor<kNoLeading>(ring.Weights(stage) + group * Shape::kGroupBytes);
+    const uint64_t b = Descriptor<kNoLeading>(ring.Tokens(stage));
+    ProductFence();
 #pragma unroll
     for (uint32_t i = 0; i < kSmallGemmStep / 16; ++i) {
-      WarpgroupMultiplyAdd(sum, a + i * kSwizzledStepOfK, b + i * kSwizzledStepOfK);
+      WarpgroupMultiplyAdd(sum, a + i * kStepOfK, b + i * kStepOfK);
     }
-    WarpgroupCommit();
+    CommitProducts();
     // Memory is the limit: handing the stage back at once is worth more than overlapping products.
-    WarpgroupWait(sum);
+    WaitForProducts<0>();
+    Pin(sum);
     if (work.sharers == 1) {
       if (lane == 0) Arrive(ring.Empty(stage));
     } else if (lane < work.sharers) {
@@ -275,7 +276,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 2)
   __syncthreads();
   // Sharers arrive at one another's barriers.
   if (work.sharers > 1) ClusterBarrier();
-  AllowNextLaunch();
+  AllowNextKernel();
   const bool consumer = threadIdx.x < Shape::kConsumers;
   if (consumer) {
     float sum[Shape::kTokens / 2] = {};
@@ -288,7 +289,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 2)
     __syncwarp();
   }
   ClusterBarrier();
-  AwaitEarlierLaunch();
+  WaitForEarlierKernels();
   if (consumer) FinishTile<Shape>(work, part, ring.data);
   // Nobody leaves while others read its sums.
   if (work.splits > 1) ClusterBarrier();

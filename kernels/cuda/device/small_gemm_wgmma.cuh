@@ -5,32 +5,12 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/device/wgmma.cuh"
+
 namespace weft::kernels::cuda {
 
-// Describes a tile of rows of 64 bf16 (128 bytes), eight rows every 1024 bytes, that begins at a
-// multiple of 1024. Sixteen further along k is two more.
-__device__ __forceinline__ uint64_t SwizzledTile(uint32_t address) {
-  constexpr uint64_t kSwizzle128Bytes = uint64_t{1} << 62;
-  constexpr uint64_t kEightRows = uint64_t{1024 / 16} << 32;
-  // The leading offset means nothing under this swizzle.
-  constexpr uint64_t kLeadingOffset = uint64_t{1} << 16;
-  return kSwizzle128Bytes | kEightRows | kLeadingOffset | ((address & 0x3ffff) >> 4);
-}
-inline constexpr uint64_t kSwizzledStepOfK = 2;
-
-__device__ __forceinline__ void WarpgroupFence() {
-  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-}
-__device__ __forceinline__ void WarpgroupCommit() {
-  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-}
-// Until all of the warp's products are done: the sums may be read, the operands overwritten.
-template <int kSize>
-__device__ __forceinline__ void WarpgroupWait(float (&sum)[kSize]) {
-  asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
-#pragma unroll
-  for (int i = 0; i < kSize; ++i) asm volatile("" : "+f"(sum[i])::"memory");
-}
+// Sixteen further along k, in a descriptor.
+inline constexpr uint64_t kStepOfK = DescriptorOffset(32);
 
 // sum += a * b. Lane l of warp w of the warpgroup holds of the sum, in elements 4 i to 4 i + 3,
 // weight rows 16 w + l / 4 (0, 1) and 8 more (2, 3), tokens 8 i + l % 4 * 2 and the next.

@@ -19,6 +19,12 @@ namespace {
 
 using kernels::cuda::BytesOf;
 using kernels::cuda::DType;
+using kernels::cuda::GemvEpilogue;
+using kernels::cuda::GemvNext;
+
+// Up to so many rows a product with norm, activation and residual sum in it is faster than cuBLASLt and
+// kernels of their own for those (docs/PERFORMANCE.md).
+constexpr uint32_t kGemvRows = 4;
 
 }  // namespace
 
@@ -143,6 +149,7 @@ absl::Status CudaOps::BeginStep(const StepBatch& batch, uint32_t decode_rows) {
   rows_ = step_.rows;
   narrow_ = false;
   partial_pending_ = false;
+  pending_norm_ = nullptr;
   residual_ = ws_.residual;
   attention_ = ws_.attention;
   return CudaStatus(
@@ -180,6 +187,8 @@ absl::Status CudaOps::Embed() {
     schedule.group_max = limits_.group_max;
     schedule.grid = limits_.decode_grid;
     schedule.schedule = ws_.decode_schedule;
+    schedule.tables = {ws_.block_tables, limits_.blocks_per_sequence()};
+    schedule.dependent = overlap_;
     Check(kernels::cuda::MakeDecodeSchedule(schedule, stream_), "decode schedule");
   }
   if (step_.chunks > 0) {
@@ -214,6 +223,11 @@ void CudaOps::Normalize(Norm norm, uint32_t layer) {
     const CudaLayer& weights = weights_.layer(layer);
     weight = norm == Norm::kAttention ? weights.attention_norm : weights.mlp_norm;
   }
+  if (UsesGemv() && !HasMlpBias(norm, layer)) {
+    // The product that reads it computes it.
+    pending_norm_ = weight;
+    return;
+  }
   kernels::cuda::NormParams params;
   if (partial_pending_) params.delta = ws_.partial;
   partial_pending_ = false;
@@ -239,7 +253,62 @@ void CudaOps::AddBias(void* rows, const void* bias, uint32_t columns, DType type
   Check(kernels::cuda::AddBias({rows, bias, rows_, columns, type, shape_.type}, stream_), "bias");
 }
 
+bool CudaOps::UsesGemv() const {
+  return shape_.type == DType::kBfloat16 && slice_.world == 1 && rows_ <= kGemvRows;
+}
+
+bool CudaOps::HasMlpBias(Norm norm, uint32_t layer) const {
+  return norm == Norm::kMlp && weights_.layer(layer).gate_up_bias != nullptr;
+}
+
+GemvNext CudaOps::MatrixAt(uint32_t layer, Matrix matrix) const {
+  if (layer == shape_.layers) {
+    return {weights_.head(), GemvEpilogue::kStore, shape_.vocab, shape_.hidden};
+  }
+  const CudaLayer& weights = weights_.layer(layer);
+  switch (matrix) {
+    case Matrix::kQkv:
+      return {weights.qkv, GemvEpilogue::kStore, shape_.qkv_columns(), shape_.hidden};
+    case Matrix::kOutput:
+      return {weights.output, GemvEpilogue::kAccumulate, shape_.hidden, shape_.query_columns()};
+    case Matrix::kGateUp:
+      return {weights.gate_up, GemvEpilogue::kGatedSilu, 2 * shape_.mlp, shape_.hidden};
+    case Matrix::kDown:
+      break;
+  }
+  return {weights.down, GemvEpilogue::kAccumulate, shape_.hidden, shape_.mlp};
+}
+
+void CudaOps::RunGemv(const GemvNext& matrix, const GemvNext& next, const void* in, void* out,
+                      DType out_type) {
+  if (failed()) return;
+  kernels::cuda::GemvParams params;
+  params.weight = matrix.weight;
+  params.epilogue = matrix.epilogue;
+  params.n = matrix.n;
+  params.k = matrix.k;
+  params.in = in;
+  if (pending_norm_ != nullptr) {
+    params.residual_in = residual_;
+    params.norm_weight = pending_norm_;
+    params.epsilon = spec_.norm_epsilon;
+  }
+  pending_norm_ = nullptr;
+  params.out = out;
+  params.out_stride = matrix.epilogue == GemvEpilogue::kGatedSilu ? matrix.n / 2 : matrix.n;
+  params.out_type = out_type;
+  params.rows = rows_;
+  params.dependent = overlap_;
+  params.workspace = ws_.gemv;
+  params.next = next;
+  Check(kernels::cuda::Gemv(params, stream_), "product of few rows");
+}
+
 void CudaOps::LinearQkv(uint32_t layer) {
+  if (pending_norm_ != nullptr) {
+    return RunGemv(MatrixAt(layer, Matrix::kQkv), MatrixAt(layer, Matrix::kOutput), nullptr,
+                   ws_.qkv, shape_.type);
+  }
   Product(ws_.normed, weights_.layer(layer).qkv, shape_.qkv_columns(), shape_.hidden, ws_.qkv,
           shape_.type, false);
 }
@@ -261,6 +330,7 @@ void CudaOps::RotateAndAppend(uint32_t layer) {
   params.tables = {ws_.block_tables, limits_.blocks_per_sequence()};
   params.rows = rows_;
   params.type = shape_.type;
+  params.dependent = overlap_;
   Check(kernels::cuda::RotateAndAppend(params, stream_), "rotary");
 }
 
@@ -290,6 +360,9 @@ void CudaOps::AttendDecode(uint32_t layer) {
   params.grid = limits_.decode_grid;
   params.workspace = ws_.decode_partials;
   params.workspace_bytes = ws_.decode_partials_bytes;
+  params.dependent = overlap_;
+  // Decode rows come first, and nobody writes into their sequences but their own last position.
+  params.after_append = overlap_;
   Check(kernels::cuda::DecodeAttention(params, stream_), "decode attention");
 }
 
@@ -356,12 +429,22 @@ void CudaOps::ProductIntoResidual(const void* in, const void* weight, uint32_t k
 
 absl::Status CudaOps::LinearOutput(uint32_t layer) {
   const CudaLayer& weights = weights_.layer(layer);
+  if (UsesGemv()) {
+    RunGemv(MatrixAt(layer, Matrix::kOutput), MatrixAt(layer, Matrix::kGateUp), attention_,
+            residual_, DType::kFloat32);
+    AddBias(residual_, weights.output_bias, shape_.hidden, DType::kFloat32);
+    return status_;
+  }
   ProductIntoResidual(attention_, weights.output, shape_.query_columns(), weights.output_bias);
   return status_;
 }
 
 void CudaOps::LinearGatedSilu(uint32_t layer) {
   const CudaLayer& weights = weights_.layer(layer);
+  if (pending_norm_ != nullptr) {
+    return RunGemv(MatrixAt(layer, Matrix::kGateUp), MatrixAt(layer, Matrix::kDown), nullptr,
+                   ws_.mlp, shape_.type);
+  }
   Product(ws_.normed, weights.gate_up, 2 * shape_.mlp, shape_.hidden, ws_.gate_up, shape_.type,
           false);
   AddBias(ws_.gate_up, weights.gate_up_bias, 2 * shape_.mlp, shape_.type);
@@ -378,11 +461,20 @@ void CudaOps::LinearGatedSilu(uint32_t layer) {
 
 absl::Status CudaOps::LinearDown(uint32_t layer) {
   const CudaLayer& weights = weights_.layer(layer);
+  if (UsesGemv()) {
+    RunGemv(MatrixAt(layer, Matrix::kDown), MatrixAt(layer + 1, Matrix::kQkv), ws_.mlp, residual_,
+            DType::kFloat32);
+    AddBias(residual_, weights.down_bias, shape_.hidden, DType::kFloat32);
+    return status_;
+  }
   ProductIntoResidual(ws_.mlp, weights.down, shape_.mlp, weights.down_bias);
   return status_;
 }
 
 void CudaOps::LinearHead() {
+  if (pending_norm_ != nullptr) {
+    return RunGemv(MatrixAt(shape_.layers, Matrix::kQkv), {}, nullptr, ws_.logits, DType::kFloat32);
+  }
   Product(ws_.normed, weights_.head(), shape_.vocab, shape_.hidden, ws_.logits, DType::kFloat32,
           false);
 }

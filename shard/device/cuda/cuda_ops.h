@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "kernels/cuda/activation.h"
 #include "kernels/cuda/attention.h"
+#include "kernels/cuda/gemv.h"
 #include "kernels/cuda/norm.h"
 #include "shard/comm/nccl_communicator.h"
 #include "shard/device/cuda/cuda_kv_cache.h"
@@ -82,6 +83,8 @@ class CudaOps : public Ops {
   absl::Status FillRotaryTable();
   absl::Status UploadStart(const SequenceStart& start);
 
+  enum class Matrix : uint8_t { kQkv, kOutput, kGateUp, kDown };
+
   // Remembers the first error of the step.
   void Check(cudaError_t error, const char* what);
   void Check(absl::Status status);
@@ -91,6 +94,14 @@ class CudaOps : public Ops {
   void Product(const void* in, const void* weight, uint32_t n, uint32_t k, void* out,
                kernels::cuda::DType out_type, bool accumulate);
   void ProductIntoResidual(const void* in, const void* weight, uint32_t k, const void* bias);
+  // This step's few rows take the kernel that has norm, activation and residual sum in it.
+  bool UsesGemv() const;
+  bool HasMlpBias(Norm norm, uint32_t layer) const;
+  // A matrix as that kernel wants it; layer `layers` is the head.
+  kernels::cuda::GemvNext MatrixAt(uint32_t layer, Matrix matrix) const;
+  // With the norm that waits, or of `in`; `next` is the product after it.
+  void RunGemv(const kernels::cuda::GemvNext& matrix, const kernels::cuda::GemvNext& next,
+               const void* in, void* out, kernels::cuda::DType out_type);
   // rows_ rows of hidden: the sum over ranks.
   void AllReduce(void* rows, kernels::cuda::DType type);
   // All ranks' logits, joined to rows.
@@ -125,6 +136,8 @@ class CudaOps : public Ops {
   StepInputsOnDevice inputs_;
   uint32_t rows_ = 0;
   bool narrow_ = false;
+  // Weights of a norm that the next product has to compute; or null.
+  const void* pending_norm_ = nullptr;
   // CudaWorkspace::partial waits to be added to the residual.
   bool partial_pending_ = false;
   float* residual_ = nullptr;

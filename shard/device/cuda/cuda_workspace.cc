@@ -5,6 +5,7 @@
 #include "common/limits.h"
 #include "common/status.h"
 #include "kernels/cuda/decode_attention.h"
+#include "kernels/cuda/gemv.h"
 #include "kernels/cuda/kv.h"
 #include "shard/device/cuda/cuda_status.h"
 #include "shard/device/cuda/step_upload.h"
@@ -68,6 +69,7 @@ void CudaWorkspace::Lay(const CudaShape& shape, const CudaLimits& limits, Buffer
   out_top_logprobs = parts->Take<float>(out_rows * kSamplerTopLogprobsMax);
 
   gemm = parts->Take(kGemmBytes);
+  gemv = parts->Take(kernels::cuda::kGemvWorkspaceBytes);
 }
 
 uint64_t CudaWorkspace::Bytes(const CudaShape& shape, const CudaLimits& limits) {

@@ -76,6 +76,7 @@ struct CudaWorkspace {
   float* out_top_logprobs = nullptr;  // [R, kSamplerTopLogprobsMax]
 
   uint8_t* gemm = nullptr;
+  uint8_t* gemv = nullptr;
 
   static constexpr uint64_t kGemmBytes = uint64_t{64} << 20;
 
