@@ -26,6 +26,9 @@ namespace {
 
 using kernels::cuda::kSamplerTopLogprobsMax;
 
+// All ranks have met when they exchange their memory.
+constexpr int64_t kConnectUs = 10000000;
+
 class CudaModelRunnerImpl : public CudaModelRunner {
  public:
   CudaModelRunnerImpl(const CudaRunnerOptions& options, const DecoderSpec& spec,
@@ -78,6 +81,8 @@ class CudaModelRunnerImpl : public CudaModelRunner {
   absl::Status UseDevice() const;
   // Errors of the device stay; anything else ends the epoch only.
   absl::Status Lost(absl::Status status);
+  // This rank's memory to the others and theirs to it, where that is possible.
+  absl::Status ConnectPeers();
   absl::Status LaunchForward(const StepBatch& batch);
   // Why a step has not ended in its time.
   absl::Status NotEnded(const InFlight& step);
@@ -108,6 +113,8 @@ class CudaModelRunnerImpl : public CudaModelRunner {
   std::unique_ptr<CudaWeights> weights_;
   CudaWorkspace workspace_;
   CudaKvCache kv_;
+  // With more than one rank.
+  std::unique_ptr<PeerSum> peer_sum_;
   std::unique_ptr<CudaOps> ops_;
   std::unique_ptr<Decoder> decoder_;
   GraphCache graphs_;
@@ -179,6 +186,9 @@ absl::Status CudaModelRunnerImpl::Load(ModelFiles& files, LoadProgress& progress
         files.Load(slice_, static_cast<int>(options_.memory.threads), *weights_, progress, cancel));
   }
   WEFT_RETURN_IF_ERROR(weights_->Finish());
+  if (slice_.world > 1 && shape_.type == kernels::cuda::DType::kBfloat16) {
+    WEFT_ASSIGN_OR_RETURN(peer_sum_, PeerSum::Create(shape_.hidden));
+  }
   WEFT_ASSIGN_OR_RETURN(ops_, CudaOps::Create({spec_, slice_, shape_, limits_, *weights_,
                                                workspace_, kv_, stream_.get()}));
   decoder_ = std::make_unique<Decoder>(spec_, *ops_);
@@ -202,7 +212,23 @@ absl::Status CudaModelRunnerImpl::BeginEpoch(std::unique_ptr<Communicator> commu
     // Made by MakeNcclMeeting.
     communicator_.reset(static_cast<NcclCommunicator*>(communicator.release()));
   }
-  ops_->BeginEpoch(communicator_.get());
+  return ConnectPeers();
+}
+
+absl::Status CudaModelRunnerImpl::ConnectPeers() {
+  const absl::Status connected =
+      peer_sum_ == nullptr
+          ? absl::FailedPreconditionError("float32 activations")
+          : peer_sum_->Connect(*communicator_, stream_.get(), absl::Microseconds(kConnectUs));
+  if (absl::IsFailedPrecondition(connected)) {
+    if (slice_.world > 1) {
+      WEFT_LOG_WARN("sums over ranks go through NCCL alone: {}", std::string(connected.message()));
+    }
+    ops_->BeginEpoch(communicator_.get(), nullptr);
+    return absl::OkStatus();
+  }
+  WEFT_RETURN_IF_ERROR(connected);
+  ops_->BeginEpoch(communicator_.get(), peer_sum_.get());
   return absl::OkStatus();
 }
 
@@ -210,12 +236,14 @@ void CudaModelRunnerImpl::EndEpoch() {
   // What waits for other ranks ends first, then the graphs that hold collectives, then NCCL's own
   // thread (which waits for such graphs).
   communicator_->BeginEnd();
+  if (peer_sum_ != nullptr) peer_sum_->Abort();
   Lost(CudaStatus(cudaStreamSynchronize(stream_.get()), "the end of the epoch")).IgnoreError();
   if (slice_.world > 1) graphs_.Clear();
   communicator_->FinishEnd();
+  if (peer_sum_ != nullptr) peer_sum_->Disconnect();
   in_flight_.clear();
   last_end_ = nullptr;
-  ops_->BeginEpoch(nullptr);
+  ops_->BeginEpoch(nullptr, nullptr);
   warm_ = false;
   const std::lock_guard<std::mutex> lock(mutex_);
   communicator_.reset();
@@ -224,6 +252,7 @@ void CudaModelRunnerImpl::EndEpoch() {
 void CudaModelRunnerImpl::Abort() {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (communicator_ != nullptr) communicator_->Abort();
+  if (peer_sum_ != nullptr) peer_sum_->Abort();
 }
 
 absl::Status CudaModelRunnerImpl::Lost(absl::Status status) {
@@ -305,6 +334,7 @@ absl::StatusOr<StepResult> CudaModelRunnerImpl::Take() {
   const cudaError_t ended = cudaEventQuery(turn.end.get());
   if (ended == cudaErrorNotReady) return NotEnded(step);
   WEFT_RETURN_IF_ERROR(Lost(CudaStatus(ended, absl::StrCat("step ", step.batch->step))));
+  if (peer_sum_ != nullptr) WEFT_RETURN_IF_ERROR(peer_sum_->status());
   float step_ms = 0;
   float idle_ms = 0;
   cudaEventElapsedTime(&step_ms, turn.begin.get(), turn.end.get());

@@ -14,7 +14,7 @@ struct GemvTuning {
   // launch's block starts as soon as this one runs.
   uint32_t shared_bytes = 227 * 1024;
   // Chunks of sixteen rows of the next product's weight that a block has brought into the L2.
-  uint32_t chunks_ahead = 3;
+  uint32_t chunks_ahead = 2;
   // With a workspace: the columns that blocks claim as they go, and how many rows of the weight a
   // block must have on average for that.
   uint32_t claimed_percent = 10;

@@ -6,6 +6,7 @@
 #include "common/status.h"
 #include "shard/device/cuda/cuda_kv_cache.h"
 #include "shard/device/cuda/cuda_weights.h"
+#include "shard/device/cuda/peer_sum.h"
 
 namespace weft::shard {
 namespace {
@@ -47,6 +48,7 @@ absl::StatusOr<MemoryPlan> PlanCudaMemory(const DecoderSpec& spec, const CudaSha
   WEFT_ASSIGN_OR_RETURN(plan.types, ResolveCudaTypes(flags.dtype, flags.kv_dtype));
   plan.weights_bytes = CudaWeights::Bytes(spec, shape);
   plan.workspace_bytes = CudaWorkspace::Bytes(shape, limits) + kLibraryBytes +
+                         (limits.world > 1 ? PeerSum::Bytes(shape.hidden) : 0) +
                          kGraphs * shape.layers * kGraphKernelsOfLayer * kGraphKernelBytes;
   plan.kv_block_bytes = CudaKvCache::BlockBytes(shape);
   const auto usable =

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "common/check.h"
@@ -22,8 +23,8 @@ using kernels::cuda::DType;
 using kernels::cuda::GemvEpilogue;
 using kernels::cuda::GemvNext;
 
-// Up to so many rows a product with norm, activation and residual sum in it is faster than cuBLASLt and
-// kernels of their own for those (docs/PERFORMANCE.md).
+// Up to so many rows a product with norm, activation and residual sum in it is faster than cuBLASLt
+// and kernels of their own for those (docs/PERFORMANCE.md).
 constexpr uint32_t kGemvRows = 4;
 
 }  // namespace
@@ -37,7 +38,6 @@ CudaOps::CudaOps(const Parts& parts)
       ws_(parts.workspace),
       kv_(parts.kv),
       stream_(parts.stream),
-      overlap_(parts.slice.world == 1),
       slots_(parts.limits.running_max) {}
 
 absl::StatusOr<std::unique_ptr<CudaOps>> CudaOps::Create(const Parts& parts) {
@@ -150,6 +150,8 @@ absl::Status CudaOps::BeginStep(const StepBatch& batch, uint32_t decode_rows) {
   narrow_ = false;
   partial_pending_ = false;
   pending_norm_ = nullptr;
+  pending_sum_.reset();
+  after_nccl_ = false;
   residual_ = ws_.residual;
   attention_ = ws_.attention;
   return CudaStatus(
@@ -188,7 +190,7 @@ absl::Status CudaOps::Embed() {
     schedule.grid = limits_.decode_grid;
     schedule.schedule = ws_.decode_schedule;
     schedule.tables = {ws_.block_tables, limits_.blocks_per_sequence()};
-    schedule.dependent = overlap_;
+    schedule.dependent = Overlaps();
     Check(kernels::cuda::MakeDecodeSchedule(schedule, stream_), "decode schedule");
   }
   if (step_.chunks > 0) {
@@ -223,11 +225,12 @@ void CudaOps::Normalize(Norm norm, uint32_t layer) {
     const CudaLayer& weights = weights_.layer(layer);
     weight = norm == Norm::kAttention ? weights.attention_norm : weights.mlp_norm;
   }
-  if (UsesGemv() && !HasMlpBias(norm, layer)) {
+  if (slice_.world == 1 && UsesGemv() && !HasMlpBias(norm, layer)) {
     // The product that reads it computes it.
     pending_norm_ = weight;
     return;
   }
+  if (pending_sum_.has_value()) return AddPeers(weight);
   kernels::cuda::NormParams params;
   if (partial_pending_) params.delta = ws_.partial;
   partial_pending_ = false;
@@ -238,7 +241,7 @@ void CudaOps::Normalize(Norm norm, uint32_t layer) {
   params.hidden = shape_.hidden;
   params.epsilon = spec_.norm_epsilon;
   params.type = shape_.type;
-  params.dependent = overlap_;
+  params.dependent = Overlaps();
   Check(kernels::cuda::RmsNorm(params, stream_), "norm");
 }
 
@@ -253,9 +256,13 @@ void CudaOps::AddBias(void* rows, const void* bias, uint32_t columns, DType type
   Check(kernels::cuda::AddBias({rows, bias, rows_, columns, type, shape_.type}, stream_), "bias");
 }
 
-bool CudaOps::UsesGemv() const {
-  return shape_.type == DType::kBfloat16 && slice_.world == 1 && rows_ <= kGemvRows;
+bool CudaOps::UsesGemv() const { return shape_.type == DType::kBfloat16 && rows_ <= kGemvRows; }
+
+bool CudaOps::UsesPeerSum() const {
+  return peer_sum_ != nullptr && shape_.type == DType::kBfloat16 && rows_ <= PeerSum::kRowsMax;
 }
+
+bool CudaOps::Overlaps() { return !std::exchange(after_nccl_, false); }
 
 bool CudaOps::HasMlpBias(Norm norm, uint32_t layer) const {
   return norm == Norm::kMlp && weights_.layer(layer).gate_up_bias != nullptr;
@@ -287,7 +294,7 @@ void CudaOps::RunGemv(const GemvNext& matrix, const GemvNext& next, const void* 
   params.epilogue = matrix.epilogue;
   params.n = matrix.n;
   params.k = matrix.k;
-  params.in = in;
+  params.in = pending_norm_ == nullptr ? in : nullptr;
   if (pending_norm_ != nullptr) {
     params.residual_in = residual_;
     params.norm_weight = pending_norm_;
@@ -298,15 +305,27 @@ void CudaOps::RunGemv(const GemvNext& matrix, const GemvNext& next, const void* 
   params.out_stride = matrix.epilogue == GemvEpilogue::kGatedSilu ? matrix.n / 2 : matrix.n;
   params.out_type = out_type;
   params.rows = rows_;
-  params.dependent = overlap_;
+  params.dependent = Overlaps();
   params.workspace = ws_.gemv;
   params.next = next;
   Check(kernels::cuda::Gemv(params, stream_), "product of few rows");
 }
 
+void CudaOps::AddPeers(const void* norm_weight) {
+  kernels::cuda::AllReduceParams params;
+  params.residual = residual_;
+  params.weight = norm_weight;
+  params.out = ws_.normed;
+  params.rows = rows_;
+  params.epsilon = spec_.norm_epsilon;
+  params.dependent = Overlaps();
+  Check(peer_sum_->AddNorm(*pending_sum_, params, stream_), "sum over ranks");
+  pending_sum_.reset();
+}
+
 void CudaOps::LinearQkv(uint32_t layer) {
-  if (pending_norm_ != nullptr) {
-    return RunGemv(MatrixAt(layer, Matrix::kQkv), MatrixAt(layer, Matrix::kOutput), nullptr,
+  if (UsesGemv()) {
+    return RunGemv(MatrixAt(layer, Matrix::kQkv), MatrixAt(layer, Matrix::kOutput), ws_.normed,
                    ws_.qkv, shape_.type);
   }
   Product(ws_.normed, weights_.layer(layer).qkv, shape_.qkv_columns(), shape_.hidden, ws_.qkv,
@@ -330,7 +349,7 @@ void CudaOps::RotateAndAppend(uint32_t layer) {
   params.tables = {ws_.block_tables, limits_.blocks_per_sequence()};
   params.rows = rows_;
   params.type = shape_.type;
-  params.dependent = overlap_;
+  params.dependent = Overlaps();
   Check(kernels::cuda::RotateAndAppend(params, stream_), "rotary");
 }
 
@@ -360,9 +379,9 @@ void CudaOps::AttendDecode(uint32_t layer) {
   params.grid = limits_.decode_grid;
   params.workspace = ws_.decode_partials;
   params.workspace_bytes = ws_.decode_partials_bytes;
-  params.dependent = overlap_;
+  params.dependent = Overlaps();
   // Decode rows come first, and nobody writes into their sequences but their own last position.
-  params.after_append = overlap_;
+  params.after_append = params.dependent;
   Check(kernels::cuda::DecodeAttention(params, stream_), "decode attention");
 }
 
@@ -410,39 +429,49 @@ void CudaOps::NarrowToSampled() {
 void CudaOps::AllReduce(void* rows, DType type) {
   if (failed()) return;
   Check(communicator_->AllReduce(rows, uint64_t{rows_} * shape_.hidden, type, stream_));
+  after_nccl_ = true;
 }
 
-void CudaOps::ProductIntoResidual(const void* in, const void* weight, uint32_t k,
-                                  const void* bias) {
-  if (slice_.world > 1) {
-    Product(in, weight, shape_.hidden, k, ws_.partial, shape_.type, false);
-    // Once, by the first rank.
-    if (slice_.rank == 0) AddBias(ws_.partial, bias, shape_.hidden, shape_.type);
-    AllReduce(ws_.partial, shape_.type);
-    // The next norm adds it.
-    partial_pending_ = true;
+void CudaOps::ProductIntoResidual(const GemvNext& matrix, const GemvNext& next, const void* in,
+                                  const void* bias, uint32_t which) {
+  if (slice_.world == 1) {
+    if (UsesGemv()) {
+      RunGemv(matrix, next, in, residual_, DType::kFloat32);
+    } else {
+      Product(in, matrix.weight, shape_.hidden, matrix.k, residual_, DType::kFloat32, true);
+    }
+    AddBias(residual_, bias, shape_.hidden, DType::kFloat32);
     return;
   }
-  Product(in, weight, shape_.hidden, k, residual_, DType::kFloat32, true);
-  AddBias(residual_, bias, shape_.hidden, DType::kFloat32);
+  void* const partial = UsesPeerSum() ? peer_sum_->Partial(which) : ws_.partial;
+  if (UsesGemv()) {
+    GemvNext stored = matrix;
+    stored.epilogue = GemvEpilogue::kStore;
+    RunGemv(stored, next, in, partial, shape_.type);
+  } else {
+    Product(in, matrix.weight, shape_.hidden, matrix.k, partial, shape_.type, false);
+  }
+  // Once, by the first rank.
+  if (slice_.rank == 0) AddBias(partial, bias, shape_.hidden, shape_.type);
+  // The next norm adds it.
+  if (UsesPeerSum()) {
+    pending_sum_ = which;
+  } else {
+    AllReduce(partial, shape_.type);
+    partial_pending_ = true;
+  }
 }
 
 absl::Status CudaOps::LinearOutput(uint32_t layer) {
-  const CudaLayer& weights = weights_.layer(layer);
-  if (UsesGemv()) {
-    RunGemv(MatrixAt(layer, Matrix::kOutput), MatrixAt(layer, Matrix::kGateUp), attention_,
-            residual_, DType::kFloat32);
-    AddBias(residual_, weights.output_bias, shape_.hidden, DType::kFloat32);
-    return status_;
-  }
-  ProductIntoResidual(attention_, weights.output, shape_.query_columns(), weights.output_bias);
+  ProductIntoResidual(MatrixAt(layer, Matrix::kOutput), MatrixAt(layer, Matrix::kGateUp),
+                      attention_, weights_.layer(layer).output_bias, 0);
   return status_;
 }
 
 void CudaOps::LinearGatedSilu(uint32_t layer) {
   const CudaLayer& weights = weights_.layer(layer);
-  if (pending_norm_ != nullptr) {
-    return RunGemv(MatrixAt(layer, Matrix::kGateUp), MatrixAt(layer, Matrix::kDown), nullptr,
+  if (UsesGemv() && weights.gate_up_bias == nullptr) {
+    return RunGemv(MatrixAt(layer, Matrix::kGateUp), MatrixAt(layer, Matrix::kDown), ws_.normed,
                    ws_.mlp, shape_.type);
   }
   Product(ws_.normed, weights.gate_up, 2 * shape_.mlp, shape_.hidden, ws_.gate_up, shape_.type,
@@ -455,25 +484,20 @@ void CudaOps::LinearGatedSilu(uint32_t layer) {
   params.rows = rows_;
   params.columns = shape_.mlp;
   params.type = shape_.type;
-  params.dependent = overlap_;
+  params.dependent = Overlaps();
   Check(kernels::cuda::GatedActivation(params, stream_), "gated activation");
 }
 
 absl::Status CudaOps::LinearDown(uint32_t layer) {
-  const CudaLayer& weights = weights_.layer(layer);
-  if (UsesGemv()) {
-    RunGemv(MatrixAt(layer, Matrix::kDown), MatrixAt(layer + 1, Matrix::kQkv), ws_.mlp, residual_,
-            DType::kFloat32);
-    AddBias(residual_, weights.down_bias, shape_.hidden, DType::kFloat32);
-    return status_;
-  }
-  ProductIntoResidual(ws_.mlp, weights.down, shape_.mlp, weights.down_bias);
+  ProductIntoResidual(MatrixAt(layer, Matrix::kDown), MatrixAt(layer + 1, Matrix::kQkv), ws_.mlp,
+                      weights_.layer(layer).down_bias, 1);
   return status_;
 }
 
 void CudaOps::LinearHead() {
-  if (pending_norm_ != nullptr) {
-    return RunGemv(MatrixAt(shape_.layers, Matrix::kQkv), {}, nullptr, ws_.logits, DType::kFloat32);
+  if (UsesGemv()) {
+    return RunGemv(MatrixAt(shape_.layers, Matrix::kQkv), {}, ws_.normed, ws_.logits,
+                   DType::kFloat32);
   }
   Product(ws_.normed, weights_.head(), shape_.vocab, shape_.hidden, ws_.logits, DType::kFloat32,
           false);
@@ -483,6 +507,7 @@ void CudaOps::GatherLogits() {
   if (failed()) return;
   const uint32_t rows = step_.sampled;
   Check(communicator_->AllGather(ws_.logits, uint64_t{rows} * shape_.vocab, ws_.gathered, stream_));
+  after_nccl_ = true;
   if (failed()) return;
   Check(kernels::cuda::JoinSlices({ws_.gathered, shape_.vocab, ws_.vocab_begin, slice_.world, rows,
                                    ws_.joined, CudaWorkspace::VocabStride(limits_)},

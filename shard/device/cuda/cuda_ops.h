@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -21,6 +22,7 @@
 #include "shard/device/cuda/cuda_weights.h"
 #include "shard/device/cuda/cuda_workspace.h"
 #include "shard/device/cuda/gemm.h"
+#include "shard/device/cuda/peer_sum.h"
 #include "shard/device/cuda/slot_table.h"
 #include "shard/device/cuda/step_upload.h"
 #include "shard/device/ops.h"
@@ -46,10 +48,12 @@ class CudaOps : public Ops {
 
   // Applies drops and starts of a step to the slots, on the host and on the device.
   absl::Status BeginSequences(const StepBatch& batch);
-  // Forgets all slots; `communicator` serves until the next call (not used in a group of one).
-  void BeginEpoch(NcclCommunicator* communicator) {
+  // Forgets all slots; both serve until the next call. Not used in a group of one; `peer_sum` null:
+  // all sums through NCCL.
+  void BeginEpoch(NcclCommunicator* communicator, const PeerSum* peer_sum) {
     slots_.Reset();
     communicator_ = communicator;
+    peer_sum_ = peer_sum;
   }
   // Forgets all slots.
   void Reset() { slots_.Reset(); }
@@ -93,9 +97,18 @@ class CudaOps : public Ops {
   // out[rows_, n] = in * weight^T, or the residual += that.
   void Product(const void* in, const void* weight, uint32_t n, uint32_t k, void* out,
                kernels::cuda::DType out_type, bool accumulate);
-  void ProductIntoResidual(const void* in, const void* weight, uint32_t k, const void* bias);
+  // residual += in times the matrix, over all ranks; `which` of the two products of a layer it is.
+  void ProductIntoResidual(const kernels::cuda::GemvNext& matrix,
+                           const kernels::cuda::GemvNext& next, const void* in, const void* bias,
+                           uint32_t which);
   // This step's few rows take the kernel that has norm, activation and residual sum in it.
   bool UsesGemv() const;
+  // This step's rows are few enough for the sum over ranks that has residual and norm in it.
+  bool UsesPeerSum() const;
+  // residual += the partial sums of all ranks; normed = its norm.
+  void AddPeers(const void* norm_weight);
+  // The next launch may start before the one in front of it has ended: all but what follows NCCL.
+  bool Overlaps();
   bool HasMlpBias(Norm norm, uint32_t layer) const;
   // A matrix as that kernel wants it; layer `layers` is the head.
   kernels::cuda::GemvNext MatrixAt(uint32_t layer, Matrix matrix) const;
@@ -122,13 +135,12 @@ class CudaOps : public Ops {
   const CudaWorkspace& ws_;
   const CudaKvCache& kv_;
   const cudaStream_t stream_;
-  // Small kernels may start while the one before them ends; not where that may be one of NCCL's.
-  const bool overlap_;
   std::unique_ptr<Gemm> gemm_;
   SlotTable slots_;
   StepUpload upload_;
   PinnedBuffer start_staging_;
   NcclCommunicator* communicator_ = nullptr;
+  const PeerSum* peer_sum_ = nullptr;
 
   // Of the step being launched.
   absl::Status status_;
@@ -138,6 +150,10 @@ class CudaOps : public Ops {
   bool narrow_ = false;
   // Weights of a norm that the next product has to compute; or null.
   const void* pending_norm_ = nullptr;
+  // Which of peer_sum_'s partial sums wait to be added; the next norm does it.
+  std::optional<uint32_t> pending_sum_;
+  // The launch in front is NCCL's.
+  bool after_nccl_ = false;
   // CudaWorkspace::partial waits to be added to the residual.
   bool partial_pending_ = false;
   float* residual_ = nullptr;

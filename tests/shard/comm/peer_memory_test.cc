@@ -1,6 +1,4 @@
-#include "shard/comm/peer_window.h"
-
-#include <nccl.h>
+#include "shard/comm/peer_memory.h"
 
 #include <algorithm>
 #include <barrier>
@@ -26,15 +24,10 @@ using kernels::cuda::NormParams;
 using kernels::cuda::testing::DeviceArray;
 namespace gpu = kernels::cuda::testing;
 
-#define WEFT_NCCL_CHECK(call)                                                                   \
-  do {                                                                                          \
-    const ncclResult_t weft_result_ = (call);                                                   \
-    WEFT_CHECK_MSG(weft_result_ == ncclSuccess, std::string(ncclGetErrorString(weft_result_))); \
-  } while (false)
-
 // Before the first call of NCCL: no NVLink multicast.
 const bool no_multicast = setenv("NCCL_NVLS_ENABLE", "0", 1) == 0;
 
+constexpr absl::Duration kTimeout = absl::Seconds(20);
 constexpr uint32_t kHidden = 8192;
 constexpr uint32_t kRowsMax = 16;
 constexpr size_t kElements = size_t{kRowsMax} * kHidden;
@@ -42,14 +35,22 @@ constexpr size_t kElements = size_t{kRowsMax} * kHidden;
 // What a rank shares: two buffers of partial sums, and the words by which ranks meet.
 constexpr uint64_t kPartialBytes = kElements * 2;
 constexpr uint64_t kFlagsAt = 2 * kPartialBytes;
-constexpr uint64_t kWindowBytes = kFlagsAt + kernels::cuda::kAllReduceFlags * sizeof(uint32_t);
+constexpr uint64_t kMemoryBytes = kFlagsAt + kernels::cuda::kAllReduceFlags * sizeof(uint32_t);
 
 // A rank in a thread of its own.
 struct Member {
-  Member(uint32_t rank, uint32_t world, const ncclUniqueId& id) : rank(rank), world(world) {
+  Member(uint32_t rank, uint32_t world, const std::string& token) : rank(rank), world(world) {
     WEFT_CUDA_CHECK(cudaSetDevice(static_cast<int>(rank)));
     WEFT_CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    WEFT_NCCL_CHECK(ncclCommInitRank(&comm, static_cast<int>(world), id, static_cast<int>(rank)));
+    MeetCall call;
+    call.epoch = 1;
+    call.token = token;
+    call.rank = rank;
+    call.world = world;
+    call.deadline = absl::Now() + kTimeout;
+    auto met = MakeNcclMeeting(static_cast<int>(rank))->Meet(call);
+    WEFT_CHECK_MSG(met.ok(), std::string(met.status().message()));
+    comm.reset(static_cast<NcclCommunicator*>(met->release()));
     residual.emplace(std::vector<float>(kElements, 0.0f));
     weight.emplace(gpu::Halves(std::vector<float>(kHidden, 1.0f)));
     out.emplace(kElements);
@@ -58,19 +59,19 @@ struct Member {
     WEFT_CUDA_CHECK(cudaDeviceSynchronize());
   }
   ~Member() {
-    window.reset();
-    ncclCommDestroy(comm);
+    memory.reset();
+    comm.reset();
     cudaStreamDestroy(stream);
   }
   Member(const Member&) = delete;
   Member& operator=(const Member&) = delete;
 
-  // REQUIRES: window.
+  // REQUIRES: connected memory.
   AllReduceParams Params(uint32_t call, uint32_t rows) {
     AllReduceParams params;
     for (uint32_t p = 0; p < world; ++p) {
-      params.partial[p] = window->Of(p) + call % 2 * kPartialBytes;
-      params.flags[p] = reinterpret_cast<uint32_t*>(window->Of(p) + kFlagsAt);
+      params.partial[p] = memory->Of(p) + call % 2 * kPartialBytes;
+      params.flags[p] = reinterpret_cast<uint32_t*>(memory->Of(p) + kFlagsAt);
     }
     params.state = state->data();
     params.rank = rank;
@@ -85,19 +86,21 @@ struct Member {
     params.status = host.status();
     return params;
   }
-  absl::Status OpenWindow() {
-    auto opened = PeerWindow::Create(comm, kWindowBytes);
-    if (!opened.ok()) return opened.status();
-    window = *std::move(opened);
-    return absl::OkStatus();
+  absl::Status Connect() {
+    if (memory == nullptr) {
+      auto made = PeerMemory::Create(kMemoryBytes);
+      if (!made.ok()) return made.status();
+      memory = *std::move(made);
+    }
+    return memory->Connect(*comm, stream, kTimeout);
   }
 
   const uint32_t rank;
   const uint32_t world;
   cudaStream_t stream = nullptr;
-  ncclComm_t comm = nullptr;
+  std::unique_ptr<NcclCommunicator> comm;
   gpu::HostWords host;
-  std::unique_ptr<PeerWindow> window;
+  std::unique_ptr<PeerMemory> memory;
   std::optional<DeviceArray<float>> residual;
   std::optional<DeviceArray<__nv_bfloat16>> weight;
   std::optional<DeviceArray<__nv_bfloat16>> out;
@@ -109,14 +112,13 @@ struct Member {
 using Work = std::function<absl::Status(Member&, std::barrier<>&)>;
 std::vector<absl::Status> OnEachRank(uint32_t world, const Work& work) {
   WEFT_CHECK(no_multicast);
-  ncclUniqueId id;
-  WEFT_NCCL_CHECK(ncclGetUniqueId(&id));
+  const std::string token = *MakeNcclMeeting(0)->Offer(1, world);
   std::vector<absl::Status> statuses(world);
   std::barrier<> together(world);
   std::vector<std::thread> threads;
   for (uint32_t rank = 0; rank < world; ++rank) {
     threads.emplace_back([&, rank] {
-      Member member(rank, world, id);
+      Member member(rank, world, token);
       statuses[rank] = work(member, together);
       WEFT_CUDA_CHECK(cudaDeviceSynchronize());
       // No rank's memory goes while another's kernels read it.
@@ -134,35 +136,35 @@ std::vector<absl::Status> OnEachRank(uint32_t world, const Work& work) {
 bool CanRun(uint32_t world) {
   const std::string reason = gpu::NoPeers(world);
   if (reason.empty()) return true;
-  std::printf("peer window of %u ranks skipped: %s\n", world, reason.c_str());
+  std::printf("peer memory of %u ranks skipped: %s\n", world, reason.c_str());
   return false;
 }
 
 absl::Status Wrong(absl::string_view what) { return absl::InternalError(what); }
 
-TEST_CASE("A window is zero everywhere and every rank reaches every rank's", "[cuda][peer]") {
-  const uint32_t world = GENERATE(1u, 2u, 4u);
+TEST_CASE("Peer memory is zero everywhere and every rank reaches every rank's", "[cuda][peer]") {
+  const uint32_t world = GENERATE(2u, 4u);
   if (!CanRun(world)) return;
   CAPTURE(world);
   const auto statuses = OnEachRank(world, [](Member& member, std::barrier<>& together) {
-    const absl::Status opened = member.OpenWindow();
+    const absl::Status opened = member.Connect();
     if (!opened.ok()) return opened;
-    const PeerWindow& window = *member.window;
-    if (window.world() != member.world || window.bytes() != kWindowBytes) return Wrong("sizes");
-    if (window.Of(member.rank) != window.data()) return Wrong("own address");
-    std::vector<uint8_t> seen(kWindowBytes, 1);
+    const PeerMemory& memory = *member.memory;
+    if (memory.bytes() != kMemoryBytes) return Wrong("size");
+    if (memory.Of(member.rank) != memory.data()) return Wrong("own address");
+    std::vector<uint8_t> seen(kMemoryBytes, 1);
     for (uint32_t p = 0; p < member.world; ++p) {
-      WEFT_CUDA_CHECK(cudaMemcpy(seen.data(), window.Of(p), kWindowBytes, cudaMemcpyDefault));
+      WEFT_CUDA_CHECK(cudaMemcpy(seen.data(), memory.Of(p), kMemoryBytes, cudaMemcpyDefault));
       if (std::any_of(seen.begin(), seen.end(), [](uint8_t x) { return x != 0; })) {
         return Wrong("not zero");
       }
     }
     together.arrive_and_wait();
-    WEFT_CUDA_CHECK(cudaMemset(window.data(), static_cast<int>(member.rank) + 1, kWindowBytes));
+    WEFT_CUDA_CHECK(cudaMemset(memory.data(), static_cast<int>(member.rank) + 1, kMemoryBytes));
     WEFT_CUDA_CHECK(cudaDeviceSynchronize());
     together.arrive_and_wait();
     for (uint32_t p = 0; p < member.world; ++p) {
-      WEFT_CUDA_CHECK(cudaMemcpy(seen.data(), window.Of(p), kWindowBytes, cudaMemcpyDefault));
+      WEFT_CUDA_CHECK(cudaMemcpy(seen.data(), memory.Of(p), kMemoryBytes, cudaMemcpyDefault));
       if (std::any_of(seen.begin(), seen.end(), [p](uint8_t x) { return x != p + 1; })) {
         return Wrong("not what the rank wrote");
       }
@@ -175,14 +177,14 @@ TEST_CASE("A window is zero everywhere and every rank reaches every rank's", "[c
   }
 }
 
-TEST_CASE("A second window of a communicator, after the first's end", "[cuda][peer]") {
+TEST_CASE("Ranks connect again and again", "[cuda][peer]") {
   if (!CanRun(2)) return;
   const auto statuses = OnEachRank(2, [](Member& member, std::barrier<>& together) {
     for (int i = 0; i < 3; ++i) {
-      const absl::Status opened = member.OpenWindow();
+      const absl::Status opened = member.Connect();
       if (!opened.ok()) return opened;
       together.arrive_and_wait();
-      member.window.reset();
+      member.memory->Disconnect();
     }
     return absl::OkStatus();
   });
@@ -192,18 +194,7 @@ TEST_CASE("A second window of a communicator, after the first's end", "[cuda][pe
   }
 }
 
-TEST_CASE("No window while NVLink multicast is not switched off", "[cuda][peer]") {
-  if (!CanRun(1)) return;
-  const auto statuses = OnEachRank(1, [](Member& member, std::barrier<>&) {
-    unsetenv("NCCL_NVLS_ENABLE");
-    const absl::Status opened = member.OpenWindow();
-    setenv("NCCL_NVLS_ENABLE", "0", 1);
-    return opened;
-  });
-  CHECK(statuses[0].code() == absl::StatusCode::kFailedPrecondition);
-}
-
-TEST_CASE("All-reduces over windows, data changing", "[cuda][peer][all_reduce]") {
+TEST_CASE("All-reduces over peer memory, data changing", "[cuda][peer][all_reduce]") {
   const uint32_t world = GENERATE(2u, 4u);
   if (!CanRun(world)) return;
   CAPTURE(world);
@@ -214,7 +205,7 @@ TEST_CASE("All-reduces over windows, data changing", "[cuda][peer][all_reduce]")
     return static_cast<float>((rank * 7 + set * 5 + i * 3 + (i >> 7)) % 17) - 8;
   };
   const auto statuses = OnEachRank(world, [&](Member& member, std::barrier<>& together) {
-    if (const absl::Status opened = member.OpenWindow(); !opened.ok()) return opened;
+    if (const absl::Status opened = member.Connect(); !opened.ok()) return opened;
     std::vector<std::unique_ptr<DeviceArray<__nv_bfloat16>>> sets;
     std::vector<float> expected(kElements, 0.0f);
     for (uint32_t s = 0; s < kSets; ++s) {
@@ -230,7 +221,7 @@ TEST_CASE("All-reduces over windows, data changing", "[cuda][peer][all_reduce]")
     WEFT_CUDA_CHECK(cudaDeviceSynchronize());
     together.arrive_and_wait();
     for (uint32_t call = 0; call < kCalls; ++call) {
-      WEFT_CUDA_CHECK(cudaMemcpyAsync(member.window->data() + call % 2 * kPartialBytes,
+      WEFT_CUDA_CHECK(cudaMemcpyAsync(member.memory->data() + call % 2 * kPartialBytes,
                                       sets[call % kSets]->data(), kPartialBytes,
                                       cudaMemcpyDeviceToDevice, member.stream));
       WEFT_CUDA_CHECK(AllReduceAddNorm(member.Params(call, kRowsMax), member.stream));
@@ -279,9 +270,11 @@ double UsPerCall(Member& member, std::barrier<>& together,
 
 // What it replaces: NCCL's sum, then the norm that adds it to the residual.
 void LaunchNccl(Member& member, uint32_t call, uint32_t rows) {
-  uint8_t* const partial = member.window->data() + call % 2 * kPartialBytes;
-  WEFT_NCCL_CHECK(ncclAllReduce(partial, partial, size_t{rows} * kHidden, ncclBfloat16, ncclSum,
-                                member.comm, member.stream));
+  uint8_t* const partial = member.memory->data() + call % 2 * kPartialBytes;
+  WEFT_CHECK(member.comm
+                 ->AllReduce(partial, uint64_t{rows} * kHidden, kernels::cuda::DType::kBfloat16,
+                             member.stream)
+                 .ok());
   NormParams norm;
   norm.delta = partial;
   norm.residual = member.residual->data();
@@ -293,11 +286,11 @@ void LaunchNccl(Member& member, uint32_t call, uint32_t rows) {
   WEFT_CUDA_CHECK(RmsNorm(norm, member.stream));
 }
 
-TEST_CASE("All-reduce over windows and NCCL's: time", "[cuda][peer][time]") {
+TEST_CASE("All-reduce over peer memory and NCCL's: time", "[cuda][peer][time]") {
   const uint32_t world = GENERATE(2u, 4u);
   if (!CanRun(world)) return;
   const auto statuses = OnEachRank(world, [](Member& member, std::barrier<>& together) {
-    if (const absl::Status opened = member.OpenWindow(); !opened.ok()) return opened;
+    if (const absl::Status opened = member.Connect(); !opened.ok()) return opened;
     // NCCL connects its channels at the first use.
     LaunchNccl(member, 0, 1);
     WEFT_CUDA_CHECK(cudaStreamSynchronize(member.stream));
@@ -313,7 +306,7 @@ TEST_CASE("All-reduce over windows and NCCL's: time", "[cuda][peer][time]") {
       const std::string shape = std::to_string(member.world) + " ranks, " + std::to_string(rows) +
                                 " x " + std::to_string(kHidden);
       gpu::Report("ncclAllReduce + norm", shape, nccl, 2.0 * rows * kHidden);
-      gpu::Report("all-reduce over a window", shape, ours, 2.0 * rows * kHidden);
+      gpu::Report("all-reduce over peer memory", shape, ours, 2.0 * rows * kHidden);
     }
     return absl::OkStatus();
   });

@@ -1,0 +1,149 @@
+#include "shard/comm/peer_memory.h"
+
+#include <unistd.h>
+
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "common/limits.h"
+#include "common/status.h"
+
+namespace weft::shard {
+namespace {
+
+constexpr absl::Duration kPoll = absl::Microseconds(50);
+
+// What a rank tells the others of its memory.
+struct Offer {
+  cudaIpcMemHandle_t handle;
+  int64_t pid;
+  int32_t device;
+  uint8_t* data;
+};
+// Gathered as floats.
+constexpr uint64_t kOfferBytes = (sizeof(Offer) + 15) / 16 * 16;
+
+absl::Status DeviceStatus(cudaError_t error, absl::string_view what) {
+  if (error == cudaSuccess) return absl::OkStatus();
+  const std::string message = absl::StrCat("CUDA: ", what, ": ", cudaGetErrorString(error));
+  return error == cudaErrorMemoryAllocation ? absl::ResourceExhaustedError(message)
+                                            : absl::InternalError(message);
+}
+
+int CurrentDevice() {
+  int device = 0;
+  WEFT_CHECK_EQ(cudaGetDevice(&device), cudaSuccess);
+  return device;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<PeerMemory>> PeerMemory::Create(uint64_t bytes) {
+  std::unique_ptr<PeerMemory> memory(new PeerMemory());
+  memory->bytes_ = bytes;
+  void* data = nullptr;
+  WEFT_RETURN_IF_ERROR(
+      DeviceStatus(cudaMalloc(&data, bytes), absl::StrCat(bytes, " bytes that all ranks map")));
+  memory->data_ = static_cast<uint8_t*>(data);
+  WEFT_RETURN_IF_ERROR(
+      DeviceStatus(cudaMalloc(&data, (kWorldMax + 1) * kOfferBytes), "memory for an exchange"));
+  memory->exchange_ = static_cast<uint8_t*>(data);
+  return memory;
+}
+
+PeerMemory::~PeerMemory() {
+  Disconnect();
+  cudaFree(exchange_);
+  cudaFree(data_);
+}
+
+absl::Status PeerMemory::Gather(NcclCommunicator& communicator, const void* mine, uint64_t bytes,
+                                void* all, cudaStream_t stream, absl::Time deadline) {
+  uint8_t* const gathered = exchange_ + kOfferBytes;
+  WEFT_RETURN_IF_ERROR(DeviceStatus(
+      cudaMemcpyAsync(exchange_, mine, bytes, cudaMemcpyHostToDevice, stream), "copy of an offer"));
+  WEFT_RETURN_IF_ERROR(communicator.AllGather(reinterpret_cast<const float*>(exchange_),
+                                              bytes / sizeof(float),
+                                              reinterpret_cast<float*>(gathered), stream));
+  cudaError_t state = cudaErrorNotReady;
+  while ((state = cudaStreamQuery(stream)) == cudaErrorNotReady) {
+    if (communicator.aborted()) return absl::AbortedError("the epoch was aborted");
+    if (absl::Now() > deadline) {
+      return absl::DeadlineExceededError("not all ranks came to exchange their memory");
+    }
+    absl::SleepFor(kPoll);
+  }
+  WEFT_RETURN_IF_ERROR(DeviceStatus(state, "exchange of offers"));
+  return DeviceStatus(
+      cudaMemcpy(all, gathered, bytes * communicator.world(), cudaMemcpyDeviceToHost),
+      "copy of offers");
+}
+
+absl::StatusOr<PeerMemory::Peer> PeerMemory::Open(const void* data) const {
+  Offer offer;
+  std::memcpy(&offer, data, sizeof(offer));
+  if (offer.data == data_ && offer.pid == getpid()) return Peer{data_, false};
+  if (offer.pid == getpid()) {
+    // Ranks in one process, as tests have them: a handle of the own process cannot be opened.
+    const cudaError_t error = cudaDeviceEnablePeerAccess(offer.device, 0);
+    if (error != cudaSuccess && error != cudaErrorPeerAccessAlreadyEnabled) {
+      return DeviceStatus(error, absl::StrCat("access to GPU ", offer.device));
+    }
+    (void)cudaGetLastError();
+    return Peer{offer.data, false};
+  }
+  void* mapped = nullptr;
+  WEFT_RETURN_IF_ERROR(
+      DeviceStatus(cudaIpcOpenMemHandle(&mapped, offer.handle, cudaIpcMemLazyEnablePeerAccess),
+                   "mapping another rank's memory"));
+  return Peer{static_cast<uint8_t*>(mapped), true};
+}
+
+absl::Status PeerMemory::Connect(NcclCommunicator& communicator, cudaStream_t stream,
+                                 absl::Duration timeout) {
+  const absl::Time deadline = absl::Now() + timeout;
+  const uint32_t world = communicator.world();
+  WEFT_CHECK_LE(world, kWorldMax);
+  Disconnect();
+  // All ranks have met: none runs kernels of an older epoch.
+  WEFT_RETURN_IF_ERROR(
+      DeviceStatus(cudaMemsetAsync(data_, 0, bytes_, stream), "clearing shared memory"));
+  Offer offer = {};
+  absl::Status opened = DeviceStatus(cudaIpcGetMemHandle(&offer.handle, data_), "a memory handle");
+  offer.pid = getpid();
+  offer.device = CurrentDevice();
+  offer.data = data_;
+  std::vector<uint8_t> mine(kOfferBytes);
+  std::memcpy(mine.data(), &offer, sizeof(offer));
+  std::vector<uint8_t> offers(world * kOfferBytes);
+  WEFT_RETURN_IF_ERROR(
+      Gather(communicator, mine.data(), kOfferBytes, offers.data(), stream, deadline));
+  for (Rank rank = 0; rank < world && opened.ok(); ++rank) {
+    absl::StatusOr<Peer> peer = Open(offers.data() + rank * kOfferBytes);
+    opened = peer.status();
+    if (peer.ok()) peers_.push_back(*peer);
+  }
+  // All or none: ranks must launch the same.
+  const float ok[4] = {opened.ok() ? 1.0f : 0.0f, 0, 0, 0};
+  std::vector<float> all(4 * world);
+  WEFT_RETURN_IF_ERROR(Gather(communicator, ok, sizeof(ok), all.data(), stream, deadline));
+  for (Rank rank = 0; rank < world; ++rank) {
+    if (all[4 * rank] == 1.0f) continue;
+    Disconnect();
+    if (!opened.ok()) return absl::FailedPreconditionError(opened.message());
+    return absl::FailedPreconditionError(
+        absl::StrCat("rank ", rank, " cannot reach the memory of another rank"));
+  }
+  return absl::OkStatus();
+}
+
+void PeerMemory::Disconnect() {
+  for (const Peer& peer : peers_) {
+    if (peer.mapped) cudaIpcCloseMemHandle(peer.data);
+  }
+  peers_.clear();
+}
+
+}  // namespace weft::shard

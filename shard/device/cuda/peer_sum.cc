@@ -1,0 +1,78 @@
+#include "shard/device/cuda/peer_sum.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "common/status.h"
+#include "shard/device/cuda/cuda_status.h"
+
+namespace weft::shard {
+
+using kernels::cuda::AllReduceParams;
+using kernels::cuda::AllReduceState;
+using kernels::cuda::kAllReduceFlags;
+using kernels::cuda::kAllReduceHiddenMax;
+using kernels::cuda::kAllReduceRanksMax;
+
+uint64_t PeerSum::Bytes(uint32_t hidden) {
+  return 2 * uint64_t{kRowsMax} * hidden * 2 + kAllReduceFlags * sizeof(uint32_t) +
+         sizeof(AllReduceState);
+}
+
+absl::StatusOr<std::unique_ptr<PeerSum>> PeerSum::Create(uint32_t hidden) {
+  std::unique_ptr<PeerSum> sum(new PeerSum(hidden));
+  WEFT_ASSIGN_OR_RETURN(sum->memory_,
+                        PeerMemory::Create(sum->FlagsAt() + kAllReduceFlags * sizeof(uint32_t)));
+  WEFT_ASSIGN_OR_RETURN(sum->state_,
+                        DeviceBuffer::Allocate(sizeof(AllReduceState), "sums over ranks"));
+  WEFT_ASSIGN_OR_RETURN(sum->words_, PinnedBuffer::Allocate(sizeof(Words), "sums over ranks"));
+  sum->words()->abort = 0;
+  sum->words()->status = 0;
+  return sum;
+}
+
+absl::Status PeerSum::Connect(NcclCommunicator& communicator, cudaStream_t stream,
+                              absl::Duration timeout) {
+  rank_ = communicator.rank();
+  world_ = communicator.world();
+  if (world_ > kAllReduceRanksMax || hidden_ > kAllReduceHiddenMax) {
+    return absl::FailedPreconditionError(absl::StrCat(world_, " ranks of hidden size ", hidden_,
+                                                      "; served are ", kAllReduceRanksMax, " and ",
+                                                      kAllReduceHiddenMax));
+  }
+  words()->abort = 0;
+  words()->status = 0;
+  WEFT_RETURN_IF_ERROR(CudaStatus(cudaMemsetAsync(state_.data(), 0, sizeof(AllReduceState), stream),
+                                  "clearing the state of sums"));
+  return memory_->Connect(communicator, stream, timeout);
+}
+
+void PeerSum::Disconnect() { memory_->Disconnect(); }
+
+cudaError_t PeerSum::AddNorm(uint32_t which, AllReduceParams params, cudaStream_t stream) const {
+  for (Rank rank = 0; rank < world_; ++rank) {
+    params.partial[rank] = memory_->Of(rank) + which * PartialBytes();
+    params.flags[rank] = reinterpret_cast<uint32_t*>(memory_->Of(rank) + FlagsAt());
+  }
+  params.state = reinterpret_cast<AllReduceState*>(state_.data());
+  params.rank = rank_;
+  params.world = world_;
+  params.hidden = hidden_;
+  params.abort = const_cast<uint32_t*>(&words()->abort);
+  params.status = const_cast<uint32_t*>(&words()->status);
+  return kernels::cuda::AllReduceAddNorm(params, stream);
+}
+
+void PeerSum::Abort() { words()->abort = 1; }
+
+absl::Status PeerSum::status() const {
+  switch (words()->status) {
+    case kernels::cuda::kAllReduceOk:
+      return absl::OkStatus();
+    case kernels::cuda::kAllReduceAborted:
+      return absl::AbortedError("the epoch was aborted");
+    default:
+      return absl::DeadlineExceededError("another rank did not come to a sum in time");
+  }
+}
+
+}  // namespace weft::shard

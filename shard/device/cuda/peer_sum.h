@@ -1,0 +1,65 @@
+// The sum over ranks of a decode step's few rows, in one kernel with residual and norm, through
+// memory that all GPUs of the host map (kernels/cuda/all_reduce.h, shard/comm/peer_memory.h). Owned
+// by the model runner, device thread only but for Abort. Between Connect and Disconnect the ranks
+// make the same calls, output and down products in turn.
+
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "kernels/cuda/all_reduce.h"
+#include "shard/comm/peer_memory.h"
+#include "shard/device/cuda/buffer.h"
+
+namespace weft::shard {
+
+class PeerSum {
+ public:
+  // Rows that a call may have: beyond, NCCL's two-step sums move less.
+  static constexpr uint32_t kRowsMax = 128;
+
+  // Bytes that Create takes on the device.
+  static uint64_t Bytes(uint32_t hidden);
+  static absl::StatusOr<std::unique_ptr<PeerSum>> Create(uint32_t hidden);
+
+  // As PeerMemory::Connect.
+  absl::Status Connect(NcclCommunicator& communicator, cudaStream_t stream, absl::Duration timeout);
+  void Disconnect();
+  bool connected() const { return memory_->connected(); }
+
+  // Where this rank's partial sums of the product `which` (0: output, 1: down) go, [rows, hidden]
+  // bf16.
+  void* Partial(uint32_t which) const { return memory_->data() + which * PartialBytes(); }
+  // residual += what all ranks have there; out = its norm. Fields of `params` but those of rows,
+  // residual, norm and overlap are filled here.
+  cudaError_t AddNorm(uint32_t which, kernels::cuda::AllReduceParams params,
+                      cudaStream_t stream) const;
+
+  // Ends waits on the device. Any thread.
+  void Abort();
+  // Not OK: a wait of an earlier step failed, and its numbers are garbage.
+  absl::Status status() const;
+
+ private:
+  // Host memory that the device reads and writes.
+  struct Words {
+    volatile uint32_t abort;
+    volatile uint32_t status;
+  };
+
+  explicit PeerSum(uint32_t hidden) : hidden_(hidden) {}
+  uint64_t PartialBytes() const { return uint64_t{kRowsMax} * hidden_ * 2; }
+  uint64_t FlagsAt() const { return 2 * PartialBytes(); }
+  Words* words() const { return reinterpret_cast<Words*>(words_.data()); }
+
+  const uint32_t hidden_;
+  std::unique_ptr<PeerMemory> memory_;
+  DeviceBuffer state_;
+  PinnedBuffer words_;
+  Rank rank_ = 0;
+  uint32_t world_ = 0;
+};
+
+}  // namespace weft::shard
