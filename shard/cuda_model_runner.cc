@@ -1,25 +1,18 @@
 #include "shard/cuda_model_runner.h"
 
 #include <algorithm>
-#include <array>
-#include <deque>
-#include <mutex>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/clock.h"
-#include "common/limits.h"
 #include "common/log.h"
 #include "common/status.h"
 #include "kernels/cuda/decode_attention.h"
-#include "shard/comm/nccl_communicator.h"
+#include "shard/cuda_model_runner_impl.h"
 #include "shard/device/cuda/cuda_memory_plan.h"
-#include "shard/device/cuda/cuda_ops.h"
 #include "shard/device/cuda/cuda_status.h"
-#include "shard/device/cuda/graph_cache.h"
-#include "shard/model/decoder.h"
 
 namespace weft::shard {
 namespace {
@@ -29,113 +22,15 @@ using kernels::cuda::kSamplerTopLogprobsMax;
 // All ranks have met when they exchange their memory.
 constexpr int64_t kConnectUs = 10000000;
 
-class CudaModelRunnerImpl : public CudaModelRunner {
- public:
-  CudaModelRunnerImpl(const CudaRunnerOptions& options, const DecoderSpec& spec,
-                      const SlicePlan& slice)
-      : options_(options), spec_(spec), slice_(slice) {}
-  ~CudaModelRunnerImpl() override;
-
-  // Before Load: shapes and memory.
-  absl::Status Plan();
-  absl::Status Load(ModelFiles& files, LoadProgress& progress, const std::atomic<bool>& cancel);
-
-  absl::Status BeginEpoch(std::unique_ptr<Communicator> communicator,
-                          const std::string& isa) override;
-  absl::StatusOr<WarmupResult> Warmup() override;
-  absl::StatusOr<StepResult> Run(const StepBatch& batch) override;
-  uint32_t launches_max() const override { return kStepsInFlightMax; }
-  absl::Status Launch(const StepBatch& batch) override;
-  bool Ready() override;
-  absl::StatusOr<StepResult> Take() override;
-  absl::Status device_status() const override { return device_status_; }
-  void EndEpoch() override;
-  void Abort() override;
-
-  const MemoryPlan& memory() const override { return plan_; }
-  float idle_us() const override { return idle_us_; }
-  std::unique_ptr<GroupMeeting> MakeMeeting() const override {
-    return MakeNcclMeeting(options_.device.index);
-  }
-
- private:
-  // A step between Launch and Take.
-  struct InFlight {
-    const StepBatch* batch = nullptr;
-    // Which of the event pairs and result buffers it uses.
-    uint32_t turn = 0;
-    bool logprobs = false;
-    int64_t launched_us = 0;
-  };
-  // What a step in flight owns.
-  struct Turn {
-    CudaEvent begin;
-    CudaEvent end;
-    PinnedBuffer results;
-    // Of each sampled row: 1 + top_logprobs where log-probabilities are wanted, else 0. (Its slot
-    // may have another sequence when the step is taken.)
-    std::vector<uint32_t> wanted_logprobs;
-  };
-
-  // CUDA has a current device for each thread. Costs next to nothing when it is this one already.
-  absl::Status UseDevice() const;
-  // Errors of the device stay; anything else ends the epoch only.
-  absl::Status Lost(absl::Status status);
-  // This rank's memory to the others and theirs to it, where that is possible.
-  absl::Status ConnectPeers();
-  absl::Status LaunchForward(const StepBatch& batch);
-  // Why a step has not ended in its time.
-  absl::Status NotEnded(const InFlight& step);
-  absl::Status CopyResults(const InFlight& step);
-  // The part of the step's results that lies at `on_device` in the workspace.
-  template <typename T>
-  const T* Result(const InFlight& step, const T* on_device) const {
-    const ptrdiff_t offset = reinterpret_cast<const uint8_t*>(on_device) -
-                             reinterpret_cast<const uint8_t*>(workspace_.out_ids);
-    return reinterpret_cast<const T*>(turns_[step.turn].results.data() + offset);
-  }
-  void ReadResults(const InFlight& step, StepResult* result) const;
-  void ReadLogprobs(const InFlight& step, uint32_t row, StepResult* result) const;
-  // `rows` sequences in slots 0 .. rows - 1, each with `tokens` new tokens from `start` on.
-  StepBatch MakeBatch(uint32_t rows, uint32_t tokens, uint32_t start, bool decode) const;
-  absl::Status TimeShape(uint32_t rows, uint32_t tokens, uint32_t start, bool decode,
-                         WarmupResult* result);
-  absl::Status CaptureGraphs();
-
-  const CudaRunnerOptions options_;
-  const DecoderSpec spec_;
-  const SlicePlan slice_;
-  CudaShape shape_;
-  CudaLimits limits_;
-  MemoryPlan plan_;
-
-  CudaStream stream_;
-  std::unique_ptr<CudaWeights> weights_;
-  CudaWorkspace workspace_;
-  CudaKvCache kv_;
-  // With more than one rank.
-  std::unique_ptr<PeerSum> peer_sum_;
-  std::unique_ptr<CudaOps> ops_;
-  std::unique_ptr<Decoder> decoder_;
-  GraphCache graphs_;
-
-  std::array<Turn, kStepsInFlightMax> turns_;
-  std::deque<InFlight> in_flight_;
-  uint32_t next_turn_ = 0;
-  // Recorded at the end of the step taken last; null before the first.
-  cudaEvent_t last_end_ = nullptr;
-  float idle_us_ = 0;
-  absl::Status device_status_;
-  // Written by the device thread; Abort reads the pointer on any thread.
-  std::mutex mutex_;
-  std::unique_ptr<NcclCommunicator> communicator_;
-  bool warm_ = false;
-  WarmupResult warmup_;
-};
+}  // namespace
 
 CudaModelRunnerImpl::~CudaModelRunnerImpl() {
-  // Buffers must outlive what still uses them.
-  if (stream_.get() != nullptr) cudaStreamSynchronize(stream_.get());
+  // Buffers must outlive what still uses them, and graphs end before their communicator.
+  if (communicator_ != nullptr) {
+    EndEpoch();
+  } else if (stream_.get() != nullptr) {
+    cudaStreamSynchronize(stream_.get());
+  }
 }
 
 absl::Status CudaModelRunnerImpl::UseDevice() const {
@@ -206,7 +101,6 @@ absl::Status CudaModelRunnerImpl::Load(ModelFiles& files, LoadProgress& progress
 absl::Status CudaModelRunnerImpl::BeginEpoch(std::unique_ptr<Communicator> communicator,
                                              const std::string&) {
   WEFT_RETURN_IF_ERROR(UseDevice());
-  warm_ = false;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     // Made by MakeNcclMeeting.
@@ -233,6 +127,7 @@ absl::Status CudaModelRunnerImpl::ConnectPeers() {
 }
 
 void CudaModelRunnerImpl::EndEpoch() {
+  Lost(UseDevice()).IgnoreError();
   // What waits for other ranks ends first, then the graphs that hold collectives, then NCCL's own
   // thread (which waits for such graphs).
   communicator_->BeginEnd();
@@ -244,7 +139,6 @@ void CudaModelRunnerImpl::EndEpoch() {
   in_flight_.clear();
   last_end_ = nullptr;
   ops_->BeginEpoch(nullptr, nullptr);
-  warm_ = false;
   const std::lock_guard<std::mutex> lock(mutex_);
   communicator_.reset();
 }
@@ -379,79 +273,6 @@ void CudaModelRunnerImpl::ReadLogprobs(const InFlight& step, uint32_t row,
     if (ids[at] != kernels::cuda::kNoSampledToken) out.top.emplace_back(ids[at], logprobs[at]);
   }
 }
-
-StepBatch CudaModelRunnerImpl::MakeBatch(uint32_t rows, uint32_t tokens, uint32_t start,
-                                         bool decode) const {
-  StepBatch batch;
-  const uint32_t blocks =
-      (start + tokens + kernels::cuda::kKvBlockTokens - 1) / kernels::cuda::kKvBlockTokens;
-  for (uint32_t slot = 0; slot < rows; ++slot) {
-    batch.starts.push_back(SequenceStart{slot, SequenceId{slot}, tokens, SamplingParams{}, {}});
-    StepSequence sequence;
-    sequence.slot = slot;
-    sequence.token_begin = slot * tokens;
-    sequence.token_count = tokens;
-    sequence.start = start;
-    sequence.block_begin = slot * blocks;
-    sequence.block_count = blocks;
-    sequence.from_last_sample = decode;
-    sequence.sample = true;
-    batch.sequences.push_back(sequence);
-    // A small pool is written over and over; nobody reads the tokens.
-    for (uint32_t i = 0; i < blocks; ++i) {
-      batch.block_ids.push_back((slot * blocks + i) % kv_.blocks());
-    }
-  }
-  batch.ids.resize(size_t{rows} * tokens, decode ? kNoToken : 0);
-  return batch;
-}
-
-absl::Status CudaModelRunnerImpl::TimeShape(uint32_t rows, uint32_t tokens, uint32_t start,
-                                            bool decode, WarmupResult* result) {
-  const StepBatch batch = MakeBatch(rows, tokens, start, decode);
-  uint32_t fastest_us = ~0u;
-  for (int i = 0; i < 3; ++i) {
-    WEFT_ASSIGN_OR_RETURN(const StepResult timed, Run(batch));
-    fastest_us = std::min(fastest_us, timed.device_us);
-  }
-  result->costs.push_back({decode ? rows : 0, decode ? 0 : rows * tokens,
-                           uint64_t{rows} * (start + tokens), fastest_us});
-  return absl::OkStatus();
-}
-
-absl::Status CudaModelRunnerImpl::CaptureGraphs() {
-  const uint32_t rows_max = std::min(limits_.running_max, GraphCache::kRowsMax);
-  for (uint32_t rows = 1; rows <= rows_max; rows = GraphCache::Bucket(rows + 1)) {
-    WEFT_RETURN_IF_ERROR(Run(MakeBatch(rows, 1, 0, /*decode=*/true)).status());
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<WarmupResult> CudaModelRunnerImpl::Warmup() {
-  if (warm_) return warmup_;
-  WEFT_RETURN_IF_ERROR(UseDevice());
-  if (kv_.blocks() == 0) {
-    WEFT_ASSIGN_OR_RETURN(kv_, CudaKvCache::Create(shape_, plan_.kv_blocks));
-  }
-  WarmupResult result;
-  result.kv_blocks = plan_.kv_blocks;
-  const auto pool_tokens = static_cast<uint32_t>(std::min<uint64_t>(
-      uint64_t{plan_.kv_blocks} * kernels::cuda::kKvBlockTokens, limits_.context_tokens));
-  // The largest prompt first: it loads what the libraries load late.
-  const uint32_t prompt = std::min(limits_.step_tokens_max, pool_tokens);
-  const uint32_t short_prompt = std::min(prompt, 512u);
-  WEFT_RETURN_IF_ERROR(TimeShape(1, prompt, 0, false, &result));
-  WEFT_RETURN_IF_ERROR(TimeShape(1, short_prompt, 0, false, &result));
-  WEFT_RETURN_IF_ERROR(CaptureGraphs());
-  WEFT_RETURN_IF_ERROR(TimeShape(1, 1, short_prompt - 1, true, &result));
-  WEFT_RETURN_IF_ERROR(TimeShape(options_.memory.running_max, 1, short_prompt - 1, true, &result));
-  ops_->Reset();
-  warmup_ = std::move(result);
-  warm_ = true;
-  return warmup_;
-}
-
-}  // namespace
 
 absl::StatusOr<std::unique_ptr<CudaModelRunner>> CreateCudaModelRunner(
     const CudaRunnerOptions& options, ModelFiles& files, const SlicePlan& slice,
