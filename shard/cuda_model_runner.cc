@@ -51,6 +51,12 @@ absl::Status CudaModelRunnerImpl::Plan() {
   limits_.step_tokens_max = std::max(flags.step_tokens_max, limits_.running_max);
   limits_.context_tokens = std::min(spec_.context_tokens, kContextTokensMax);
   limits_.world = slice_.world;
+  limits_.deterministic = flags.deterministic;
+  if (limits_.deterministic && (slice_.world > 1 || wide)) {
+    return absl::InvalidArgumentError(
+        "--deterministic: served by one shard in bfloat16; sums over ranks and float32 products "
+        "depend on the number of rows");
+  }
   limits_.vocab = spec_.vocab;
   limits_.rotary_pairs = spec_.rope.dims / 2;
   std::vector<uint32_t> heads(shape_.kv_heads, 0);
@@ -162,7 +168,7 @@ absl::Status CudaModelRunnerImpl::LaunchForward(const StepBatch& batch) {
   const auto rows = static_cast<uint32_t>(batch.sequences.size());
   const bool decode_only = batch.sequences.back().from_last_sample;
   StepResult unused;
-  if (!decode_only || rows > GraphCache::kRowsMax) {
+  if (!decode_only || rows > GraphCache::kRowsMax || limits_.deterministic) {
     WEFT_RETURN_IF_ERROR(ops_->BeginStep(batch));
     return decoder_->Forward(&unused);
   }

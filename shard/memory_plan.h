@@ -32,6 +32,8 @@ struct MemoryFlags {
   // KV pool of all ranks of the host together (--kv-memory). On CUDA, 0 = all that
   // memory_fraction leaves.
   uint64_t kv_memory_bytes = uint64_t{1} << 30;
+  // CUDA: a row's numbers depend on its own sequence alone (--deterministic). The CPU's always do.
+  bool deterministic = false;
   // Share of a GPU's memory that may be used (--memory-fraction).
   double memory_fraction = 0.9;
   uint32_t running_max = 0;

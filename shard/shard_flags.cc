@@ -52,6 +52,10 @@ void Declare(Flags& parser, ShardFlags* flags, Texts* texts) {
              "all that --memory-fraction leaves on CUDA");
   parser.Add("memory-fraction", &texts->memory_fraction,
              "Share of a GPU's memory that may be in use, 0.05 .. 0.99");
+  parser.AddSwitch(
+      "deterministic", &flags->memory.deterministic,
+      "CUDA, one shard: a token does not depend on what else is in its batch nor on how "
+      "its prompt was cut; slower");
   parser.Add("running-max", &texts->running_max,
              "Sequences of the running batch, 1 .. 1024; 0 = 64 on the CPU, 512 on CUDA");
   parser.Add("step-tokens-max", &texts->step_tokens_max,

@@ -30,6 +30,7 @@ struct StepOptions {
   std::string device = "auto";
   std::string weights = "file";
   std::string dtype = "auto";
+  bool deterministic = false;
   std::string batches = "1,8,32,64";
   std::string contexts = "128,4096";
   std::string prompts = "512,2048";
@@ -45,6 +46,7 @@ void Declare(Flags& flags, StepOptions* options) {
   flags.Add("device", &options->device, "auto, cpu or cuda");
   flags.Add("weights", &options->weights, "file, or random: of the shape that config.json names");
   flags.Add("dtype", &options->dtype, "Activations: auto, float32 or bfloat16");
+  flags.AddSwitch("deterministic", &options->deterministic, "As weft-shard's");
   flags.Add("batches", &options->batches, "Decode batches to time; empty = none");
   flags.Add("contexts", &options->contexts, "Tokens of context of each sequence, mean over steps");
   flags.Add("prompts", &options->prompts, "Prompt lengths to time; empty = none");
@@ -66,6 +68,7 @@ absl::StatusOr<shard::ShardFlags> MakeShardFlags(const StepOptions& options) {
       absl::StrCat("--dtype=", options.dtype),
       absl::StrCat("--running-max=", options.running_max),
       absl::StrCat("--step-tokens-max=", options.step_tokens_max)};
+  if (options.deterministic) arguments.push_back("--deterministic");
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
   shard::ShardFlags flags;

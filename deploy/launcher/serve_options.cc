@@ -28,6 +28,7 @@ constexpr Forward kForwards[] = {
     {"kv-dtype", false, kShards, "auto, float32, float16 or bfloat16"},
     {"kv-memory", false, kShards, "KV pool of all shards of this host, bytes (KiB, MiB, GiB)"},
     {"memory-fraction", false, kShards, "share of a GPU's memory that may be in use"},
+    {"deterministic", false, kShards, "true: CUDA tokens depend on their own sequence alone"},
     {"cpu-isa", false, kShards, "auto, portable, avx2 or avx512_bf16"},
     {"threads", false, kShards, "compute threads of each shard"},
     {"running-max", kRouter, kShards, "sequences in the running batch"},

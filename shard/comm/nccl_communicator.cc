@@ -36,12 +36,11 @@ NcclCommunicator::~NcclCommunicator() {
 absl::Status NcclCommunicator::Enqueued(ncclResult_t result, absl::string_view what) {
   const absl::Time deadline = absl::Now() + kEnqueueTimeout;
   while (result == ncclInProgress) {
-    if (aborted()) return absl::AbortedError("the epoch was aborted");
+    if (AbortedWithin(kPoll)) return absl::AbortedError("the epoch was aborted");
     if (absl::Now() > deadline) {
       return absl::DeadlineExceededError(absl::StrCat("NCCL: ", what, " was not enqueued within ",
                                                       absl::FormatDuration(kEnqueueTimeout)));
     }
-    absl::SleepFor(kPoll);
     const ncclResult_t asked = ncclCommGetAsyncError(communicator_, &result);
     if (asked != ncclSuccess) result = asked;
   }
@@ -70,6 +69,10 @@ absl::Status NcclCommunicator::AsyncStatus() const {
   if (asked != ncclSuccess) state = asked;
   if (state == ncclInProgress) return absl::OkStatus();
   return NcclStatus(state, communicator_, "a collective of an earlier step");
+}
+
+void NcclCommunicator::Abort() {
+  if (!abort_begun_.exchange(true)) aborted_.Notify();
 }
 
 void NcclCommunicator::BeginEnd() {

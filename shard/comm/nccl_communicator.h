@@ -15,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "common/thread.h"
 #include "kernels/cuda/types.h"
@@ -45,8 +46,12 @@ class NcclCommunicator : public Communicator {
   absl::Status AsyncStatus() const;
 
   // The device thread ends the epoch next; kernels that wait for others end then.
-  void Abort() override { aborted_.store(true, std::memory_order_release); }
-  bool aborted() const { return aborted_.load(std::memory_order_acquire); }
+  void Abort() override;
+  bool aborted() const { return aborted_.HasBeenNotified(); }
+  // Waits until Abort, at most `timeout`: between two looks at what can only be asked for.
+  bool AbortedWithin(absl::Duration timeout) const {
+    return aborted_.WaitForNotificationWithTimeout(timeout);
+  }
 
   // Begins to abort whatever is under way, on a thread of its own: what waits on the device for
   // other ranks comes to an end, and the stream can be waited for. Device thread.
@@ -60,7 +65,8 @@ class NcclCommunicator : public Communicator {
   ncclComm_t communicator_;
   const Rank rank_;
   const uint32_t world_;
-  std::atomic<bool> aborted_{false};
+  std::atomic<bool> abort_begun_{false};
+  absl::Notification aborted_;
   Thread ending_;
 };
 

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
 #include <cstring>
 #include <mutex>
 #include <utility>
@@ -11,7 +13,8 @@
 namespace weft::shard {
 namespace {
 
-constexpr absl::Duration kPoll = absl::Milliseconds(1);
+// Between two looks at what NCCL does by itself.
+constexpr std::chrono::milliseconds kPoll(1);
 
 class NcclMeeting : public GroupMeeting {
  public:
@@ -40,7 +43,6 @@ class NcclMeeting : public GroupMeeting {
     auto made = std::make_unique<NcclCommunicator>(communicator, call);
     while (state == ncclInProgress) {
       WEFT_RETURN_IF_ERROR(GoOn(call));
-      absl::SleepFor(kPoll);
       const ncclResult_t asked = ncclCommGetAsyncError(communicator, &state);
       if (asked != ncclSuccess) state = asked;
     }
@@ -51,6 +53,7 @@ class NcclMeeting : public GroupMeeting {
   void Abort(Epoch epoch) override {
     const std::lock_guard<std::mutex> lock(mutex_);
     aborted_epoch_ = std::max(aborted_epoch_, epoch);
+    wake_.notify_all();
   }
 
  private:
@@ -68,8 +71,10 @@ class NcclMeeting : public GroupMeeting {
   absl::Status GoOn(const MeetCall& call) {
     if (call.heartbeat != nullptr) call.heartbeat->Beat();
     {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      if (aborted_epoch_ >= call.epoch) return absl::AbortedError("the meeting was aborted");
+      std::unique_lock<std::mutex> lock(mutex_);
+      const bool aborted =
+          wake_.wait_for(lock, kPoll, [&] { return aborted_epoch_ >= call.epoch; });
+      if (aborted) return absl::AbortedError("the meeting was aborted");
     }
     if (absl::Now() < call.deadline) return absl::OkStatus();
     return absl::DeadlineExceededError(absl::StrCat("NCCL: rank ", call.rank, " waited for the ",
@@ -79,6 +84,7 @@ class NcclMeeting : public GroupMeeting {
 
   const int device_;
   std::mutex mutex_;
+  std::condition_variable wake_;
   Epoch aborted_epoch_ = 0;
 };
 

@@ -69,11 +69,10 @@ absl::Status PeerMemory::Gather(NcclCommunicator& communicator, const void* mine
                                               reinterpret_cast<float*>(gathered), stream));
   cudaError_t state = cudaErrorNotReady;
   while ((state = cudaStreamQuery(stream)) == cudaErrorNotReady) {
-    if (communicator.aborted()) return absl::AbortedError("the epoch was aborted");
+    if (communicator.AbortedWithin(kPoll)) return absl::AbortedError("the epoch was aborted");
     if (absl::Now() > deadline) {
       return absl::DeadlineExceededError("not all ranks came to exchange their memory");
     }
-    absl::SleepFor(kPoll);
   }
   WEFT_RETURN_IF_ERROR(DeviceStatus(state, "exchange of offers"));
   return DeviceStatus(

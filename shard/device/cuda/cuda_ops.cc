@@ -37,6 +37,7 @@ CudaOps::CudaOps(const Parts& parts)
 absl::StatusOr<std::unique_ptr<CudaOps>> CudaOps::Create(const Parts& parts) {
   std::unique_ptr<CudaOps> ops(new CudaOps(parts));
   WEFT_ASSIGN_OR_RETURN(ops->gemm_, Gemm::Create(ops->ws_.gemm, CudaWorkspace::kGemmBytes));
+  if (ops->limits_.deterministic) ops->gemm_->ServeAllRowsAlike();
   WEFT_ASSIGN_OR_RETURN(ops->upload_, StepUpload::Create(ops->limits_));
   const uint64_t staging_bytes =
       std::max<uint64_t>(ops->limits_.context_tokens * sizeof(uint32_t),

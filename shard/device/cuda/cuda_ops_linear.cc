@@ -59,7 +59,9 @@ void CudaOps::AddBias(void* rows, const void* bias, uint32_t columns, DType type
   Check(kernels::cuda::AddBias({rows, bias, rows_, columns, type, shape_.type}, stream_), "bias");
 }
 
-bool CudaOps::UsesGemv() const { return shape_.type == DType::kBfloat16 && rows_ <= kGemvRows; }
+bool CudaOps::UsesGemv() const {
+  return shape_.type == DType::kBfloat16 && rows_ <= kGemvRows && !limits_.deterministic;
+}
 
 bool CudaOps::UsesPeerSum() const {
   return peer_sum_ != nullptr && shape_.type == DType::kBfloat16 && rows_ <= PeerSum::kRowsMax;

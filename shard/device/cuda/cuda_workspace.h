@@ -26,6 +26,8 @@ struct CudaLimits {
   uint32_t decode_grid = 0;
   // Query heads of the largest group of one KV head.
   uint32_t group_max = 0;
+  // Rows are treated alike, however many there are and wherever they come from (--deterministic).
+  bool deterministic = false;
   // Rotary pairs of a head.
   uint32_t rotary_pairs = 0;
 

@@ -18,6 +18,9 @@ using kernels::cuda::GemvEpilogue;
 using kernels::cuda::SmallGemmEpilogue;
 
 // Shapes and weights kept at most; a server meets a few hundred.
+// One kernel for all rows is looked up for so many, from so many suggestions.
+constexpr uint32_t kAlikeRows = 256;
+constexpr int kAlikeSuggestions = 16;
 constexpr size_t kShapesMax = 4096;
 constexpr size_t kMapsMax = 1024;
 // Steps of k that SmallGemm multiplies at a time, CTAs of a cluster that share a tile's work, and
@@ -124,10 +127,11 @@ absl::Status Gemm::Run(const GemmShape& shape, const void* in, const void* weigh
 
 absl::StatusOr<const PreparedGemm*> Gemm::Find(const GemmShape& shape) {
   GemmShape rounded = shape;
-  rounded.rows = RoundedGemmRows(shape.rows, shape.in);
+  rounded.rows = rows_alike_ ? kAlikeRows : RoundedGemmRows(shape.rows, shape.in);
   const Key key = KeyOf(rounded);
   if (const auto it = prepared_.find(key); it != prepared_.end()) return &it->second;
-  WEFT_ASSIGN_OR_RETURN(PreparedGemm prepared, Choose(rounded));
+  WEFT_ASSIGN_OR_RETURN(PreparedGemm prepared,
+                        rows_alike_ ? ChooseForAllRows(rounded) : Choose(rounded));
   if (prepared_.size() == kShapesMax) prepared_.clear();
   return &prepared_.emplace(key, std::move(prepared)).first->second;
 }
@@ -148,6 +152,20 @@ absl::StatusOr<PreparedGemm> Gemm::Choose(const GemmShape& shape) {
   WEFT_ASSIGN_OR_RETURN(const std::vector<cublasLtMatmulAlgo_t> algorithms,
                         library_->Suggest(shape, 1));
   return PreparedGemm{CublasLtChoice{}, algorithms.front()};
+}
+
+// Each output's sum over k is made by one block in one order as long as k is not split; then the
+// number of rows changes how many blocks there are, not what one of them does.
+absl::StatusOr<PreparedGemm> Gemm::ChooseForAllRows(const GemmShape& shape) {
+  WEFT_ASSIGN_OR_RETURN(const std::vector<cublasLtMatmulAlgo_t> algorithms,
+                        library_->Suggest(shape, kAlikeSuggestions));
+  for (const cublasLtMatmulAlgo_t& algorithm : algorithms) {
+    WEFT_ASSIGN_OR_RETURN(const CublasLtChoice choice, library_->Describe(shape, algorithm));
+    if (choice.splits <= 1 && choice.reduction == 0) return PreparedGemm{choice, algorithm};
+  }
+  return absl::UnimplementedError(absl::StrCat("--deterministic: product ", Name(shape),
+                                               ": cuBLASLt suggests no kernel that sums in one "
+                                               "piece"));
 }
 
 void Gemm::LogMissing(const GemmShape& shape) {

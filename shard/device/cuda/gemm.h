@@ -47,6 +47,10 @@ class Gemm {
   Gemm(const Gemm&) = delete;
   Gemm& operator=(const Gemm&) = delete;
 
+  // From now on one kernel serves all rows of a product, so that a row's sums do not depend on how
+  // many there are.
+  void ServeAllRowsAlike() { rows_alike_ = true; }
+
   // Launches one product. Pointers are 16-byte aligned, k and n multiples of 8 with bf16. A weight
   // stays what it is, where it is.
   absl::Status Run(const GemmShape& shape, const void* in, const void* weight, void* out,
@@ -73,6 +77,7 @@ class Gemm {
 
   absl::StatusOr<const PreparedGemm*> Find(const GemmShape& shape);
   absl::StatusOr<PreparedGemm> Choose(const GemmShape& shape);
+  absl::StatusOr<PreparedGemm> ChooseForAllRows(const GemmShape& shape);
   void LogMissing(const GemmShape& shape);
   absl::Status LaunchSmall(const GemmShape& shape, const SmallGemmChoice& choice, const void* in,
                            const void* weight, void* out, cudaStream_t stream);
@@ -82,6 +87,7 @@ class Gemm {
   std::unique_ptr<CublasLt> library_;
   absl::flat_hash_map<Key, PreparedGemm> prepared_;
   size_t planned_ = 0;
+  bool rows_alike_ = false;
   // Shapes without a plan that the log has; rows 0: any rows.
   absl::flat_hash_set<Key> logged_;
   // By pointer, n and k.

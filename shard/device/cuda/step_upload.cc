@@ -81,11 +81,18 @@ absl::Status CheckLimits(const StepBatch& batch, const CudaLimits& limits) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<StepShape> ShapeOf(const StepBatch& batch, const SlotTable& slots) {
+// A prompt's rows go through one kind of attention, decode rows through another; with
+// `deterministic` all through the first.
+bool IsChunk(const StepSequence& sequence, bool deterministic) {
+  return deterministic || !sequence.from_last_sample;
+}
+
+absl::StatusOr<StepShape> ShapeOf(const StepBatch& batch, const SlotTable& slots,
+                                  bool deterministic) {
   StepShape shape;
   shape.rows = static_cast<uint32_t>(batch.ids.size());
   for (const StepSequence& sequence : batch.sequences) {
-    if (!sequence.from_last_sample) {
+    if (IsChunk(sequence, deterministic)) {
       ++shape.chunks;
     } else if (shape.chunks > 0 || sequence.token_count != 1) {
       return absl::InternalError("decode rows must come first, one a sequence");
@@ -148,7 +155,7 @@ StepInputsOnDevice StepUpload::Parts(const StepShape& shape, const uint8_t* base
 absl::StatusOr<StepShape> StepUpload::Pack(const StepBatch& batch, uint32_t decode_rows,
                                            const SlotTable& slots) {
   WEFT_RETURN_IF_ERROR(CheckLimits(batch, limits_));
-  WEFT_ASSIGN_OR_RETURN(const StepShape used, ShapeOf(batch, slots));
+  WEFT_ASSIGN_OR_RETURN(const StepShape used, ShapeOf(batch, slots, limits_.deterministic));
   StepShape shape = used;
   if (decode_rows > used.decode_rows) {
     WEFT_CHECK(used.decode_only());
@@ -164,7 +171,7 @@ absl::StatusOr<StepShape> StepUpload::Pack(const StepBatch& batch, uint32_t deco
   for (uint32_t s = 0; s < batch.sequences.size(); ++s) {
     const StepSequence& sequence = batch.sequences[s];
     const uint32_t end = sequence.start + sequence.token_count;
-    if (!sequence.from_last_sample) Writable(parts.chunk_row_begin)[chunk++] = row;
+    if (IsChunk(sequence, limits_.deterministic)) Writable(parts.chunk_row_begin)[chunk++] = row;
     Writable(parts.context_lengths)[s] = end;
     Writable(parts.table_begin)[s] = blocks;
     std::copy_n(batch.block_ids.data() + sequence.block_begin, sequence.block_count,

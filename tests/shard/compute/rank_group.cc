@@ -44,6 +44,7 @@ absl::StatusOr<std::unique_ptr<ModelRunner>> MakeRunner(const GroupOptions& opti
   memory.running_max = options.running_max;
   memory.step_tokens_max = options.step_tokens_max;
   memory.threads = options.threads;
+  memory.deterministic = options.deterministic;
   LoadProgress progress;
   const std::atomic<bool> cancel{false};
   if (!options.cuda) {

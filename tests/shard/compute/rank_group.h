@@ -25,6 +25,7 @@ struct GroupOptions {
   NumberType kv_dtype = NumberType::kAuto;
   std::string isa;
   uint32_t threads = 1;
+  bool deterministic = false;
   uint32_t running_max = 8;
   uint32_t step_tokens_max = 192;
   uint64_t kv_memory_bytes = 64u << 20;

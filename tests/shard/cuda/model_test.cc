@@ -76,6 +76,80 @@ TEST_CASE("The demo model in bfloat16 on a GPU mostly continues as in float32",
   CHECK(agreement.unexplained == 0);
 }
 
+// Top log-probabilities after `ids`, put in as chunks of `chunk` tokens, beside `neighbours` other
+// sequences that decode.
+std::vector<float> LogprobsAfter(RankGroup& group, const std::vector<TokenId>& ids, uint32_t chunk,
+                                 uint32_t neighbours) {
+  SamplingParams sampling;
+  sampling.logprobs = true;
+  sampling.top_logprobs = kTopLogprobsMax;
+  StepMaker maker = group.Maker();
+  for (uint32_t slot = 1; slot <= neighbours; ++slot) {
+    maker.Start(slot, SamplingParams{});
+    maker.Chunk(slot, std::vector<TokenId>(slot * 5, slot), true);
+    (void)group.Run(maker.Take());
+  }
+  maker.Start(0, sampling);
+  StepResult result;
+  for (size_t begin = 0; begin < ids.size(); begin += chunk) {
+    const size_t end = std::min(ids.size(), begin + chunk);
+    for (uint32_t slot = 1; slot <= neighbours; ++slot) maker.Decode(slot);
+    maker.Chunk(0, std::vector<TokenId>(ids.begin() + begin, ids.begin() + end), end == ids.size());
+    result = group.Run(maker.Take());
+  }
+  for (uint32_t slot = 0; slot <= neighbours; ++slot) maker.Drop(slot);
+  (void)group.Run(maker.Take());
+  REQUIRE(result.logprobs.size() == 1);
+  std::vector<float> values = {result.logprobs[0].logprob};
+  for (const auto& [id, logprob] : result.logprobs[0].top) {
+    values.push_back(static_cast<float>(id));
+    values.push_back(logprob);
+  }
+  return values;
+}
+
+TEST_CASE("Deterministic: chunks, neighbours and decoding change no bit", "[cuda][model]") {
+  for (const std::string name : {"llama_nine_heads_f16", "llama_q4_1", "llama_biased"}) {
+    DYNAMIC_SECTION(name) {
+      GroupOptions options = OnGpu(NumberType::kBfloat16);
+      options.model = test::GoldenModelPath(name);
+      options.deterministic = true;
+      options.running_max = 40;
+      RankGroup group(options);
+      std::mt19937_64 random(kernels::cuda::testing::Seed());
+      std::vector<TokenId> ids(150);
+      for (TokenId& id : ids) id = static_cast<TokenId>(random() % group.spec().vocab);
+      const std::vector<float> alone = LogprobsAfter(group, ids, 150, 0);
+      for (const uint32_t chunk : {1u, 7u, 64u, 149u}) {
+        for (const uint32_t neighbours : {0u, 3u, 20u}) {
+          CAPTURE(chunk, neighbours);
+          CHECK(LogprobsAfter(group, ids, chunk, neighbours) == alone);
+        }
+      }
+      // Greedy decoding gives what a prompt of the same tokens gives.
+      StepMaker maker = group.Maker();
+      maker.Start(0, SamplingParams{});
+      maker.Chunk(0, ids, true);
+      std::vector<TokenId> log = ids;
+      for (int i = 0; i < 20; ++i) {
+        const TokenId next = group.Run(maker.Take()).ids.at(0);
+        log.push_back(next);
+        maker.Decode(0);
+      }
+      (void)maker.Take();
+      group.NewEpoch("");
+      StepMaker again = group.Maker();
+      for (size_t length = ids.size(); length < log.size(); ++length) {
+        again.Start(0, SamplingParams{});
+        again.Chunk(0, std::vector<TokenId>(log.begin(), log.begin() + length), true);
+        CHECK(group.Run(again.Take()).ids.at(0) == log[length]);
+        again.Drop(0);
+        (void)group.Run(again.Take());
+      }
+    }
+  }
+}
+
 // Prompts in chunks beside decoding sequences, sequences that come and go, parameters of all
 // kinds: the GPU in float32 samples what the CPU samples.
 TEST_CASE("Mixed steps of random sequences agree with the CPU", "[cuda][model]") {
