@@ -53,10 +53,10 @@ absl::Status CheckOptions(const EngineOptions& options) {
   }
   if (options.text_threads == 0) return refuse("text threads: expected at least 1");
   if (options.running_max == 0 || options.running_max > kRunningMax) {
-    return refuse(absl::StrCat("running requests: expected 1 .. ", kRunningMax));
+    return refuse(absl::StrCat("--running-max: expected 1 .. ", kRunningMax));
   }
   if (options.step_tokens_max < options.running_max || options.step_tokens_max > kStepTokensMax) {
-    return refuse(absl::StrCat("step tokens: expected at least the running requests (",
+    return refuse(absl::StrCat("--step-tokens-max: expected at least --running-max (",
                                options.running_max, ") and at most ", kStepTokensMax));
   }
   // Each request may put a few events into the engine loop's queue.
