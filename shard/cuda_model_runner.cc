@@ -40,32 +40,18 @@ absl::Status CudaModelRunnerImpl::UseDevice() const {
 absl::Status CudaModelRunnerImpl::Plan() {
   WEFT_RETURN_IF_ERROR(UseDevice());
   const MemoryFlags& flags = options_.memory;
-  WEFT_ASSIGN_OR_RETURN(const NumberTypes types, ResolveCudaTypes(flags.dtype, flags.kv_dtype));
-  const bool wide = types.activation == NumberType::kFloat32;
-  const auto type = wide ? kernels::cuda::DType::kFloat32 : kernels::cuda::DType::kBfloat16;
-  WEFT_ASSIGN_OR_RETURN(shape_, MakeCudaShape(spec_, slice_, type));
-  // Decode rows are padded to a graph's.
-  limits_.running_max = flags.running_max <= GraphCache::kRowsMax
-                            ? GraphCache::Bucket(flags.running_max)
-                            : flags.running_max;
-  limits_.step_tokens_max = std::max(flags.step_tokens_max, limits_.running_max);
-  limits_.context_tokens = std::min(spec_.context_tokens, kContextTokensMax);
-  limits_.world = slice_.world;
-  limits_.deterministic = flags.deterministic;
+  WEFT_ASSIGN_OR_RETURN(shape_, PlanCudaShape(spec_, slice_, flags));
+  uint32_t decode_grid = 0;
+  WEFT_RETURN_IF_ERROR(CudaStatus(
+      kernels::cuda::DecodeGrid(shape_.head_stride, LargestHeadGroup(shape_, slice_), &decode_grid),
+      "occupancy of decode attention"));
+  limits_ = PlanCudaLimits(spec_, shape_, slice_, flags, decode_grid);
+  const bool wide = shape_.type == kernels::cuda::DType::kFloat32;
   if (limits_.deterministic && (slice_.world > 1 || wide)) {
     return absl::InvalidArgumentError(
         "--deterministic: served by one shard in bfloat16; sums over ranks and float32 products "
         "depend on the number of rows");
   }
-  limits_.vocab = spec_.vocab;
-  limits_.rotary_pairs = spec_.rope.dims / 2;
-  std::vector<uint32_t> heads(shape_.kv_heads, 0);
-  for (const uint32_t kv_head : slice_.kv_head_of) {
-    limits_.group_max = std::max(limits_.group_max, ++heads[kv_head]);
-  }
-  WEFT_RETURN_IF_ERROR(CudaStatus(
-      kernels::cuda::DecodeGrid(shape_.head_stride, limits_.group_max, &limits_.decode_grid),
-      "occupancy of decode attention"));
   size_t free_bytes = 0;
   size_t total_bytes = 0;
   WEFT_RETURN_IF_ERROR(CudaStatus(cudaMemGetInfo(&free_bytes, &total_bytes), "memory in use"));

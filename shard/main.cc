@@ -72,13 +72,9 @@ class Loading {
           probe.Loading(progress.bytes_done.load(), progress.bytes_total.load(), elapsed);
           if (model.ok()) {
             probe.Loaded(model->facts.memory());
-            const v1::MemoryPlan& memory = model->facts.memory();
             WEFT_LOG_INFO("loaded {} rank={} of {} in {} ms on {}, {} threads, {}", flags.model,
                           flags.rank, flags.world, absl::ToInt64Milliseconds(elapsed),
                           model->facts.device(), flags.memory.threads, model->isa());
-            WEFT_LOG_INFO("memory: weights {} MiB, workspace {} MiB, KV pool {} MiB",
-                          memory.weights_bytes() >> 20, memory.workspace_bytes() >> 20,
-                          memory.kv_bytes() >> 20);
             executor.SetReady(*std::move(model));
           } else {
             executor.SetFailed(model.status());

@@ -73,6 +73,18 @@ absl::StatusOr<NumberTypes> ResolveTypes(NumberType dtype, NumberType kv_dtype,
   return types;
 }
 
+std::string Describe(const MemoryPlan& plan) {
+  const auto mib = [](uint64_t bytes) { return absl::StrCat(bytes >> 20, " MiB"); };
+  std::string line = absl::StrCat("memory plan: weights ", mib(plan.weights_bytes), ", workspace ",
+                                  mib(plan.workspace_bytes), ", KV pool ", mib(plan.kv_bytes), " (",
+                                  uint64_t{plan.kv_blocks} * plan.kv_block_tokens,
+                                  " tokens), together ", mib(plan.total_bytes()));
+  if (plan.device_bytes == 0) return line;
+  absl::StrAppend(&line, " of ", mib(plan.device_bytes), "; in use before ",
+                  mib(plan.device_used_bytes), ", left ", mib(plan.left_bytes()));
+  return line;
+}
+
 absl::StatusOr<MemoryPlan> PlanMemory(const DecoderSpec& spec, const SlicePlan& slice,
                                       uint32_t mlp_multiple, TensorType main_type,
                                       uint64_t slice_bytes, const MemoryFlags& flags) {
@@ -93,6 +105,7 @@ absl::StatusOr<MemoryPlan> PlanMemory(const DecoderSpec& spec, const SlicePlan& 
     all_ranks_block_bytes += KvBlockBytes(spec, other, plan.types.kv);
   }
   plan.kv_block_bytes = KvBlockBytes(spec, slice, plan.types.kv);
+  plan.kv_block_tokens = kernels::cpu::kKvBlockTokens;
   const uint64_t blocks = flags.kv_memory_bytes / all_ranks_block_bytes;
   if (blocks == 0) {
     return absl::ResourceExhaustedError(

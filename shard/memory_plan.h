@@ -66,7 +66,18 @@ struct MemoryPlan {
   uint64_t kv_block_bytes = 0;
   // The same on every rank: block ids are common to all.
   uint32_t kv_blocks = 0;
+  uint32_t kv_block_tokens = 0;
+  // Of a GPU: its memory, and what was in use before. 0 = the host's memory.
+  uint64_t device_bytes = 0;
+  uint64_t device_used_bytes = 0;
+
+  uint64_t total_bytes() const { return weights_bytes + workspace_bytes + kv_bytes; }
+  // What nobody uses, on a GPU.
+  uint64_t left_bytes() const { return device_bytes - device_used_bytes - total_bytes(); }
 };
+
+// The plan in one line, for the log.
+std::string Describe(const MemoryPlan& plan);
 
 // Plans rank `slice.rank` of `slice.world`. `slice_bytes` are the bytes of this rank's tensors in
 // the files (ModelFiles::SliceBytes). RESOURCE_EXHAUSTED, naming --kv-memory and the least that

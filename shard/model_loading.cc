@@ -126,6 +126,7 @@ absl::StatusOr<LoadedModel> LoadModel(const ShardFlags& flags, LoadProgress& pro
                                         ? MakeCudaRunner(flags, *files, *slice, progress, cancel)
                                         : MakeCpuRunner(flags, *files, *slice, progress, cancel);
   if (!made.ok()) return Annotate(made.status(), flags.model);
+  WEFT_LOG_INFO("{}", Describe(made->memory));
 
   LoadedModel model;
   model.facts = EarlyFacts(flags);

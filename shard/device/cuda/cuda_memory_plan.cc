@@ -1,11 +1,15 @@
 #include "shard/device/cuda/cuda_memory_plan.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/limits.h"
 #include "common/status.h"
 #include "shard/device/cuda/cuda_kv_cache.h"
 #include "shard/device/cuda/cuda_weights.h"
+#include "shard/device/cuda/graph_cache.h"
 #include "shard/device/cuda/peer_sum.h"
 
 namespace weft::shard {
@@ -19,7 +23,22 @@ constexpr uint64_t kGraphs = 140;
 // cuBLASLt and the CUDA runtime load their kernels when they are first used.
 constexpr uint64_t kLibraryBytes = uint64_t{256} << 20;
 
+// --memory-fraction is at most this.
+constexpr uint64_t kPercentMax = 99;
+
 std::string Mib(uint64_t bytes) { return absl::StrCat(bytes >> 20, " MiB"); }
+
+std::string WhatWouldFit(uint64_t needed, const DeviceMemory& device) {
+  const std::string smaller =
+      "more shards or a smaller --step-tokens-max or --running-max need less";
+  // In whole percent, rounded up twice: the product with the fraction is rounded down.
+  const uint64_t percent = needed * 100 / std::max<uint64_t>(device.total_bytes, 1) + 1;
+  if (percent <= kPercentMax) {
+    return absl::StrFormat("It fits with --memory-fraction %.2f; %s", percent * 0.01, smaller);
+  }
+  return absl::StrCat("No --memory-fraction lets it fit; ", smaller,
+                      device.used_bytes > 0 ? ", and so does a device that nobody else uses" : "");
+}
 
 }  // namespace
 
@@ -41,6 +60,39 @@ absl::StatusOr<NumberTypes> ResolveCudaTypes(NumberType dtype, NumberType kv_dty
   return types;
 }
 
+absl::StatusOr<CudaShape> PlanCudaShape(const DecoderSpec& spec, const SlicePlan& slice,
+                                        const MemoryFlags& flags) {
+  WEFT_ASSIGN_OR_RETURN(const NumberTypes types, ResolveCudaTypes(flags.dtype, flags.kv_dtype));
+  const bool wide = types.activation == NumberType::kFloat32;
+  return MakeCudaShape(spec, slice,
+                       wide ? kernels::cuda::DType::kFloat32 : kernels::cuda::DType::kBfloat16);
+}
+
+uint32_t LargestHeadGroup(const CudaShape& shape, const SlicePlan& slice) {
+  uint32_t largest = 0;
+  std::vector<uint32_t> heads(shape.kv_heads, 0);
+  for (const uint32_t kv_head : slice.kv_head_of) largest = std::max(largest, ++heads[kv_head]);
+  return largest;
+}
+
+CudaLimits PlanCudaLimits(const DecoderSpec& spec, const CudaShape& shape, const SlicePlan& slice,
+                          const MemoryFlags& flags, uint32_t decode_grid) {
+  CudaLimits limits;
+  // Decode rows are padded to a graph's.
+  limits.running_max = flags.running_max <= GraphCache::kRowsMax
+                           ? GraphCache::Bucket(flags.running_max)
+                           : flags.running_max;
+  limits.step_tokens_max = std::max(flags.step_tokens_max, limits.running_max);
+  limits.context_tokens = std::min(spec.context_tokens, kContextTokensMax);
+  limits.world = slice.world;
+  limits.deterministic = flags.deterministic;
+  limits.vocab = spec.vocab;
+  limits.decode_grid = decode_grid;
+  limits.group_max = LargestHeadGroup(shape, slice);
+  limits.rotary_pairs = spec.rope.dims / 2;
+  return limits;
+}
+
 absl::StatusOr<MemoryPlan> PlanCudaMemory(const DecoderSpec& spec, const CudaShape& shape,
                                           const CudaLimits& limits, const MemoryFlags& flags,
                                           const DeviceMemory& device) {
@@ -51,6 +103,9 @@ absl::StatusOr<MemoryPlan> PlanCudaMemory(const DecoderSpec& spec, const CudaSha
                          (limits.world > 1 ? PeerSum::Bytes(shape.hidden) : 0) +
                          kGraphs * shape.layers * kGraphKernelsOfLayer * kGraphKernelBytes;
   plan.kv_block_bytes = CudaKvCache::BlockBytes(shape);
+  plan.kv_block_tokens = kKvBlockTokensCuda;
+  plan.device_bytes = device.total_bytes;
+  plan.device_used_bytes = device.used_bytes;
   const auto usable =
       static_cast<uint64_t>(static_cast<double>(device.total_bytes) * flags.memory_fraction);
   const uint64_t fixed = device.used_bytes + plan.weights_bytes + plan.workspace_bytes;
@@ -60,8 +115,8 @@ absl::StatusOr<MemoryPlan> PlanCudaMemory(const DecoderSpec& spec, const CudaSha
         "--memory-fraction ", flags.memory_fraction, " of ", Mib(device.total_bytes),
         " device memory is ", Mib(usable), "; this shard needs ", Mib(needed), ": in use already ",
         Mib(device.used_bytes), ", weights ", Mib(plan.weights_bytes), ", workspace ",
-        Mib(plan.workspace_bytes), ", one KV block ", Mib(plan.kv_block_bytes),
-        ". Use more shards, a smaller --step-tokens-max or --running-max, or free the device"));
+        Mib(plan.workspace_bytes), ", one KV block ", Mib(plan.kv_block_bytes), ". ",
+        WhatWouldFit(needed, device)));
   }
   uint64_t blocks = (usable - fixed) / plan.kv_block_bytes;
   if (flags.kv_memory_bytes > 0) {

@@ -22,6 +22,17 @@ struct DeviceMemory {
 // flag and what works, for others.
 absl::StatusOr<NumberTypes> ResolveCudaTypes(NumberType dtype, NumberType kv_dtype);
 
+// The slice's widths in the type that `flags` ask for.
+absl::StatusOr<CudaShape> PlanCudaShape(const DecoderSpec& spec, const SlicePlan& slice,
+                                        const MemoryFlags& flags);
+
+// Query heads of the largest group of one KV head.
+uint32_t LargestHeadGroup(const CudaShape& shape, const SlicePlan& slice);
+
+// `decode_grid` of kernels/cuda/decode_attention.h, which only the device knows.
+CudaLimits PlanCudaLimits(const DecoderSpec& spec, const CudaShape& shape, const SlicePlan& slice,
+                          const MemoryFlags& flags, uint32_t decode_grid);
+
 // `memory_fraction` of the device's memory may be used, by this process and others together;
 // `flags.kv_memory_bytes` > 0 bounds the pool of all ranks instead. RESOURCE_EXHAUSTED, saying what
 // is needed and what would fit, when not even one sequence of a block fits.

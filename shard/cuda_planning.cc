@@ -1,0 +1,53 @@
+#include "shard/cuda_planning.h"
+
+#include <cuda_runtime_api.h>
+
+#include "common/status.h"
+#include "kernels/cuda/decode_attention.h"
+#include "shard/cuda_model_runner.h"
+#include "shard/device/cuda/cuda_memory_plan.h"
+#include "shard/device/cuda/cuda_status.h"
+
+namespace weft::shard {
+namespace {
+
+// Of an H200: what is in use of it once a process has a context on it, rounded up.
+constexpr uint64_t kAssumedTotalBytes = uint64_t{141} << 30;
+constexpr uint64_t kAssumedUsedBytes = uint64_t{1} << 30;
+
+PlannedGpu AssumedGpu() {
+  return {"one H200", kAssumedTotalBytes, kAssumedUsedBytes, /*assumed=*/true};
+}
+
+absl::StatusOr<uint32_t> DecodeGridOf(const CudaShape& shape, uint32_t group_max,
+                                      const PlannedGpu& gpu) {
+  if (gpu.assumed) return kAssumedMultiprocessors * kAssumedDecodeCtas;
+  uint32_t grid = 0;
+  WEFT_RETURN_IF_ERROR(CudaStatus(kernels::cuda::DecodeGrid(shape.head_stride, group_max, &grid),
+                                  "occupancy of decode attention"));
+  return grid;
+}
+
+}  // namespace
+
+absl::Status CudaIsBuilt() { return absl::OkStatus(); }
+
+PlannedGpu GpuToPlanFor() {
+  const absl::StatusOr<CudaDevice> found = FindCudaDevice(0);
+  if (!found.ok() || cudaSetDevice(found->index) != cudaSuccess) return AssumedGpu();
+  size_t free_bytes = 0;
+  size_t total_bytes = 0;
+  if (cudaMemGetInfo(&free_bytes, &total_bytes) != cudaSuccess) return AssumedGpu();
+  return {found->name, total_bytes, total_bytes - free_bytes, /*assumed=*/false};
+}
+
+absl::StatusOr<MemoryPlan> PlanCudaRank(const DecoderSpec& spec, const SlicePlan& slice,
+                                        const MemoryFlags& flags, const PlannedGpu& gpu) {
+  WEFT_ASSIGN_OR_RETURN(const CudaShape shape, PlanCudaShape(spec, slice, flags));
+  WEFT_ASSIGN_OR_RETURN(const uint32_t decode_grid,
+                        DecodeGridOf(shape, LargestHeadGroup(shape, slice), gpu));
+  return PlanCudaMemory(spec, shape, PlanCudaLimits(spec, shape, slice, flags, decode_grid), flags,
+                        {gpu.total_bytes, gpu.used_bytes});
+}
+
+}  // namespace weft::shard
