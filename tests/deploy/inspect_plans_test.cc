@@ -1,0 +1,87 @@
+#include "deploy/launcher/inspect_plans.h"
+
+#include <catch2/catch.hpp>
+
+#include "absl/strings/match.h"
+#include "tests/shard/weights/goldens.h"
+
+namespace weft::launcher {
+namespace {
+
+absl::Status Parse(std::vector<std::string> arguments, PlanOptions* options) {
+  Flags flags("weft inspect", "test");
+  DeclarePlanFlags(flags, options);
+  arguments.insert(arguments.begin(), "inspect");
+  std::vector<char*> raw;
+  for (std::string& argument : arguments) raw.push_back(argument.data());
+  std::string help;
+  return flags.Parse(static_cast<int>(raw.size()), raw.data(), &help);
+}
+
+std::unique_ptr<shard::ModelFiles> Shape(const std::string& name) {
+  auto files = shard::ModelFiles::OpenShape(test::GoldenPath("../bench/shapes/") + name);
+  REQUIRE(files.ok());
+  return *std::move(files);
+}
+
+TEST_CASE("Plans of CPU shards share --kv-memory", "[inspect]") {
+  PlanOptions options;
+  REQUIRE(Parse({"--device=cpu", "--kv-memory=512MiB"}, &options).ok());
+  const auto plans = PlanModel(*Shape("llama-3.2-1b"), options);
+  REQUIRE(plans.ok());
+  CHECK_FALSE(plans->cuda);
+  REQUIRE(plans->worlds.size() == 4);
+  for (const WorldPlan& world : plans->worlds) {
+    CHECK(world.refusal.empty());
+    CHECK(world.kv_bytes_all <= uint64_t{512} << 20);
+    CHECK(world.kv_tokens * world.kv_bytes_per_token == world.kv_bytes_all);
+  }
+  CHECK(Assumptions(*plans).empty());
+}
+
+TEST_CASE("An unknown device and contradicting limits are refused by name", "[inspect]") {
+  PlanOptions options;
+  options.device = "tpu";
+  const absl::Status unknown = PlanModel(*Shape("llama-3.2-1b"), options).status();
+  CHECK(absl::StrContains(unknown.message(), "auto, cpu, cuda"));
+  options.device = "cpu";
+  options.running_max = 64;
+  options.step_tokens_max = 8;
+  const absl::Status few = PlanModel(*Shape("llama-3.2-1b"), options).status();
+  CHECK(absl::StrContains(few.message(), "--step-tokens-max"));
+  CHECK(
+      absl::StrContains(Parse({"--memory-fraction=1.5"}, &options).message(), "--memory-fraction"));
+}
+
+TEST_CASE("--device cuda plans GPUs of --device-memory, or says that it is not built",
+          "[inspect]") {
+  PlanOptions options;
+  REQUIRE(Parse({"--device=cuda", "--device-memory=80GiB"}, &options).ok());
+  CHECK(options.device_memory_bytes == uint64_t{80} << 30);
+  const auto plans = PlanModel(*Shape("llama-3.1-70b"), options);
+  if (!shard::CudaIsBuilt().ok()) {
+    CHECK(absl::StrContains(plans.status().message(), "this build has no CUDA"));
+    return;
+  }
+  REQUIRE(plans.ok());
+  CHECK(plans->cuda);
+  CHECK(plans->gpu.total_bytes == uint64_t{80} << 30);
+  REQUIRE(plans->worlds.size() == 4);
+  // 131 GiB of weights: more than one GPU holds.
+  CHECK(absl::StrContains(plans->worlds[0].refusal, "more shards"));
+  for (const size_t i : {1, 2, 3}) {
+    const WorldPlan& world = plans->worlds[i];
+    CHECK(world.refusal.empty());
+    const uint64_t in_use = plans->gpu.used_bytes + world.weights_bytes_max +
+                            world.workspace_bytes_max + world.kv_bytes_max;
+    CHECK(in_use <= uint64_t{72} << 30);
+    CHECK(world.left_bytes_min == plans->gpu.total_bytes - in_use);
+    CHECK(world.kv_tokens > 0);
+  }
+  CHECK(plans->worlds[3].kv_tokens > 2 * plans->worlds[2].kv_tokens);
+  CHECK(absl::StrContains(Assumptions(*plans), "81920 MiB"));
+  if (plans->gpu.assumed) CHECK(absl::StrContains(Assumptions(*plans), "132 multiprocessors x 2"));
+}
+
+}  // namespace
+}  // namespace weft::launcher
