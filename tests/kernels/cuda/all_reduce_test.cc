@@ -32,6 +32,10 @@ bool CanRun(uint32_t world, uint32_t rows) {
   REQUIRE(loads_eagerly);
   const uint32_t gpus = testing::GpuCount();
   std::string reason = testing::NoPeers(std::clamp(gpus, 1u, world));
+  if (reason.empty() && world > gpus * testing::kRanksOfGpuMax) {
+    reason = std::to_string(testing::kRanksOfGpuMax) +
+             " ranks at most run on a GPU at once, GPUs: " + std::to_string(gpus);
+  }
   if (reason.empty() && gpus < world && rows > kSharedRowsMax) {
     reason = testing::NoPeers(world);
   }

@@ -3,6 +3,8 @@
 #include <cstdio>
 #include <thread>
 
+#include "common/check.h"
+
 namespace weft::kernels::cuda::testing {
 namespace {
 
@@ -79,6 +81,7 @@ PeerRank::~PeerRank() { cudaStreamDestroy(stream); }
 
 PeerRig::PeerRig(uint32_t world, uint32_t rows_max, uint32_t hidden) : hidden_(hidden) {
   const uint32_t gpus = GpuCount();
+  WEFT_CHECK_LE(world, gpus * kRanksOfGpuMax);
   if (gpus < world) {
     std::printf("%u ranks share %u GPUs\n", world, gpus);
   }

@@ -1,6 +1,6 @@
 // Ranks of a group in one process, for tests: one thread, stream and GPU each, with the memory that
 // an all-reduce needs mapped to one another. Where there are fewer GPUs than ranks, ranks share
-// them: sound as long as all their kernels fit on it together, so for few rows only.
+// them: sound as long as all their kernels run on it together, so for two ranks and few rows only.
 
 #pragma once
 
@@ -14,6 +14,9 @@
 #include "tests/kernels/cuda/gpu_fixture.h"
 
 namespace weft::kernels::cuda::testing {
+
+// Kernels of a third rank may wait in a queue for the end of those that wait for them.
+inline constexpr uint32_t kRanksOfGpuMax = 2;
 
 // Of this machine; 0 without one that can run the kernels.
 uint32_t GpuCount();
@@ -58,6 +61,7 @@ struct PeerRank {
 
 class PeerRig {
  public:
+  // REQUIRES: no more than kRanksOfGpuMax ranks a GPU.
   PeerRig(uint32_t world, uint32_t rows_max, uint32_t hidden);
 
   uint32_t world() const { return static_cast<uint32_t>(ranks_.size()); }

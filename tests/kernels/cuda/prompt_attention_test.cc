@@ -60,7 +60,7 @@ TEST_CASE("Prompt attention: lengths, prefixes and head sizes", "[cuda][prompt_a
 }
 
 // Several tiles of keys and of rows, with prefixes that end anywhere in a tile.
-TEST_CASE("Prompt attention: long prompts", "[cuda][prompt_attention]") {
+TEST_CASE("Prompt attention: long prompts", "[cuda][prompt_attention][long]") {
   PromptSetup setup;
   setup.chunks = {{300, 77}, {129, 383}, {128, 128}, {1, 640}, {70, 190}, {64, 65}, {256, 1}};
   setup.groups = {1};

@@ -1,8 +1,12 @@
 // The whole forward on a GPU: the tiny models and the demo model against transformers and against
 // the CPU.
 
+#include <signal.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cstdlib>
 #include <random>
 #include <string>
 
@@ -12,6 +16,25 @@
 
 namespace weft::shard {
 namespace {
+
+// Before the first call of CUDA. Several ranks are threads of this process: a kernel that is loaded
+// when it is first launched may wait for its device to be idle, which a device that waits for
+// another rank's launch never is.
+const bool loads_eagerly = setenv("CUDA_MODULE_LOADING", "EAGER", 0) == 0;
+
+// Ends the process when its scope takes longer: a rank that waits for another hangs for good.
+class TimeLimit {
+ public:
+  explicit TimeLimit(unsigned int seconds) {
+    signal(SIGALRM, [](int) {
+      constexpr char kMessage[] = "FAILED: a case ran longer than its time limit\n";
+      (void)!write(STDERR_FILENO, kMessage, sizeof(kMessage) - 1);
+      _exit(1);
+    });
+    alarm(seconds);
+  }
+  ~TimeLimit() { alarm(0); }
+};
 
 GroupOptions OnGpu(NumberType dtype) {
   GroupOptions options;
@@ -47,6 +70,9 @@ TEST_CASE("Tiny models agree with transformers on two to four GPUs", "[cuda][mod
     WARN("needs two GPUs, there is " << Gpus());
     return;
   }
+  REQUIRE(loads_eagerly);
+  // Of one model, every section begins here anew.
+  const TimeLimit limit(120);
   for (int world = 2; world <= std::min(4, Gpus()); ++world) {
     for (const std::string& name : test::GoldenModels()) {
       DYNAMIC_SECTION(name << " on " << world) {
