@@ -1,29 +1,190 @@
 #!/usr/bin/env bash
-# Runs everything that needs a GPU, on a machine that has one, and prints one table of kernels. Needs
-# CUDA's libraries there and the binaries of a build or an unpacked bundle:
-#   tests/gpu/run.sh [FOLDER_WITH_BIN]          (default: build/release)
-# What wants several GPUs says so and is left out where there is one. NVLink multicast stays off.
-set -euo pipefail
+# Runs everything that needs a GPU on a machine that has one, and prints a table: what passed, then
+# the figures. Needs the binaries of a build or an unpacked bundle, Python 3 and, for `device` and
+# `serve`, the demo model ($WEFT_DEMO_MODEL). With several GPUs more runs. NVLink multicast stays
+# off.
+#
+#   tests/gpu/run.sh [FOLDER_WITH_BIN] [--only PART,...] [--logs FOLDER] [--limit SECONDS]
+#
+# FOLDER_WITH_BIN  default build/release
+# --only           of: kernels device peers serve sanitizer time step; default all, in this order
+# --logs           where each part's output goes; default a temporary folder
+# --limit          seconds a part may take, default 600
+# Further variables: WEFT_SEED; SERVE_FLAGS, handed to serve_test.py; SHAPES of `step`, folders of
+# tests/bench/shapes.
+set -uo pipefail
 cd "$(dirname "$0")/../.."
-build="${1:-build/release}"
-# The tests look for tests/goldens here, wherever they were built.
-export WEFT_SOURCE_DIR="$PWD"
-export NCCL_NVLS_ENABLE=0
-tests=(weft_cuda_kernels_test weft_cuda_device_test weft_cuda_peer_test)
-[ ! -x "$build/bin/weft_cuda_comm_test" ] || tests+=(weft_cuda_comm_test)
 
-nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
-failed=0
-for test in "${tests[@]}"; do
-  printf '\n== %s\n' "$test"
-  "$build/bin/$test" "~[time]" || failed=1
+build=build/release
+parts=kernels,device,peers,serve,sanitizer,time,step
+logs="" limit=600
+usage() { echo "run.sh: $1; see the head of tests/gpu/run.sh" >&2; exit 2; }
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --only|--logs|--limit)
+      [ $# -ge 2 ] || usage "$1 needs a value"
+      case "$1" in
+        --only) parts="$2" ;;
+        --logs) logs="$2" ;;
+        --limit) limit="$2" ;;
+      esac
+      shift 2 ;;
+    -*) usage "unknown option $1" ;;
+    *) build="$1"; shift ;;
+  esac
 done
-if command -v compute-sanitizer >/dev/null; then
-  printf '\n== compute-sanitizer\n'
-  compute-sanitizer --error-exitcode 1 "$build/bin/weft_cuda_kernels_test" "~[time]~[long]" ||
-    failed=1
-fi
-for test in "${tests[@]}"; do
-  "$build/bin/$test" "[time]" || failed=1
+bin="$build/bin"
+[ -d "$bin" ] || usage "no folder $bin"
+for part in ${parts//,/ }; do
+  case "$part" in
+    kernels|device|peers|serve|sanitizer|time|step) ;;
+    *) usage "unknown part $part" ;;
+  esac
 done
-exit "$failed"
+logs="${logs:-$(mktemp -d)}"
+mkdir -p "$logs"
+rm -f "$logs"/{kernels,device,peers,serve,sanitizer,time,step}.log
+# The tests look for tests/goldens here, wherever they were built.
+export WEFT_SOURCE_DIR="$PWD" NCCL_NVLS_ENABLE=0
+gpus="$(nvidia-smi -L 2>/dev/null | grep -c '^GPU ' || true)"
+
+# -- CUDA's libraries: where the loader finds none, from a toolkit or a Python's packages ---------
+library_folders() {
+  ls -d /usr/local/cuda*/targets/x86_64-linux/lib /usr/local/cuda*/lib64 \
+    "${WEFT_CACHE:-$HOME/.cache/weft}"/cuda/nvidia/*/lib 2>/dev/null
+  python3 - 2>/dev/null <<'PYTHON'
+import glob, site, sys
+roots = site.getsitepackages() + [site.getusersitepackages()] + [path for path in sys.path if path]
+for root in dict.fromkeys(roots):
+    print("\n".join(sorted(glob.glob(root + "/nvidia/*/lib"))))
+PYTHON
+}
+
+find_libraries() {
+  local library folder missing
+  missing="$(ldd "$bin"/weft* 2>/dev/null |
+    sed -n 's/^[[:space:]]*\(lib[^ ]*\) => not found.*/\1/p' | sort -u)"
+  for library in $missing; do
+    folder="$(library_folders | while read -r folder; do
+      [ -e "$folder/$library" ] && echo "$folder" && break
+    done)"
+    if [ -n "$folder" ]; then
+      echo "$library from $folder"
+      export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$folder"
+    else
+      echo "$library: not found; what needs it fails (set LD_LIBRARY_PATH)"
+    fi
+  done
+}
+
+# -- Parts: each prints freely and returns whether all of it passed; 77 = it cannot run here ------
+run_all() {  # ARGUMENT_OF_TESTS TEST ...: those that are there; at least one has to be
+  local filter="$1" test failed=0 ran=0
+  shift
+  [ "$gpus" -gt 0 ] || return 77
+  for test in "$@"; do
+    if [ ! -x "$bin/$test" ]; then echo "== $test: not here"; continue; fi
+    echo "== $test $filter"
+    "$bin/$test" "$filter" || failed=1
+    ran=1
+  done
+  [ "$ran" = 1 ] || return 77
+  return "$failed"
+}
+
+part_kernels() { run_all "~[time]" weft_cuda_kernels_test; }
+
+part_device() { run_all "~[time]~[gpus]" weft_cuda_device_test weft_cuda_memory_plan_test; }
+
+part_peers() {
+  local result=0 code
+  # A kernel that is loaded late may wait for a device that waits for its launch.
+  export CUDA_MODULE_LOADING=EAGER
+  run_all "~[time]" weft_cuda_peer_test weft_cuda_comm_test || result=$?
+  if [ "$gpus" -ge 2 ]; then
+    run_all "[gpus]" weft_cuda_device_test
+    code=$?
+    if [ "$result" = 0 ] || [ "$result" = 77 ]; then result=$code; fi
+  fi
+  return "$result"
+}
+
+part_serve() {
+  [ -x "$bin/weft" ] || return 77
+  # shellcheck disable=SC2086  # flags are words
+  python3 tests/gpu/serve_test.py --bin "$bin" ${WEFT_SEED:+--seed "$WEFT_SEED"} ${SERVE_FLAGS:-}
+}
+
+part_sanitizer() {
+  command -v compute-sanitizer >/dev/null || { echo "no compute-sanitizer here"; return 77; }
+  [ -x "$bin/weft_cuda_kernels_test" ] && [ "$gpus" -gt 0 ] || return 77
+  compute-sanitizer --error-exitcode 1 "$bin/weft_cuda_kernels_test" "~[time]~[long]"
+}
+
+part_time() {
+  export CUDA_MODULE_LOADING=EAGER
+  run_all "[time]" weft_cuda_kernels_test weft_cuda_device_test weft_cuda_peer_test \
+    weft_cuda_comm_test
+}
+
+part_step() {
+  local shape failed=0
+  [ -x "$bin/weft" ] && [ "$gpus" -gt 0 ] || return 77
+  for shape in ${SHAPES:-llama-3.1-8b llama-3.2-1b}; do
+    "$bin/weft" bench step --device=cuda --weights=random --model="tests/bench/shapes/$shape" ||
+      failed=1
+  done
+  return "$failed"
+}
+
+# -- All of it ------------------------------------------------------------------------------------
+nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader || gpus=0
+[ "$gpus" -gt 0 ] || echo "run.sh: no GPU here; only what needs none runs"
+find_libraries
+export -f run_all part_kernels part_device part_peers part_serve part_sanitizer part_time part_step
+export bin gpus
+
+rows=() failed=() idle=()
+for part in ${parts//,/ }; do
+  log="$logs/$part.log" begin=$SECONDS
+  echo "== $part (log: $log)"
+  # A time limit wants a program: the shell again, with the functions above.
+  timeout -k 10 "$limit" bash -c "set -uo pipefail; part_$part" >"$log" 2>&1
+  code=$?
+  case "$code" in
+    0) verdict=pass ;;
+    77) verdict="not here" idle+=("$part") ;;
+    124|137) verdict="FAIL: over $limit s" ;;
+    *) verdict=FAIL ;;
+  esac
+  if [[ $verdict == FAIL* ]]; then
+    failed+=("$part")
+    tail -n 40 "$log"
+  fi
+  rows+=("$(printf '%-10s %-16s %5d s' "$part" "$verdict" $((SECONDS - begin)))")
+  echo "${rows[-1]}"
+done
+
+{
+  echo
+  echo "part       result             time"
+  printf '%s\n' "${rows[@]}"
+  if grep -qsE 'skipped|not timed|needs two GPUs' "$logs"/*.log; then
+    printf '\n== left out\n'
+    grep -hsE 'skipped|not timed|needs two GPUs' "$logs"/*.log | sort | uniq -c | head -n 30
+  fi
+  if [ -f "$logs/serve.log" ]; then printf '\n== serve\n'; cat "$logs/serve.log"; fi
+  # A test's table of figures stands between its header and the sum of its cases.
+  if [ -f "$logs/time.log" ]; then
+    printf '\n== time\n'
+    grep -E '^kernel  |[0-9]%$' "$logs/time.log"
+  fi
+  if [ -f "$logs/step.log" ]; then
+    printf '\n== step\n'
+    grep -E ' on .*loaded in|^decode |^prompt ' "$logs/step.log"
+  fi
+} | tee "$logs/summary.txt"
+echo
+echo "${#rows[@]} parts, ${#failed[@]} failed${failed[*]:+: ${failed[*]}}," \
+  "${#idle[@]} not run${idle[*]:+: ${idle[*]}}; logs in $logs"
+[ "${#failed[@]}" = 0 ]
