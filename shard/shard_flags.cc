@@ -95,7 +95,8 @@ absl::StatusOr<bool> ResolveWeights(const std::string& weights) {
       absl::StrCat("--weights: \"", weights, "\" is not one of file, random"));
 }
 
-// Auto takes the GPU where there is one for this rank.
+// Auto takes GPUs where there are any; then there has to be one for this rank: a group is of one
+// kind.
 absl::Status ResolveDevice(const std::string& device, ShardFlags* flags) {
   if (device == "cpu") return absl::OkStatus();
   if (device != "auto" && device != "cuda") {
@@ -105,7 +106,7 @@ absl::Status ResolveDevice(const std::string& device, ShardFlags* flags) {
   absl::StatusOr<CudaDevice> found = FindCudaDevice(flags->rank);
   if (found.ok()) {
     flags->gpu = *std::move(found);
-  } else if (device == "cuda") {
+  } else if (device == "cuda" || (flags->rank > 0 && FindCudaDevice(0).ok())) {
     return found.status();
   }
   return absl::OkStatus();

@@ -90,5 +90,7 @@ def cases(device, gpus, folder):
            shard(cuda, "--weights=random", "--rank=0", "--world=1", "--memory-fraction=0.05",
                  model=SHAPES / "llama-3.1-8b", folder=folder), None)
     if gpus < 9:  # more shards than that the demo model refuses by itself
-        yield ("more shards than GPUs", ["GPU of its own", f"sees {gpus}", "--shards"],
-               serve(cuda, f"--shards={gpus + 1}"), None)
+        words = ["GPU of its own", f"sees {gpus}", f"--shards {gpus}", "--device cpu"]
+        for which in ("cuda", "auto"):
+            yield (f"more shards than GPUs, {which}", words,
+                   serve(f"--device={which}", f"--shards={gpus + 1}"), None)

@@ -42,9 +42,9 @@ absl::StatusOr<CudaDevice> FindCudaDevice(uint32_t rank) {
                      "); see nvidia-smi and CUDA_VISIBLE_DEVICES, or use --device cpu"));
   }
   if (rank >= static_cast<uint32_t>(count)) {
-    return absl::NotFoundError(absl::StrCat("--device cuda: rank ", rank,
-                                            " needs a GPU of its own, this process sees ", count,
-                                            "; use --shards ", count, " or fewer"));
+    return absl::NotFoundError(
+        absl::StrCat("--device cuda: rank ", rank, " needs a GPU of its own, this process sees ",
+                     count, "; use --shards ", count, " or fewer, or --device cpu"));
   }
   cudaDeviceProp properties;
   WEFT_RETURN_IF_ERROR(CudaStatus(cudaGetDeviceProperties(&properties, static_cast<int>(rank)),
