@@ -33,10 +33,8 @@ uint64_t PlaceWork(uint64_t rows, uint32_t vocabulary, uint32_t features, void* 
   work->adjusted_stride = (uint64_t{vocabulary} + 3) / 4 * 4;
   const uint64_t all_chunks = rows * work->chunks;
   layout.Place(&work->best, all_chunks);
-  layout.Place(&work->ranges, all_chunks);
   if ((features & kSamplerFilters) != 0) {
     layout.Place(&work->states, rows);
-    layout.Place(&work->histograms, rows * kHistogramBins);
     layout.Place(&work->candidates, rows * kCandidatesMax);
   }
   if ((features & kSamplerLogprobs) != 0) {
@@ -90,10 +88,11 @@ cudaError_t Sample(const SamplerParams& params, cudaStream_t stream) {
   }
   SamplerWork work;
   PlaceWork(params.rows, params.vocabulary, params.features, params.workspace, &work);
-  LaunchScan(params, work, stream);
-  if ((params.features & kSamplerFilters) != 0) LaunchFilter(params, work, stream);
-  LaunchFinish(params, work, stream);
-  return cudaGetLastError();
+  cudaError_t error = LaunchScan(params, work, stream);
+  if (error == cudaSuccess && (params.features & kSamplerFilters) != 0) {
+    error = LaunchFilter(params, work, stream);
+  }
+  return error == cudaSuccess ? LaunchFinish(params, work, stream) : error;
 }
 
 cudaError_t CountTokens(const CountTokensParams& params, cudaStream_t stream) {

@@ -10,13 +10,14 @@
 // CPU kernels' polynomial, masses are integers in units of 2^-40 of the best token, so that neither
 // neighbours nor the order of atomic additions change a row's token.
 //
-// Kernels: (1) chunks of 4,096 logits: bias, mask, penalties, the chunk's best; (2) filtered rows:
-// histogram of the distances from the row's best, (3) the likely tokens into a list; (4) a block a
-// row: filters by radix selection over the list, draw, log-probabilities, bookkeeping. A list that
-// would not hold all survivors (8,192 tokens), and typical-p without top-k, makes (4) read the
-// whole row several times: right for every input, but some 100 us. Reads the logits once for
-// greedy and temperature-only rows, three times (twice from L2) for filtered ones; rows with bias,
-// mask or penalties also write them.
+// Kernels, each starting before the end of the one in front: (1) chunks of 4,096 logits: bias,
+// mask, penalties, the chunk's best of greedy and temperature-only rows; (2) filtered rows, a
+// cluster of 8 blocks a row: best score, histogram of the distances from it where one is needed,
+// the likely tokens into a list; (3) a block a row: filters over the list, sorted when short and by
+// radix selection otherwise, draw, log-probabilities, bookkeeping. A list that would not hold all
+// survivors (8,192 tokens), and typical-p without top-k, makes (3) read the whole row several
+// times: right for every input, but some 100 us. Reads the logits once from memory, in filtered
+// rows once or twice more from L1 or L2; rows with bias, mask or penalties also write them.
 
 #pragma once
 
@@ -107,6 +108,8 @@ struct SamplerParams {
   float* out_top_logprobs = nullptr;
   // SamplerWorkspaceBytes, 16-byte aligned; needs no initial values.
   void* workspace = nullptr;
+  // May start before the kernel in front of it in the stream has ended.
+  bool dependent = false;
 };
 
 uint64_t SamplerWorkspaceBytes(uint32_t rows, uint32_t vocabulary, uint32_t features);

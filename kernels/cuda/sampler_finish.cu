@@ -3,7 +3,9 @@
 
 #include <cuda_runtime.h>
 
+#include "kernels/cuda/device/dependent.cuh"
 #include "kernels/cuda/device/sample_select.cuh"
+#include "kernels/cuda/device/sample_short.cuh"
 #include "kernels/cuda/device/sample_work.cuh"
 
 namespace weft::kernels::cuda {
@@ -70,44 +72,83 @@ __device__ __forceinline__ void WriteLogprobs(const SamplerParams& params, const
   }
 }
 
+// Of a filtered row.
+__device__ __forceinline__ uint32_t FilteredId(const SamplerParams& params, const SamplerWork& work,
+                                               const SamplingRow& row, uint32_t r,
+                                               SelectScratch& scratch,
+                                               uint64_t (*places)[kSelectThreads]) {
+  const RowState state = work.states[r];
+  if (!(state.best > -kInfinity)) return 0;
+  const uint32_t vocabulary = params.vocabulary;
+  if (state.whole_row != 0 || state.candidates > kCandidatesMax) {
+    const RowTokens tokens = {ScoreRow(params, work, row, r), vocabulary};
+    return FilterAndDraw(tokens, row, vocabulary, state.best, state.total, scratch);
+  }
+  const Candidate* list = work.candidates + size_t{r} * kCandidatesMax;
+  if (IsShort(row, state.candidates)) {
+    return DrawOfShortList(list, state.candidates, row, vocabulary, state.best, state.total,
+                           scratch, places);
+  }
+  const ListTokens tokens = {list, state.candidates};
+  return FilterAndDraw(tokens, row, vocabulary, state.best, state.total, scratch);
+}
+
+// By one thread.
+__device__ __forceinline__ void WriteToken(const SamplerParams& params, const SamplingRow& row,
+                                           uint32_t r, uint32_t id) {
+  params.out_ids[r] = id;
+  if (params.last_sampled != nullptr) params.last_sampled[row.slot] = id;
+  if (HasPenalties(row, params)) {
+    uint16_t& count = params.counts[row.slot * params.count_stride + id];
+    if ((count & kCountOutputMask) < kCountOutputMask) ++count;
+  }
+}
+
 __global__ void __launch_bounds__(kSelectThreads)
     FinishRow(const SamplerParams params, const SamplerWork work) {
+  AllowNextKernel();
+  WaitForEarlierKernels();
   __shared__ SelectScratch scratch;
+  __shared__ uint64_t places[2][kSelectThreads];
   const uint32_t r = blockIdx.x;
   const SamplingRow& row = params.row_params[r];
   const RowKind kind = KindOf(row, params);
   if (kind == RowKind::kUnused) return;
   uint32_t id;
   if (kind == RowKind::kFiltered) {
-    const RowState state = work.states[r];
-    const float best = RangeOf(work, r).max;
-    if (!(best > -kInfinity)) {
-      id = 0;
-    } else if (state.whole_row != 0) {
-      const RowTokens tokens = {ScoreRow(params, work, row, r), params.vocabulary};
-      id = FilterAndDraw(tokens, row, params.vocabulary, best, state.total, scratch);
-    } else {
-      const ListTokens tokens = {work.candidates + size_t{r} * kCandidatesMax, state.candidates};
-      id = FilterAndDraw(tokens, row, params.vocabulary, best, state.total, scratch);
-    }
+    id = FilteredId(params, work, row, r, scratch, places);
   } else {
     id = BestOfChunks(work, r, scratch.warps[0]);
   }
-  if (threadIdx.x == 0) {
-    params.out_ids[r] = id;
-    if (params.last_sampled != nullptr) params.last_sampled[row.slot] = id;
-    if (HasPenalties(row, params)) {
-      uint16_t& count = params.counts[row.slot * params.count_stride + id];
-      if ((count & kCountOutputMask) < kCountOutputMask) ++count;
-    }
-  }
+  if (threadIdx.x == 0) WriteToken(params, row, r, id);
   if (WantsLogprobs(row, params)) WriteLogprobs(params, work, row, r, id, scratch);
+}
+
+// For calls without filters and log-probabilities: a warp a row.
+__global__ void __launch_bounds__(kWarp)
+    FinishPlainRow(const SamplerParams params, const SamplerWork work) {
+  AllowNextKernel();
+  WaitForEarlierKernels();
+  const uint32_t r = blockIdx.x;
+  const SamplingRow& row = params.row_params[r];
+  // No matter when the row is not used.
+  uint64_t best = 0;
+  for (uint32_t i = threadIdx.x; i < work.chunks; i += kWarp) {
+    best = max(best, work.best[size_t{r} * work.chunks + i]);
+  }
+  best = WarpMax64(best);
+  if (KindOf(row, params) == RowKind::kUnused) return;
+  if (threadIdx.x == 0) WriteToken(params, row, r, IdOfBest(best));
 }
 
 }  // namespace
 
-void LaunchFinish(const SamplerParams& params, const SamplerWork& work, cudaStream_t stream) {
-  FinishRow<<<params.rows, kSelectThreads, 0, stream>>>(params, work);
+cudaError_t LaunchFinish(const SamplerParams& params, const SamplerWork& work,
+                         cudaStream_t stream) {
+  if ((params.features & (kSamplerFilters | kSamplerLogprobs)) == 0) {
+    return LaunchKernel(FinishPlainRow, dim3(params.rows), kWarp, 0, true, stream, params, work);
+  }
+  return LaunchKernel(FinishRow, dim3(params.rows), kSelectThreads, 0, true, stream, params, work);
 }
 
 }  // namespace weft::kernels::cuda

@@ -1,34 +1,14 @@
 // The sampler's first pass, a block a chunk: log-probability figures of the raw logits; bias, mask
-// and penalties; then the best token of a greedy or temperature-only row, or the range of a
-// filtered one.
+// and penalties; then the best token of a greedy or temperature-only row.
 
 #include <cuda_runtime.h>
 
+#include "kernels/cuda/device/dependent.cuh"
+#include "kernels/cuda/device/sample_noise.cuh"
 #include "kernels/cuda/device/sample_work.cuh"
 
 namespace weft::kernels::cuda {
 namespace {
-
-struct Tile {
-  float4 quad[kTileQuads];
-};
-
-__device__ __forceinline__ float MaxOf(float4 x) { return fmaxf(fmaxf(x.x, x.y), fmaxf(x.z, x.w)); }
-
-// Of non-NaN scores; -infinity for none.
-__device__ __forceinline__ float TileMax(const Tile& tile) {
-  float best = -kInfinity;
-#pragma unroll
-  for (uint32_t i = 0; i < kTileQuads; ++i) best = fmaxf(best, MaxOf(tile.quad[i]));
-  return best;
-}
-
-__device__ __forceinline__ uint64_t BestOfQuad(uint64_t best, float4 x, uint32_t id) {
-  best = BestKeyOr(best, x.x, id);
-  best = BestKeyOr(best, x.y, id + 1);
-  best = BestKeyOr(best, x.z, id + 2);
-  return BestKeyOr(best, x.w, id + 3);
-}
 
 __device__ __forceinline__ float BlockMax(float x, uint64_t* scratch) {
   return ScoreOfBest(BlockMax64(BestKeyOr(0, x, 0), scratch));
@@ -161,66 +141,18 @@ __device__ __forceinline__ void AdjustTile(const SamplerParams& params, const Sa
   }
 }
 
-// The chunk's best of logit / temperature + noise. Tokens too far below the chunk's best logit are
-// left out before the noise, which is most of the work.
-__device__ __forceinline__ uint64_t BestNoisy(const Tile& tile, const SamplingRow& row,
-                                              uint32_t chunk, uint64_t* scratch) {
-  const float best = BlockMax(TileMax(tile), scratch);
-  const float temperature = row.temperature;
-  uint64_t key = 0;
-#pragma unroll 1
-  for (uint32_t i = 0; i < kTileQuads; ++i) {
-    const float4 x = i == 0   ? tile.quad[0]
-                     : i == 1 ? tile.quad[1]
-                     : i == 2 ? tile.quad[2]
-                              : tile.quad[3];
-    if (!MayWin(MaxOf(x), best, temperature, 0)) continue;
-    const uint32_t id = QuadId(chunk, i);
-    const PhiloxBlock words = PhiloxTokens(row.seed, row.position, id / 4);
-    key = BestOfQuad(
-        key,
-        {DrawScore(x.x, temperature, words.lane[0]), DrawScore(x.y, temperature, words.lane[1]),
-         DrawScore(x.z, temperature, words.lane[2]), DrawScore(x.w, temperature, words.lane[3])},
-        id);
-  }
-  // The other half: slow warps may still read the first.
-  return BlockMax64(key, scratch + kWarp);
-}
-
-__device__ __forceinline__ void ScanRange(const SamplerWork& work, const Tile& tile, uint32_t r,
-                                          uint32_t chunk, uint64_t* scratch) {
-  float least = kInfinity;
-  auto consider = [&least](float x) {
-    if (x > -kInfinity) least = fminf(least, x);
-  };
-#pragma unroll
-  for (uint32_t i = 0; i < kTileQuads; ++i) {
-    consider(tile.quad[i].x);
-    consider(tile.quad[i].y);
-    consider(tile.quad[i].z);
-    consider(tile.quad[i].w);
-  }
-  const float max = BlockMax(TileMax(tile), scratch);
-  // +infinity, of a thread without a finite score, becomes -infinity and loses.
-  const float min = -BlockMax(-least, scratch + kWarp);
-  if (threadIdx.x == 0) work.ranges[size_t{r} * work.chunks + chunk] = {max, min};
-  if (chunk != 0) return;
-  for (uint32_t i = threadIdx.x; i < kHistogramBins; i += kScanThreads) {
-    work.histograms[size_t{r} * kHistogramBins + i] = 0;
-  }
-  if (threadIdx.x == 0) work.states[r] = RowState{0, 0, 0};
-}
-
 // kExtras: with log-probabilities and adjustments.
 template <bool kExtras>
 __global__ void __launch_bounds__(kScanThreads, kExtras ? 2 : 4)
     ScanChunk(const SamplerParams params, const SamplerWork work) {
+  AllowNextKernel();
+  WaitForEarlierKernels();
   __shared__ uint64_t scratch[2 * kWarp];
   const uint32_t chunk = blockIdx.x;
   const uint32_t r = blockIdx.y;
   const SamplingRow& row = params.row_params[r];
   const RowKind kind = KindOf(row, params);
-  if (kind == RowKind::kUnused) return;
+  if (kind == RowKind::kUnused || (!kExtras && kind == RowKind::kFiltered)) return;
   Tile tile;
 #pragma unroll
   for (uint32_t i = 0; i < kTileQuads; ++i) {
@@ -237,33 +169,25 @@ __global__ void __launch_bounds__(kScanThreads, kExtras ? 2 : 4)
       if (row.bias_count > 0) AddBiases(params, row, chunk, &tile, shared);
       AdjustTile(params, row, chunk, ScoreRow(params, work, row, r), &tile);
     }
-  }
-  if (kind == RowKind::kFiltered) {
-    ScanRange(work, tile, r, chunk, scratch);
-    return;
+    if (kind == RowKind::kFiltered) return;
   }
   uint64_t best = 0;
   if (kind == RowKind::kNoise) {
     best = BestNoisy(tile, row, chunk, scratch);
   } else {
-#pragma unroll
-    for (uint32_t i = 0; i < kTileQuads; ++i) {
-      best = BestOfQuad(best, tile.quad[i], QuadId(chunk, i));
-    }
-    best = BlockMax64(best, scratch);
+    best = BestOfTile(tile, TileMax(tile), chunk);
   }
+  // The other half: slow warps may still read the first.
+  best = BlockMax64(best, scratch + kWarp);
   if (threadIdx.x == 0) work.best[at] = best;
 }
 
 }  // namespace
 
-void LaunchScan(const SamplerParams& params, const SamplerWork& work, cudaStream_t stream) {
-  const dim3 grid(work.chunks, params.rows);
-  if ((params.features & (kSamplerLogprobs | kSamplerAdjustments)) != 0) {
-    ScanChunk<true><<<grid, kScanThreads, 0, stream>>>(params, work);
-  } else {
-    ScanChunk<false><<<grid, kScanThreads, 0, stream>>>(params, work);
-  }
+cudaError_t LaunchScan(const SamplerParams& params, const SamplerWork& work, cudaStream_t stream) {
+  const bool extras = (params.features & (kSamplerLogprobs | kSamplerAdjustments)) != 0;
+  return LaunchKernel(extras ? ScanChunk<true> : ScanChunk<false>, dim3(work.chunks, params.rows),
+                      kScanThreads, 0, params.dependent, stream, params, work);
 }
 
 }  // namespace weft::kernels::cuda

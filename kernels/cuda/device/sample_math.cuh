@@ -39,6 +39,28 @@ __device__ __forceinline__ float Weight(float x, float best, float temperature) 
   return PolyExp(__fdiv_rn(__fsub_rn(x, best), temperature));
 }
 
+// Division by one divisor many times, by multiplications: __fdiv_rn's result to the bit for
+// quotients of normal size (the second correction of a faithful quotient rounds right, Markstein
+// 1990), and near 0 what has the same exponential.
+struct Divider {
+  float divisor;
+  float inverse;
+  // Whether intermediates keep clear of the ends of float32.
+  bool safe;
+
+  // For quotients up to 2^40 or so.
+  __device__ __forceinline__ float Quotient(float x) const {
+    if (!safe) return __fdiv_rn(x, divisor);
+    float q = __fmul_rn(x, inverse);
+    q = __fmaf_rn(__fmaf_rn(-q, divisor, x), inverse, q);
+    return __fmaf_rn(__fmaf_rn(-q, divisor, x), inverse, q);
+  }
+};
+
+__device__ __forceinline__ Divider DividerOf(float divisor) {
+  return {divisor, __fdiv_rn(1.0f, divisor), divisor > 0x1p-40f && divisor < 0x1p40f};
+}
+
 // Weights as integers: sums are the same in any order. 2^23 tokens of weight 1 take 63 bits.
 inline constexpr float kMassScale = 0x1p40f;
 __device__ __forceinline__ uint64_t Mass(float weight) {
@@ -82,6 +104,13 @@ __device__ __forceinline__ uint64_t BestKeyOr(uint64_t best, float score, uint32
 __device__ __forceinline__ bool MayWin(float x, float best, float temperature, float reserve) {
   return !(__fadd_rn(__fdiv_rn(x, temperature), kNoiseMax) <
            __fadd_rn(__fdiv_rn(best, temperature), kNoiseMin - reserve));
+}
+
+// A lane of the four, without an array in local memory.
+__device__ __forceinline__ uint32_t WordOf(const PhiloxBlock& words, uint32_t lane) {
+  const uint32_t low = lane == 0 ? words.lane[0] : words.lane[1];
+  const uint32_t high = lane == 2 ? words.lane[2] : words.lane[3];
+  return lane < 2 ? low : high;
 }
 
 __device__ __forceinline__ float DrawScore(float x, float temperature, uint32_t word) {

@@ -23,7 +23,7 @@ struct SelectScratch {
   uint32_t low[kSelectThreads];
   uint32_t high[kSelectThreads];
   uint32_t count[kSelectThreads];
-  uint64_t warps[2][kWarp];
+  uint64_t warps[3][kWarp];
   uint64_t edge_below;
   uint32_t edge_bin;
   uint32_t edge_count;
@@ -233,11 +233,7 @@ __device__ __forceinline__ uint64_t DrawOf(const ListTokens& tokens, const Survi
     if (!survivors.Has(x, id)) return;
     if (share > 0 && !(survivors.WeightOf(x) >= share)) return;
     const PhiloxBlock words = PhiloxTokens(row.seed, row.position, id / 4);
-    const uint32_t lane = id % 4;
-    const uint32_t word = lane == 0   ? words.lane[0]
-                          : lane == 1 ? words.lane[1]
-                          : lane == 2 ? words.lane[2]
-                                      : words.lane[3];
+    const uint32_t word = WordOf(words, id % 4);
     key = BestKeyOr(key, DrawScore(x, row.temperature, word), id);
   });
   return key;

@@ -16,7 +16,6 @@ inline constexpr uint32_t kTileQuads = 4;
 // Logits a block looks at in the kernels that spread a row. Fixed, so that a row's sums do not
 // depend on the number of rows.
 inline constexpr uint32_t kChunk = kScanThreads * kTileQuads * 4;
-inline constexpr uint32_t kHistogramBins = 1024;
 inline constexpr uint32_t kCandidatesMax = 8192;
 
 struct Candidate {
@@ -25,18 +24,14 @@ struct Candidate {
 };
 
 struct RowState {
-  // Mass of the row relative to its best token.
-  unsigned long long total;
+  // Mass of the row relative to its best token; only for top-p without filters in front of it.
+  uint64_t total;
+  // Best score; -infinity for a row of nothing.
+  float best;
   // In the list; more than kCandidatesMax means that they are not all there.
   uint32_t candidates;
-  // 1: the list is of no use.
+  // 1: there is no list.
   uint32_t whole_row;
-};
-
-struct ChunkRange {
-  float max;
-  // Of those above -infinity; +infinity without any.
-  float min;
 };
 
 struct RawChunk {
@@ -49,10 +44,8 @@ struct SamplerWork {
   uint32_t chunks;
   uint64_t adjusted_stride;
   uint64_t* best;
-  ChunkRange* ranges;
-  // [rows], [rows, kHistogramBins], [rows, kCandidatesMax]: with filters.
+  // [rows], [rows, kCandidatesMax]: with filters.
   RowState* states;
-  uint32_t* histograms;
   Candidate* candidates;
   // And [rows, chunks, kSamplerTopLogprobsMax] BestKeys in order: with log-probabilities.
   RawChunk* raw;
@@ -120,6 +113,9 @@ __device__ __forceinline__ float4 LoadScores(const float* row, uint32_t id, uint
   if (id + 2 < count) out.z = row[id + 2];
   return out;
 }
+// Of non-NaN scores.
+__device__ __forceinline__ float MaxOf(float4 x) { return fmaxf(fmaxf(x.x, x.y), fmaxf(x.z, x.w)); }
+
 __device__ __forceinline__ void StoreScores(float* row, uint32_t id, uint32_t count, float4 x) {
   if (id + 4 <= count) {
     *reinterpret_cast<float4*>(row + id) = x;
@@ -128,19 +124,6 @@ __device__ __forceinline__ void StoreScores(float* row, uint32_t id, uint32_t co
   if (id < count) row[id] = x.x;
   if (id + 1 < count) row[id + 1] = x.y;
   if (id + 2 < count) row[id + 2] = x.z;
-}
-
-// The row's best and least score above -infinity. Every warp finds them for itself.
-__device__ __forceinline__ ChunkRange RangeOf(const SamplerWork& work, uint32_t r) {
-  ChunkRange range = {-kInfinity, kInfinity};
-  for (uint32_t i = threadIdx.x % kWarp; i < work.chunks; i += kWarp) {
-    const ChunkRange chunk = work.ranges[size_t{r} * work.chunks + i];
-    range.max = fmaxf(range.max, chunk.max);
-    range.min = fminf(range.min, chunk.min);
-  }
-  range.max = WarpMax(range.max);
-  range.min = -WarpMax(-range.min);
-  return range;
 }
 
 // Every thread gets the result over the block. `scratch`: 32 words, free again after the block's
@@ -176,8 +159,9 @@ __device__ __forceinline__ uint64_t BlockSum64(uint64_t x, uint64_t* scratch) {
 }
 
 // The kernels, in order (sampler_scan.cu, sampler_filter.cu, sampler_finish.cu).
-void LaunchScan(const SamplerParams& params, const SamplerWork& work, cudaStream_t stream);
-void LaunchFilter(const SamplerParams& params, const SamplerWork& work, cudaStream_t stream);
-void LaunchFinish(const SamplerParams& params, const SamplerWork& work, cudaStream_t stream);
+// Each waits for all in front of it, so that all may start early.
+cudaError_t LaunchScan(const SamplerParams& params, const SamplerWork& work, cudaStream_t stream);
+cudaError_t LaunchFilter(const SamplerParams& params, const SamplerWork& work, cudaStream_t stream);
+cudaError_t LaunchFinish(const SamplerParams& params, const SamplerWork& work, cudaStream_t stream);
 
 }  // namespace weft::kernels::cuda

@@ -164,38 +164,5 @@ TEST_CASE("Sampler: counts of a new sequence", "[cuda][sampler]") {
   CHECK(counts.Host() == reference);
 }
 
-struct TimeCase {
-  const char* name;
-  float temperature;
-  Filter filter;
-};
-
-TEST_CASE("Sampler: time", "[cuda][sampler][time]") {
-  std::mt19937_64 random(Seed());
-  const auto shape = GENERATE(
-      TimeCase{"greedy", 0, {0, 1, 1, 0}}, TimeCase{"temperature", 0.8f, {0, 1, 1, 0}},
-      TimeCase{"top-k 50, top-p 0.9", 0.8f, {50, 1, 0.9f, 0}},
-      TimeCase{"top-p 0.9", 0.5f, {0, 1, 0.9f, 0}}, TimeCase{"min-p 0.05", 0.8f, {0, 1, 1, 0.05f}},
-      TimeCase{"typical 0.9 (whole row)", 0.8f, {0, 0.9f, 1, 0}});
-  const uint32_t rows = GENERATE(1, 64);
-  Batch batch = MakeBatch(128256, rows, random);
-  const bool filtered = shape.filter.top_k > 0 || shape.filter.typical_p < 1 ||
-                        shape.filter.top_p < 1 || shape.filter.min_p > 0;
-  batch.features = filtered ? uint32_t{kSamplerFilters} : 0;
-  for (uint32_t r = 0; r < rows; ++r) {
-    FillLogits(&batch, r, Shape::kWide, random);
-    batch.rows[r].temperature = shape.temperature;
-    batch.rows[r].top_k = shape.filter.top_k;
-    batch.rows[r].typical_p = shape.filter.typical_p;
-    batch.rows[r].top_p = shape.filter.top_p;
-    batch.rows[r].min_p = shape.filter.min_p;
-  }
-  DeviceBatch device(batch);
-  const double us =
-      MedianUs([&](cudaStream_t stream) { WEFT_CUDA_CHECK(Sample(device.params, stream)); });
-  Report(std::string("sample: ") + shape.name, std::to_string(rows) + " x 128256", us,
-         4.0 * rows * batch.vocabulary);
-}
-
 }  // namespace
 }  // namespace weft::kernels::cuda::testing
