@@ -159,21 +159,26 @@ __device__ __forceinline__ Prefix PrefixOf(uint32_t count, float mass, Prefix* s
   return before;
 }
 
-// What the last bin of the list has to reach.
+// What the last bin of the list has to reach: so many tokens, or so much mass up to it, or so
+// little behind it. Masses are what the histogram says at least.
 struct Wanted {
   uint32_t count;
   float mass;
+  float mass_behind;
 };
+// `step`: width of a bin in temperatures, the logarithm of what its mass may be off by.
 __device__ __forceinline__ Wanted WantedOf(const SamplingRow& row, uint64_t total,
-                                           uint32_t vocabulary) {
-  if (UsesTopK(row, vocabulary)) return {row.top_k, kInfinity};
+                                           uint32_t vocabulary, float step) {
+  if (UsesTopK(row, vocabulary)) return {row.top_k, kInfinity, -1.0f};
   // A little more, against the rounding of the sums.
-  const float mass = row.top_p * (static_cast<float>(total) / kMassScale) * 1.0001f;
-  return {0xffffffffu, fmaxf(mass, 1e-20f)};
+  const float all = static_cast<float>(total) / kMassScale;
+  const float behind = (1.0f - row.top_p - 2e-5f) * all * expf(-step) * 0.9999f;
+  return {0xffffffffu, fmaxf(row.top_p * all * 1.0001f, 1e-20f), behind};
 }
 
 // The last bin of the list, from the histograms of all blocks.
-__device__ __forceinline__ uint32_t LastBin(const Wanted& wanted, const Binning& binning,
+__device__ __forceinline__ uint32_t LastBin(const SamplingRow& row, uint64_t total,
+                                            uint32_t vocabulary, const Binning& binning,
                                             FilterShared& shared) {
   const uint32_t first = threadIdx.x * kBinsPerThread;
   uint2 counts = {0, 0};
@@ -190,8 +195,15 @@ __device__ __forceinline__ uint32_t LastBin(const Wanted& wanted, const Binning&
   if (threadIdx.x == 0) shared.last_bin = kHistogramBins - 1;
   // Its barrier comes after the store above.
   Prefix sum = PrefixOf(counts.x + counts.y, mass0 + mass1, shared.prefixes);
+  float all = 0;
+#pragma unroll
+  for (uint32_t i = 0; i < kFilterWarps; ++i) all += shared.prefixes[i].mass;
+  const Wanted wanted = WantedOf(row, total, vocabulary, step);
   uint32_t last = kHistogramBins - 1;
-  auto reached = [&] { return sum.count >= wanted.count || sum.mass >= wanted.mass; };
+  auto reached = [&] {
+    return sum.count >= wanted.count || sum.mass >= wanted.mass ||
+           all - sum.mass <= wanted.mass_behind;
+  };
   sum.count += counts.x;
   sum.mass += mass0;
   const bool reached_first = reached();
@@ -235,7 +247,7 @@ __device__ __forceinline__ uint32_t CountedLastBin(const SamplingRow& row, const
     if (lane < kParts) part = ClusterLoad(&shared.mass, lane);
     *total = WarpSum64(uint64_t{part.y} << 32 | part.x);
   }
-  return LastBin(WantedOf(row, *total, vocabulary), binning, shared);
+  return LastBin(row, *total, vocabulary, binning, shared);
 }
 
 // Appends the part's tokens from `floor` on to the row's list.

@@ -66,10 +66,11 @@ void AimAtBorder(Batch* batch, uint32_t r) {
 
 TEST_CASE("Sampler: the last token kept and the first left out", "[cuda][sampler]") {
   std::mt19937_64 random(Seed());
-  const auto filter = GENERATE(Filter{20, 1, 1, 0}, Filter{0, 1, 0.5f, 0}, Filter{0, 1, 0.9f, 0},
-                               Filter{0, 0.6f, 1, 0}, Filter{0, 1, 1, 0.05f},
-                               Filter{100, 1, 0.9f, 0}, Filter{100, 0.7f, 0.9f, 0},
-                               Filter{50, 0.9f, 0.9f, 0.05f}, Filter{0, 0.8f, 0.7f, 0.02f});
+  const auto filter =
+      GENERATE(Filter{20, 1, 1, 0}, Filter{0, 1, 0.5f, 0}, Filter{0, 1, 0.9f, 0},
+               Filter{0, 1, 0.98f, 0}, Filter{0, 1, 0.9995f, 0}, Filter{0, 0.6f, 1, 0},
+               Filter{0, 1, 1, 0.05f}, Filter{100, 1, 0.9f, 0}, Filter{100, 0.7f, 0.9f, 0},
+               Filter{50, 0.9f, 0.9f, 0.05f}, Filter{0, 0.8f, 0.7f, 0.02f});
   const uint32_t vocabulary = GENERATE(60, 5000);
   const auto shape = GENERATE(Shape::kWide, Shape::kTies);
   Batch batch = MakeBatch(vocabulary, 16, random);
