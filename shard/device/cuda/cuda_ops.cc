@@ -341,6 +341,7 @@ absl::Status CudaOps::Sample(StepResult*) {
   params.out_top_ids = ws_.out_top_ids;
   params.out_top_logprobs = ws_.out_top_logprobs;
   params.workspace = ws_.sampler;
+  params.dependent = Overlaps();
   Check(kernels::cuda::Sample(params, stream_), "sampler");
   return status_;
 }
