@@ -11,7 +11,7 @@ import threading
 import time
 
 STREAMS = 16
-STREAM_TIMEOUT_S = 240
+STREAM_TIMEOUT_S = 120
 # Logits may differ by this much; a step whose margin is larger may not.
 FLIP_MARGIN = {"float32": 1e-3, "bfloat16": 0.5}
 # So many equal tokens at an offset are no chance.

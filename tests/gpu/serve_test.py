@@ -22,6 +22,8 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PARTS = ("doors", "greedy", "kill", "stop", "drain", "bad")
 HANG_TIMEOUT_MS = 2000
+# Of a server's log beside a check that failed.
+LOG_LINES = 30
 # Of the 50 prompts of tests/goldens/demo, at least so many answers have to be those that
 # transformers and the CPU give in float32, where sums in another order leave logits right to about
 # 1e-5 and two answers hold a step whose runner-up is closer than 1e-3. In bfloat16, weights that
@@ -228,31 +230,36 @@ class Checks:
             self.cpu_ids = greedy_ids(server)
         return f"{len(self.cpu_ids)} answers"
 
+    def check(self, server, name, work, *arguments):
+        """With the server's last words where it fails."""
+        if not self.report.check(name, work, *arguments):
+            print("\n".join(server.log_text().splitlines()[-LOG_LINES:]), flush=True)
+
     def serve(self, shards, dtype):
         """All checks that need nothing but one server."""
         at = f"{self.device} x{shards} {dtype}"
         with self.server(shards, dtype) as server:
-            self.report.check(f"{at}: ready",
-                              lambda: f"{server.ready_s:.1f} s, {on_device(server)}")
+            self.check(server, f"{at}: ready",
+                       lambda: f"{server.ready_s:.1f} s, {on_device(server)}")
             if "doors" in self.parts:
-                self.report.check(f"{at}: doors", doors, server)
-                self.report.check(f"{at}: gRPC streams", offline, server)
-                self.report.check(f"{at}: seeds", sampled, server)
+                self.check(server, f"{at}: doors", doors, server)
+                self.check(server, f"{at}: gRPC streams", offline, server)
+                self.check(server, f"{at}: seeds", sampled, server)
             if "greedy" in self.parts:
-                self.report.check(f"{at}: greedy answers", greedy, server, dtype, self.cpu_ids)
+                self.check(server, f"{at}: greedy answers", greedy, server, dtype, self.cpu_ids)
             if "kill" in self.parts:
                 self.hits(server, at, dtype, signal.SIGKILL,
                           range(shards) if dtype == "float32" else [0])
             if "drain" in self.parts:
-                self.report.check(f"{at}: SIGTERM drains", drain, server)
+                self.check(server, f"{at}: SIGTERM drains", drain, server)
 
     def hits(self, server, at, dtype, number, ranks):
         expected = undisturbed(server, STREAM_TOKENS)
-        self.report.check(f"{at}: streams undisturbed", as_undisturbed, server, expected, dtype)
+        self.check(server, f"{at}: streams undisturbed", as_undisturbed, server, expected, dtype)
         for rank in ranks:
-            self.report.check(f"{at}: {number.name} rank {rank}", hit, server, rank, number,
-                              expected, dtype, self.random)
-        self.report.check(f"{at}: streams afterwards", as_undisturbed, server, expected, dtype)
+            self.check(server, f"{at}: {number.name} rank {rank}", hit, server, rank, number,
+                       expected, dtype, self.random)
+        self.check(server, f"{at}: streams afterwards", as_undisturbed, server, expected, dtype)
 
     def stop(self, shards):
         at = f"{self.device} x{shards} float32"

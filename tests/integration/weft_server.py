@@ -89,8 +89,10 @@ class WeftServer:
     def log_text(self):
         """All of stderr; also after the end."""
         if not self.log.closed:
-            self.log.seek(0)
-            self.last_log = self.log.read()
+            # pread: the file's offset belongs to the writers.
+            descriptor = self.log.fileno()
+            self.last_log = os.pread(descriptor, os.fstat(descriptor).st_size, 0).decode(
+                errors="replace")
         return self.last_log
 
     def __enter__(self):
