@@ -20,7 +20,7 @@ class Report:
             said, verdict = work(*arguments), "pass"
             self.passed += 1
         except Exception as error:  # noqa: BLE001 - whatever happens is the check's result
-            said, verdict = " ".join(str(error).split())[:600] or repr(error), "FAIL"
+            said, verdict = in_short(" ".join(str(error).split()) or repr(error)), "FAIL"
             self.failed.append(name)
             if not isinstance(error, AssertionError):
                 traceback.print_exc()
@@ -32,6 +32,11 @@ class Report:
         print(f"{self.passed} passed, {len(self.failed)} failed"
               + "".join(f"\n  failed: {name}" for name in self.failed))
         return 1 if self.failed else 0
+
+
+def in_short(text):
+    """Begin and end of a text: a log's last lines say most."""
+    return text if len(text) <= 900 else f"{text[:200]} ... {text[-700:]}"
 
 
 def require(condition, what):
