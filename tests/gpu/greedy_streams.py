@@ -155,8 +155,9 @@ def compare(all_ids, expected, dtype):
                   min(len(ids), len(wanted)))
         if at >= min(len(ids), len(wanted)):
             raise AssertionError(f"stream {index}: {len(ids)} tokens, expected {len(wanted)}")
+        # A text that runs in circles looks shifted wherever it leaves the other.
         shift = shift_of(ids, wanted, at)
-        if shift:
+        if shift and margins[at] >= FLIP_MARGIN[dtype]:
             raise AssertionError(f"stream {index}: {abs(shift)} tokens "
                                  f"{'lost' if shift > 0 else 'repeated'} at {at}")
         if margins[at] >= FLIP_MARGIN[dtype]:

@@ -60,7 +60,7 @@ from weft_server import BIN, WeftServer, alive, wait_until  # noqa: E402
 # CUDA's libraries load their kernels, and graphs are captured, before a shard is ready.
 weft_server.START_TIMEOUT_S = 240
 # A stream's length: long enough on either device to be hit while it runs.
-STREAM_TOKENS = {"cuda": 400, "cpu": 40}[ARGUMENTS.device]
+STREAM_TOKENS = {"cuda": 1500, "cpu": 40}[ARGUMENTS.device]
 
 
 def weft(*arguments, text=None):
@@ -201,7 +201,7 @@ def as_undisturbed(server, expected, dtype):
 def drain(server):
     """SIGTERM under all streams."""
     streams = Streams(server, STREAM_TOKENS)
-    wait_until(lambda: streams.count() >= 16 or streams.errors, "tokens to come", 120)
+    wait_until(lambda: all(streams.ids) or streams.errors, "a token of every stream", 120)
     server.process.send_signal(signal.SIGTERM)
     running = streams.running()
     streams.join()
