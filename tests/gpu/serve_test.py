@@ -171,7 +171,9 @@ def greedy(server, dtype, reference):
 def hit(server, rank, number, expected, dtype, source):
     """A signal to one shard, somewhere in the middle of all streams."""
     streams = Streams(server, STREAM_TOKENS)
-    after = source.randrange(16, streams.total() * 6 // 10)
+    # A reader in Python falls behind a GPU in bfloat16: early, or the server is done.
+    share = 0.6 if dtype == "float32" else 0.15
+    after = source.randrange(16, int(streams.total() * share))
     pid = server.shard_pid(rank)
     losses = server.metric("weft_group_losses_total")
     wait_until(lambda: streams.count() >= after or streams.errors, "tokens to come", 120)

@@ -73,8 +73,9 @@ TEST_CASE("Tiny models agree with transformers on two to four GPUs", "[cuda][mod
   REQUIRE(loads_eagerly);
   // Of one model, every section begins here anew.
   const TimeLimit limit(120);
+  // Uneven heads, biases, packed weights; the others differ in what one GPU shows.
   for (int world = 2; world <= std::min(4, Gpus()); ++world) {
-    for (const std::string& name : test::GoldenModels()) {
+    for (const std::string name : {"llama_nine_heads_f16", "llama_biased", "llama_q4_1"}) {
       DYNAMIC_SECTION(name << " on " << world) {
         GroupOptions options = OnGpu(NumberType::kFloat32);
         options.model = test::GoldenModelPath(name);
