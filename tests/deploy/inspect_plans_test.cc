@@ -53,7 +53,7 @@ TEST_CASE("An unknown device and contradicting limits are refused by name", "[in
       absl::StrContains(Parse({"--memory-fraction=1.5"}, &options).message(), "--memory-fraction"));
 }
 
-TEST_CASE("--device cuda plans GPUs of --device-memory, or says that it is not built",
+TEST_CASE("A plan for --device cuda has GPUs of --device-memory, or says that it is not built",
           "[inspect]") {
   PlanOptions options;
   REQUIRE(Parse({"--device=cuda", "--device-memory=80GiB"}, &options).ok());

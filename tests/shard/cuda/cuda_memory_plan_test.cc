@@ -117,7 +117,7 @@ TEST_CASE("Too little device memory names what is needed and what would fit", "[
   CHECK(Plan(*Shape("llama-3.1-70b"), 0, 4, Defaults(), Gpu(80 * kGib, kGib)).ok());
 }
 
-TEST_CASE("--kv-memory bounds the pool of all GPUs together", "[cuda_plan]") {
+TEST_CASE("The pool of all GPUs together is bounded by --kv-memory", "[cuda_plan]") {
   const auto files = Shape("llama-3.2-1b");
   MemoryFlags flags = Defaults();
   flags.kv_memory_bytes = 4 * kGib;
