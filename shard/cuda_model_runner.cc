@@ -93,12 +93,16 @@ absl::Status CudaModelRunnerImpl::Load(ModelFiles& files, LoadProgress& progress
 absl::Status CudaModelRunnerImpl::BeginEpoch(std::unique_ptr<Communicator> communicator,
                                              const std::string&) {
   WEFT_RETURN_IF_ERROR(UseDevice());
+  WEFT_CHECK(communicator_ == nullptr);
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     // Made by MakeNcclMeeting.
     communicator_.reset(static_cast<NcclCommunicator*>(communicator.release()));
   }
-  return ConnectPeers();
+  absl::Status connected = Lost(ConnectPeers());
+  // The executor ends only what began; collectives of this attempt may still be on the stream.
+  if (!connected.ok()) EndEpoch();
+  return connected;
 }
 
 absl::Status CudaModelRunnerImpl::ConnectPeers() {
@@ -129,7 +133,6 @@ void CudaModelRunnerImpl::EndEpoch() {
   communicator_->FinishEnd();
   if (peer_sum_ != nullptr) peer_sum_->Disconnect();
   in_flight_.clear();
-  last_end_ = nullptr;
   ops_->BeginEpoch(nullptr, nullptr);
   const std::lock_guard<std::mutex> lock(mutex_);
   communicator_.reset();
@@ -142,8 +145,12 @@ void CudaModelRunnerImpl::Abort() {
 }
 
 absl::Status CudaModelRunnerImpl::Lost(absl::Status status) {
-  // What another rank did to this one ends the epoch, not the process.
-  if (absl::IsAborted(status)) return status;
+  // What other ranks did to this one, or did not do in time, ends the epoch, not the process.
+  if (absl::IsAborted(status) || absl::IsDeadlineExceeded(status)) return status;
+  return DeviceLost(std::move(status));
+}
+
+absl::Status CudaModelRunnerImpl::DeviceLost(absl::Status status) {
   if (!status.ok() && device_status_.ok()) {
     device_status_ = Annotate(status, absl::StrCat("GPU ", options_.device.index));
   }
@@ -179,7 +186,7 @@ absl::Status CudaModelRunnerImpl::Launch(const StepBatch& batch) {
   InFlight step{&batch, next_turn_, false, MonotonicClock().NowUs()};
   next_turn_ = (next_turn_ + 1) % kStepsInFlightMax;
   const Turn& turn = turns_[step.turn];
-  WEFT_RETURN_IF_ERROR(ops_->BeginSequences(batch));
+  WEFT_RETURN_IF_ERROR(Lost(ops_->BeginSequences(batch)));
   WEFT_RETURN_IF_ERROR(
       Lost(CudaStatus(cudaEventRecord(turn.begin.get(), stream_.get()), "begin of a step")));
   if (!batch.sequences.empty()) {
@@ -208,7 +215,7 @@ absl::Status CudaModelRunnerImpl::NotEnded(const InFlight& step) {
       absl::StrCat("step ", step.batch->step, " ran longer than ",
                    options_.step_timeout_us / 1000000, " s on the device"));
   // Alone it waits for nobody: the device hangs.
-  return slice_.world == 1 ? Lost(late) : late;
+  return slice_.world == 1 ? DeviceLost(late) : late;
 }
 
 absl::StatusOr<StepResult> CudaModelRunnerImpl::Take() {
@@ -222,11 +229,7 @@ absl::StatusOr<StepResult> CudaModelRunnerImpl::Take() {
   WEFT_RETURN_IF_ERROR(Lost(CudaStatus(ended, absl::StrCat("step ", step.batch->step))));
   if (peer_sum_ != nullptr) WEFT_RETURN_IF_ERROR(peer_sum_->status());
   float step_ms = 0;
-  float idle_ms = 0;
   cudaEventElapsedTime(&step_ms, turn.begin.get(), turn.end.get());
-  if (last_end_ != nullptr) cudaEventElapsedTime(&idle_ms, last_end_, turn.begin.get());
-  last_end_ = turn.end.get();
-  idle_us_ = idle_ms * 1000;
   StepResult result;
   result.device_us = static_cast<uint32_t>(step_ms * 1000);
   result.weight_passes = step.batch->sequences.empty() ? 0 : 1;

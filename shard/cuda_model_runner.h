@@ -49,10 +49,6 @@ class CudaModelRunner : public ModelRunner {
 
   // How this GPU's rank meets the others.
   virtual std::unique_ptr<GroupMeeting> MakeMeeting() const = 0;
-
-  // Of the last step taken, on the device: how long it stood still before it, microseconds. Device
-  // thread.
-  virtual float idle_us() const = 0;
 };
 
 // Plans memory, loads the weights of `slice` with `progress`. *cancel ends the load with CANCELLED.

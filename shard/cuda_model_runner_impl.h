@@ -44,7 +44,6 @@ class CudaModelRunnerImpl : public CudaModelRunner {
   void Abort() override;
 
   const MemoryPlan& memory() const override { return plan_; }
-  float idle_us() const override { return idle_us_; }
   std::unique_ptr<GroupMeeting> MakeMeeting() const override {
     return MakeNcclMeeting(options_.device.index);
   }
@@ -70,8 +69,10 @@ class CudaModelRunnerImpl : public CudaModelRunner {
 
   // CUDA has a current device for each thread. Costs next to nothing when it is this one already.
   absl::Status UseDevice() const;
-  // Errors of the device stay; anything else ends the epoch only.
+  // Errors of the device stay; what other ranks caused ends the epoch only.
   absl::Status Lost(absl::Status status);
+  // An error of the device, whatever its code.
+  absl::Status DeviceLost(absl::Status status);
   // This rank's memory to the others and theirs to it, where that is possible.
   absl::Status ConnectPeers();
   absl::Status LaunchForward(const StepBatch& batch);
@@ -116,9 +117,6 @@ class CudaModelRunnerImpl : public CudaModelRunner {
   std::array<Turn, kStepsInFlightMax> turns_;
   std::deque<InFlight> in_flight_;
   uint32_t next_turn_ = 0;
-  // Recorded at the end of the step taken last; null before the first.
-  cudaEvent_t last_end_ = nullptr;
-  float idle_us_ = 0;
   absl::Status device_status_;
   // Written by the device thread; Abort reads the pointer on any thread.
   std::mutex mutex_;

@@ -103,9 +103,8 @@ absl::StatusOr<WarmupResult> CudaModelRunnerImpl::Warmup() {
   if (recovery && slice_.world == 1) return warmup_;
   WarmupResult result;
   result.kv_blocks = plan_.kv_blocks;
-  const auto pool_tokens = static_cast<uint32_t>(std::min<uint64_t>(
-      uint64_t{plan_.kv_blocks} * kernels::cuda::kKvBlockTokens, limits_.context_tokens));
-  const uint32_t prompt = std::min(limits_.step_tokens_max, pool_tokens);
+  // Not cut to the pool: ranks with more KV heads have fewer blocks, and all run the same steps.
+  const uint32_t prompt = std::min(limits_.step_tokens_max, limits_.context_tokens);
   const uint32_t short_prompt = std::min(prompt, 512u);
   // Streams wait in a recovery: graphs are captured by use.
   if (!recovery) {

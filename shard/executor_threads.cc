@@ -17,7 +17,9 @@ namespace {
 
 // How often an idle device thread shows life.
 constexpr absl::Duration kIdleBeat = absl::Milliseconds(250);
-// How often it looks whether a launched step has ended.
+// How often an epoch that does not end is aborted again.
+constexpr absl::Duration kAbortAgain = absl::Milliseconds(50);
+// How often the device thread looks whether a launched step has ended.
 constexpr absl::Duration kReadyPoll = absl::Microseconds(20);
 
 // FNV-1a over the ids, little endian, 4 bytes each.
@@ -79,7 +81,11 @@ void Executor::StepLoop() {
     {
       absl::MutexLock lock(&mutex_);
       while (results_.empty() && !CanPrepare() && !stop_step_ && absl::Now() < leave_deadline_) {
-        step_wake_.WaitWithDeadline(&mutex_, leave_deadline_);
+        const bool ending = current_ != nullptr && current_->ending;
+        const absl::Time again = ending ? absl::Now() + kAbortAgain : absl::InfiniteFuture();
+        step_wake_.WaitWithDeadline(&mutex_, std::min(leave_deadline_, again));
+        // The first Abort misses a communicator that is on its way from the meeting to the runner.
+        if (current_ != nullptr && current_->ending) AbortDevice();
       }
       prepare = CanPrepare();
       results.swap(results_);
@@ -164,7 +170,7 @@ void Executor::Answer(PreparedStep step) {
 void Executor::DeviceLoop() {
   // Linux rounds waits up by 50 us otherwise; see kReadyPoll.
   prctl(PR_SET_TIMERSLACK, 1000);
-  for (;;) {
+  for (bool lost = false;;) {
     Job job = Job::kNone;
     {
       absl::MutexLock lock(&mutex_);
@@ -195,6 +201,11 @@ void Executor::DeviceLoop() {
       case Job::kTake:
         RunTake();
         break;
+    }
+    // Nothing works on a lost device, whatever the job was; its callers have been answered.
+    const absl::Status device = model_.runner->device_status();
+    if (!device.ok() && !std::exchange(lost, true)) {
+      options_.on_stuck(std::string(device.message()));
     }
   }
 }
@@ -358,7 +369,6 @@ void Executor::RunTake() {
 }
 
 void Executor::FinishStep(absl::StatusOr<StepResult> result) {
-  const absl::Status lost = model_.runner->device_status();
   Answers answers;
   {
     absl::MutexLock lock(&mutex_);
@@ -384,7 +394,6 @@ void Executor::FinishStep(absl::StatusOr<StepResult> result) {
     step_wake_.Signal();
   }
   Send(std::move(answers));
-  if (!lost.ok()) options_.on_stuck(std::string(lost.message()));
 }
 
 }  // namespace weft::shard

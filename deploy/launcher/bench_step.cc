@@ -245,6 +245,7 @@ absl::Status RunStep(const StepOptions& options) {
   const int64_t loaded_us = MonotonicClock().NowUs();
   shard::MeetCall alone;
   alone.epoch = 1;
+  alone.peer_timeout = flags.peer_timeout;
   WEFT_ASSIGN_OR_RETURN(auto communicator, model.meeting->Meet(alone));
   WEFT_RETURN_IF_ERROR(model.runner->BeginEpoch(std::move(communicator), ""));
   WEFT_ASSIGN_OR_RETURN(const shard::WarmupResult warm, model.runner->Warmup());

@@ -11,11 +11,17 @@ namespace {
 
 // Between two looks at a call that NCCL goes on with by itself.
 constexpr absl::Duration kPoll = absl::Microseconds(20);
-// Of such a call: it only hands work to the device.
-constexpr absl::Duration kEnqueueTimeout = absl::Seconds(10);
 
 ncclDataType_t NcclType(kernels::cuda::DType type) {
   return type == kernels::cuda::DType::kFloat32 ? ncclFloat32 : ncclBfloat16;
+}
+
+// Of a collective. What another rank's end does to this one is no error of this rank's device.
+absl::Status CollectiveStatus(ncclResult_t result, ncclComm_t communicator,
+                              absl::string_view what) {
+  const absl::Status status = NcclStatus(result, communicator, what);
+  const bool of_peer = result == ncclRemoteError || result == ncclSystemError;
+  return of_peer ? absl::AbortedError(status.message()) : status;
 }
 
 }  // namespace
@@ -34,17 +40,17 @@ NcclCommunicator::~NcclCommunicator() {
 }
 
 absl::Status NcclCommunicator::Enqueued(ncclResult_t result, absl::string_view what) {
-  const absl::Time deadline = absl::Now() + kEnqueueTimeout;
+  const absl::Time deadline = absl::Now() + peer_timeout_;
   while (result == ncclInProgress) {
     if (AbortedWithin(kPoll)) return absl::AbortedError("the epoch was aborted");
     if (absl::Now() > deadline) {
       return absl::DeadlineExceededError(absl::StrCat("NCCL: ", what, " was not enqueued within ",
-                                                      absl::FormatDuration(kEnqueueTimeout)));
+                                                      absl::FormatDuration(peer_timeout_)));
     }
     const ncclResult_t asked = ncclCommGetAsyncError(communicator_, &result);
     if (asked != ncclSuccess) result = asked;
   }
-  return NcclStatus(result, communicator_, what);
+  return CollectiveStatus(result, communicator_, what);
 }
 
 absl::Status NcclCommunicator::AllReduce(void* values, uint64_t count, kernels::cuda::DType type,
@@ -68,7 +74,7 @@ absl::Status NcclCommunicator::AsyncStatus() const {
   const ncclResult_t asked = ncclCommGetAsyncError(communicator_, &state);
   if (asked != ncclSuccess) state = asked;
   if (state == ncclInProgress) return absl::OkStatus();
-  return NcclStatus(state, communicator_, "a collective of an earlier step");
+  return CollectiveStatus(state, communicator_, "a collective of an earlier step");
 }
 
 void NcclCommunicator::Abort() {

@@ -29,12 +29,17 @@ absl::Status NcclStatus(ncclResult_t result, ncclComm_t communicator, absl::stri
 class NcclCommunicator : public Communicator {
  public:
   NcclCommunicator(ncclComm_t communicator, const MeetCall& call)
-      : communicator_(communicator), rank_(call.rank), world_(call.world) {}
+      : communicator_(communicator),
+        rank_(call.rank),
+        world_(call.world),
+        peer_timeout_(call.peer_timeout) {}
   // End(), if it was not called.
   ~NcclCommunicator() override;
 
   Rank rank() const override { return rank_; }
   uint32_t world() const override { return world_; }
+  // The longest that one collective waits for the others.
+  absl::Duration peer_timeout() const { return peer_timeout_; }
   ncclComm_t get() const { return communicator_; }
 
   // Enqueues: values[i] = sum over ranks of values[i], in the type's own precision.
@@ -65,6 +70,7 @@ class NcclCommunicator : public Communicator {
   ncclComm_t communicator_;
   const Rank rank_;
   const uint32_t world_;
+  const absl::Duration peer_timeout_;
   std::atomic<bool> abort_begun_{false};
   absl::Notification aborted_;
   Thread ending_;

@@ -1,8 +1,7 @@
 #include "shard/comm/peer_memory.h"
 
-#include <unistd.h>
-
 #include <cstring>
+#include <random>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -18,7 +17,7 @@ constexpr absl::Duration kPoll = absl::Microseconds(50);
 // What a rank tells the others of its memory.
 struct Offer {
   cudaIpcMemHandle_t handle;
-  int64_t pid;
+  uint64_t process;
   int32_t device;
   uint8_t* data;
 };
@@ -27,9 +26,20 @@ constexpr uint64_t kOfferBytes = (sizeof(Offer) + 15) / 16 * 16;
 
 absl::Status DeviceStatus(cudaError_t error, absl::string_view what) {
   if (error == cudaSuccess) return absl::OkStatus();
+  // Ranks that cannot map memory go on without: the next launch must not find this error.
+  (void)cudaGetLastError();
   const std::string message = absl::StrCat("CUDA: ", what, ": ", cudaGetErrorString(error));
   return error == cudaErrorMemoryAllocation ? absl::ResourceExhaustedError(message)
                                             : absl::InternalError(message);
+}
+
+// Tells processes apart, also those of containers with process ids of their own.
+uint64_t ThisProcess() {
+  static const uint64_t process = [] {
+    std::random_device random;
+    return uint64_t{random()} << 32 | random();
+  }();
+  return process;
 }
 
 int CurrentDevice() {
@@ -83,8 +93,8 @@ absl::Status PeerMemory::Gather(NcclCommunicator& communicator, const void* mine
 absl::StatusOr<PeerMemory::Peer> PeerMemory::Open(const void* data) const {
   Offer offer;
   std::memcpy(&offer, data, sizeof(offer));
-  if (offer.data == data_ && offer.pid == getpid()) return Peer{data_, false};
-  if (offer.pid == getpid()) {
+  if (offer.data == data_ && offer.process == ThisProcess()) return Peer{data_, false};
+  if (offer.process == ThisProcess()) {
     // Ranks in one process, as tests have them: a handle of the own process cannot be opened.
     const cudaError_t error = cudaDeviceEnablePeerAccess(offer.device, 0);
     if (error != cudaSuccess && error != cudaErrorPeerAccessAlreadyEnabled) {
@@ -111,7 +121,7 @@ absl::Status PeerMemory::Connect(NcclCommunicator& communicator, cudaStream_t st
       DeviceStatus(cudaMemsetAsync(data_, 0, bytes_, stream), "clearing shared memory"));
   Offer offer = {};
   absl::Status opened = DeviceStatus(cudaIpcGetMemHandle(&offer.handle, data_), "a memory handle");
-  offer.pid = getpid();
+  offer.process = ThisProcess();
   offer.device = CurrentDevice();
   offer.data = data_;
   std::vector<uint8_t> mine(kOfferBytes);
@@ -140,7 +150,7 @@ absl::Status PeerMemory::Connect(NcclCommunicator& communicator, cudaStream_t st
 
 void PeerMemory::Disconnect() {
   for (const Peer& peer : peers_) {
-    if (peer.mapped) cudaIpcCloseMemHandle(peer.data);
+    if (peer.mapped && cudaIpcCloseMemHandle(peer.data) != cudaSuccess) (void)cudaGetLastError();
   }
   peers_.clear();
 }

@@ -32,7 +32,7 @@ struct FakeRunnerOptions {
   // is ready when `ready` says so.
   uint32_t launches = 1;
   std::function<bool()> ready;
-  // What device_status says from the first failed step on.
+  // What device_status says from the first failed step or warm-up on.
   absl::Status lost_with;
   // Called on the device thread at the start of each call; an error is the call's result. May
   // block, for example until the test says so.
@@ -69,7 +69,10 @@ class FakeModelRunner : public ModelRunner {
 
   absl::StatusOr<WarmupResult> Warmup() override {
     if (options_.on_warmup) {
-      if (absl::Status status = options_.on_warmup(); !status.ok()) return status;
+      if (absl::Status status = options_.on_warmup(); !status.ok()) {
+        failed_ = true;
+        return status;
+      }
     }
     absl::MutexLock lock(&mutex_);
     ++warmups_;

@@ -15,11 +15,11 @@
 namespace weft::shard {
 namespace {
 
-// Executable graphs: about 4 KiB a kernel on the device, measured; a layer has at most a dozen. As
-// many graphs as there are buckets, twice over for sampler features.
+// Executable graphs: about 4 KiB a kernel on the device, measured; a layer has at most a dozen.
 constexpr uint64_t kGraphKernelBytes = 4096;
 constexpr uint64_t kGraphKernelsOfLayer = 12;
-constexpr uint64_t kGraphs = 140;
+constexpr uint64_t kGraphsLayerBytes =
+    GraphCache::kGraphsMax * kGraphKernelsOfLayer * kGraphKernelBytes;
 // cuBLASLt and the CUDA runtime load their kernels when they are first used.
 constexpr uint64_t kLibraryBytes = uint64_t{256} << 20;
 
@@ -101,7 +101,7 @@ absl::StatusOr<MemoryPlan> PlanCudaMemory(const DecoderSpec& spec, const CudaSha
   plan.weights_bytes = CudaWeights::Bytes(spec, shape);
   plan.workspace_bytes = CudaWorkspace::Bytes(shape, limits) + kLibraryBytes +
                          (limits.world > 1 ? PeerSum::Bytes(shape.hidden) : 0) +
-                         kGraphs * shape.layers * kGraphKernelsOfLayer * kGraphKernelBytes;
+                         shape.layers * kGraphsLayerBytes;
   plan.kv_block_bytes = CudaKvCache::BlockBytes(shape);
   plan.kv_block_tokens = kKvBlockTokensCuda;
   plan.device_bytes = device.total_bytes;

@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/check.h"
 #include "common/limits.h"
 #include "common/status.h"
@@ -20,6 +22,9 @@ namespace {
 
 using kernels::cuda::BytesOf;
 using kernels::cuda::DType;
+
+// Between two looks at an event.
+constexpr absl::Duration kPoll = absl::Microseconds(20);
 
 }  // namespace
 
@@ -44,6 +49,7 @@ absl::StatusOr<std::unique_ptr<CudaOps>> CudaOps::Create(const Parts& parts) {
                          kLogitBiasMax * sizeof(kernels::cuda::LogitBias));
   WEFT_ASSIGN_OR_RETURN(ops->start_staging_,
                         PinnedBuffer::Allocate(staging_bytes, "penalties and biases"));
+  WEFT_ASSIGN_OR_RETURN(ops->staging_read_, MakeEvent());
   WEFT_RETURN_IF_ERROR(ops->FillConstants());
   return ops;
 }
@@ -108,8 +114,7 @@ absl::Status CudaOps::UploadStart(const SequenceStart& start) {
   const SamplingParams& params = start.sampling;
   if (!params.logit_bias.empty()) {
     WEFT_CHECK_LE(params.logit_bias.size(), kLogitBiasMax);
-    // The copy before may still read the buffer. Biases and penalties are rare enough to wait.
-    WEFT_RETURN_IF_ERROR(CudaStatus(cudaStreamSynchronize(stream_), "waiting for a copy"));
+    WEFT_RETURN_IF_ERROR(AwaitStaging());
     auto* const staged = reinterpret_cast<LogitBias*>(start_staging_.data());
     for (size_t i = 0; i < params.logit_bias.size(); ++i) {
       staged[i] = {params.logit_bias[i].first, params.logit_bias[i].second};
@@ -118,16 +123,19 @@ absl::Status CudaOps::UploadStart(const SequenceStart& start) {
                                                     params.logit_bias.size() * sizeof(LogitBias),
                                                     cudaMemcpyHostToDevice, stream_),
                                     "copy of logit biases"));
+    WEFT_RETURN_IF_ERROR(
+        CudaStatus(cudaEventRecord(staging_read_.get(), stream_), "end of a copy"));
   }
   if (!params.has_penalties()) return absl::OkStatus();
   WEFT_CHECK_LE(start.penalty_ids.size(), size_t{limits_.context_tokens});
-  WEFT_RETURN_IF_ERROR(CudaStatus(cudaStreamSynchronize(stream_), "waiting for a copy"));
+  WEFT_RETURN_IF_ERROR(AwaitStaging());
   const size_t bytes = start.penalty_ids.size() * sizeof(uint32_t);
   std::copy(start.penalty_ids.begin(), start.penalty_ids.end(),
             reinterpret_cast<uint32_t*>(start_staging_.data()));
   WEFT_RETURN_IF_ERROR(CudaStatus(cudaMemcpyAsync(ws_.penalty_ids, start_staging_.data(), bytes,
                                                   cudaMemcpyHostToDevice, stream_),
                                   "copy of penalty ids"));
+  WEFT_RETURN_IF_ERROR(CudaStatus(cudaEventRecord(staging_read_.get(), stream_), "end of a copy"));
   kernels::cuda::CountTokensParams count;
   count.counts = ws_.counts + start.slot * CudaWorkspace::VocabStride(limits_);
   count.vocabulary = limits_.vocab;
@@ -135,6 +143,20 @@ absl::Status CudaOps::UploadStart(const SequenceStart& start) {
   count.count = static_cast<uint32_t>(start.penalty_ids.size());
   count.prompt_count = start.prompt_len;
   return CudaStatus(kernels::cuda::CountTokens(count, stream_), "counting tokens");
+}
+
+absl::Status CudaOps::AwaitStaging() {
+  const absl::Time deadline = absl::Now() + communicator_->peer_timeout();
+  cudaError_t state = cudaErrorNotReady;
+  while ((state = cudaEventQuery(staging_read_.get())) == cudaErrorNotReady) {
+    if (communicator_->AbortedWithin(kPoll)) return absl::AbortedError("the epoch was aborted");
+    if (absl::Now() > deadline) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("the step before did not end within ",
+                       absl::FormatDuration(communicator_->peer_timeout())));
+    }
+  }
+  return CudaStatus(state, "waiting for a copy");
 }
 
 absl::Status CudaOps::BeginStep(const StepBatch& batch, uint32_t decode_rows) {

@@ -25,6 +25,7 @@
 #include "shard/device/cuda/peer_sum.h"
 #include "shard/device/cuda/slot_table.h"
 #include "shard/device/cuda/step_upload.h"
+#include "shard/device/cuda/stream.h"
 #include "shard/device/ops.h"
 
 namespace weft::shard {
@@ -97,6 +98,8 @@ class CudaOps : public Ops {
   // out[rows_, n] = in * weight^T, or the residual += that.
   void Product(const void* in, const void* weight, uint32_t n, uint32_t k, void* out,
                kernels::cuda::DType out_type, bool accumulate);
+  // Until the last copy out of start_staging_ has been made. Ends early with the epoch.
+  absl::Status AwaitStaging();
   // residual += in times the matrix, over all ranks; `which` of the two products of a layer it is.
   void ProductIntoResidual(const kernels::cuda::GemvNext& matrix,
                            const kernels::cuda::GemvNext& next, const void* in, const void* bias,
@@ -139,6 +142,8 @@ class CudaOps : public Ops {
   SlotTable slots_;
   StepUpload upload_;
   PinnedBuffer start_staging_;
+  // Recorded behind the last copy out of it.
+  CudaEvent staging_read_;
   NcclCommunicator* communicator_ = nullptr;
   const PeerSum* peer_sum_ = nullptr;
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/log.h"
 #include "common/status.h"
 #include "shard/device/cuda/cuda_status.h"
 
@@ -31,6 +32,13 @@ absl::Status GraphCache::Launch(const StepShape& shape, cudaStream_t stream,
   const auto key = std::make_pair(shape.rows, shape.features);
   auto graph = graphs_.find(key);
   if (graph == graphs_.end()) {
+    if (graphs_.size() >= kGraphsMax) {
+      if (!std::exchange(told_full_, true)) {
+        WEFT_LOG_WARN("{} CUDA graphs are kept; decode steps of further shapes take more host time",
+                      kGraphsMax);
+      }
+      return launch();
+    }
     absl::StatusOr<CudaGraphExec> captured = CaptureGraph(stream, launch);
     if (!captured.ok()) {
       return Annotate(captured.status(), absl::StrCat("graph of ", shape.rows, " rows"));

@@ -1,6 +1,7 @@
 // Decode steps captured as CUDA graphs: one for each batch bucket and set of sampler features, made
 // when it is first used and then launched in one call instead of some hundred. All lengths lie in
-// device memory, so a graph serves any step of its bucket. Owned by the model runner, device thread
+// device memory, so a graph serves any step of its bucket. Keeps as many as the memory plan has
+// room for; further shapes are launched kernel by kernel. Owned by the model runner, device thread
 // only.
 
 #pragma once
@@ -25,6 +26,8 @@ absl::StatusOr<CudaGraphExec> CaptureGraph(cudaStream_t stream,
 class GraphCache {
  public:
   static constexpr uint32_t kRowsMax = 512;
+  // Twice the buckets: with and without the sampler features that are used most.
+  static constexpr uint32_t kGraphsMax = 140;
 
   // Rows of the bucket that holds `rows` decode rows: 1, 2, 4, 8, then multiples of eight.
   // REQUIRES: rows <= kRowsMax.
@@ -44,6 +47,7 @@ class GraphCache {
 
  private:
   absl::flat_hash_map<std::pair<uint32_t, uint32_t>, CudaGraphExec> graphs_;
+  bool told_full_ = false;
 };
 
 }  // namespace weft::shard

@@ -34,6 +34,7 @@ absl::Status PeerSum::Connect(NcclCommunicator& communicator, cudaStream_t strea
                               absl::Duration timeout) {
   rank_ = communicator.rank();
   world_ = communicator.world();
+  wait_max_ns_ = static_cast<uint64_t>(absl::ToInt64Nanoseconds(communicator.peer_timeout()));
   if (world_ > kAllReduceRanksMax || hidden_ > kAllReduceHiddenMax) {
     return absl::FailedPreconditionError(absl::StrCat(world_, " ranks of hidden size ", hidden_,
                                                       "; served are ", kAllReduceRanksMax, " and ",
@@ -57,6 +58,7 @@ cudaError_t PeerSum::AddNorm(uint32_t which, AllReduceParams params, cudaStream_
   params.rank = rank_;
   params.world = world_;
   params.hidden = hidden_;
+  params.wait_max_ns = wait_max_ns_;
   params.abort = const_cast<uint32_t*>(&words()->abort);
   params.status = const_cast<uint32_t*>(&words()->status);
   return kernels::cuda::AllReduceAddNorm(params, stream);

@@ -60,6 +60,7 @@ class PeerSum {
   PinnedBuffer words_;
   Rank rank_ = 0;
   uint32_t world_ = 0;
+  uint64_t wait_max_ns_ = 0;
 };
 
 }  // namespace weft::shard

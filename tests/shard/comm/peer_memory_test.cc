@@ -48,6 +48,7 @@ struct Member {
     call.rank = rank;
     call.world = world;
     call.deadline = absl::Now() + kTimeout;
+    call.peer_timeout = kTimeout;
     auto met = MakeNcclMeeting(static_cast<int>(rank))->Meet(call);
     WEFT_CHECK_MSG(met.ok(), std::string(met.status().message()));
     comm.reset(static_cast<NcclCommunicator*>(met->release()));

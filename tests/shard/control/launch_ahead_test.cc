@@ -108,6 +108,17 @@ TEST_CASE("A launch that fails leaves the step before it alone", "[shard][execut
   CHECK_FALSE(test.rig.stuck.load());
 }
 
+TEST_CASE("A device lost in the warm-up ends the process too", "[shard][executor]") {
+  FakeRunnerOptions options;
+  options.lost_with = absl::InternalError("GPU 0: an illegal memory access");
+  options.on_warmup = [] { return absl::InternalError("CUDA: warm-up"); };
+  ExecutorRig rig(options);
+  rig.Load();
+  CHECK(absl::IsInternal(rig.Form(1)));
+  CHECK(rig.Leave(1).ok());
+  CHECK(rig.stuck.load());
+}
+
 TEST_CASE("A lost device ends the process", "[shard][executor]") {
   FakeRunnerOptions options = AheadRig::Options();
   options.lost_with = absl::InternalError("GPU 0: unspecified launch failure");
