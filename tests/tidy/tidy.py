@@ -62,6 +62,7 @@ BANNED = [
     (re.compile(r"\b(TODO|FIXME|XXX|HACK)\b"), "an unfinished mark"),
     (re.compile(r"\bthrow\s+[A-Za-z_:]+[({]"), "throw (return absl::Status)"),
     (re.compile(r"\bstd::regex\b"), "std::regex"),
+    (re.compile(r'\bTEST_CASE\("-'), "a test's name begins with a dash (Catch2 takes it for an option)"),
 ]
 
 SOURCE = {".h", ".cc", ".cu", ".cuh"}
@@ -192,6 +193,7 @@ def self_test():
     for expected in ("shard/ may not include router/", "using namespace", "no #pragma once",
                      "101 columns (at most 100)", "std::string_view (use absl::string_view)"):
         assert expected in found, expected
+    assert list(check_source("tests/bad.cc", 'TEST_CASE("--flag")'))
     body = "void F() {\n" + "  x();\n" * 100 + "}\n"
     assert any("a function of" in what for _, what in check_source("shard/bad.cc", body))
     assert list(check_metrics('Gauge("weft_nowhere")', "`weft_somewhere`"))
