@@ -12,33 +12,14 @@
 #include "kernels/cuda/kv.h"
 #include "shard/cuda_model_runner_impl.h"
 #include "shard/device/cuda/cuda_status.h"
+#include "shard/warmup_batch.h"
 
 namespace weft::shard {
 
 StepBatch CudaModelRunnerImpl::MakeBatch(uint32_t rows, uint32_t tokens, uint32_t start,
                                          bool decode) const {
-  StepBatch batch;
-  const uint32_t blocks =
-      (start + tokens + kernels::cuda::kKvBlockTokens - 1) / kernels::cuda::kKvBlockTokens;
-  for (uint32_t slot = 0; slot < rows; ++slot) {
-    batch.starts.push_back(SequenceStart{slot, SequenceId{slot}, tokens, SamplingParams{}, {}});
-    StepSequence sequence;
-    sequence.slot = slot;
-    sequence.token_begin = slot * tokens;
-    sequence.token_count = tokens;
-    sequence.start = start;
-    sequence.block_begin = slot * blocks;
-    sequence.block_count = blocks;
-    sequence.from_last_sample = decode;
-    sequence.sample = true;
-    batch.sequences.push_back(sequence);
-    // A small pool is written over and over; nobody reads the tokens.
-    for (uint32_t i = 0; i < blocks; ++i) {
-      batch.block_ids.push_back((slot * blocks + i) % kv_.blocks());
-    }
-  }
-  batch.ids.resize(size_t{rows} * tokens, decode ? kNoToken : 0);
-  return batch;
+  return MakeWarmupBatch({rows, tokens, start, decode}, kernels::cuda::kKvBlockTokens,
+                         kv_.blocks());
 }
 
 absl::Status CudaModelRunnerImpl::TimeShape(uint32_t rows, uint32_t tokens, uint32_t start,

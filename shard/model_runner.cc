@@ -13,6 +13,7 @@
 #include "common/status.h"
 #include "shard/device/cpu/cpu_ops.h"
 #include "shard/model/decoder.h"
+#include "shard/warmup_batch.h"
 
 namespace weft::shard {
 namespace {
@@ -136,23 +137,8 @@ absl::Status CpuModelRunnerImpl::BeginEpoch(std::unique_ptr<Communicator> commun
 
 absl::Status CpuModelRunnerImpl::TimeShape(uint32_t rows, uint32_t tokens, uint32_t start,
                                            WarmupResult* result) {
-  StepBatch batch;
-  const uint32_t blocks =
-      (start + tokens + kernels::cpu::kKvBlockTokens - 1) / kernels::cpu::kKvBlockTokens;
-  for (uint32_t slot = 0; slot < rows; ++slot) {
-    batch.starts.push_back(SequenceStart{slot, SequenceId{slot}, tokens, SamplingParams{}, {}});
-    StepSequence sequence;
-    sequence.slot = slot;
-    sequence.token_begin = slot * tokens;
-    sequence.token_count = tokens;
-    sequence.start = start;
-    sequence.block_begin = slot * blocks;
-    sequence.block_count = blocks;
-    sequence.sample = true;
-    batch.sequences.push_back(sequence);
-    for (uint32_t i = 0; i < blocks; ++i) batch.block_ids.push_back(slot * blocks + i);
-  }
-  batch.ids.resize(size_t{rows} * tokens, 0);
+  const StepBatch batch =
+      MakeWarmupBatch({rows, tokens, start}, kernels::cpu::kKvBlockTokens, kv_.blocks());
   uint32_t fastest_us = ~0u;
   for (int i = 0; i < 2; ++i) {
     WEFT_ASSIGN_OR_RETURN(const StepResult timed, Run(batch));

@@ -68,15 +68,6 @@ absl::Status NcclCommunicator::AllGather(const float* mine, uint64_t count, floa
                   "all-gather");
 }
 
-absl::Status NcclCommunicator::AsyncStatus() const {
-  if (communicator_ == nullptr) return absl::OkStatus();
-  ncclResult_t state = ncclSuccess;
-  const ncclResult_t asked = ncclCommGetAsyncError(communicator_, &state);
-  if (asked != ncclSuccess) state = asked;
-  if (state == ncclInProgress) return absl::OkStatus();
-  return CollectiveStatus(state, communicator_, "a collective of an earlier step");
-}
-
 void NcclCommunicator::Abort() {
   if (!abort_begun_.exchange(true)) aborted_.Notify();
 }

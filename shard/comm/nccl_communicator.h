@@ -40,15 +40,12 @@ class NcclCommunicator : public Communicator {
   uint32_t world() const override { return world_; }
   // The longest that one collective waits for the others.
   absl::Duration peer_timeout() const { return peer_timeout_; }
-  ncclComm_t get() const { return communicator_; }
 
   // Enqueues: values[i] = sum over ranks of values[i], in the type's own precision.
   absl::Status AllReduce(void* values, uint64_t count, kernels::cuda::DType type,
                          cudaStream_t stream);
   // Enqueues: `all` [world, count] = every rank's `mine` [count], in rank order.
   absl::Status AllGather(const float* mine, uint64_t count, float* all, cudaStream_t stream);
-  // An error of a collective that was enqueued before. Never blocks.
-  absl::Status AsyncStatus() const;
 
   // The device thread ends the epoch next; kernels that wait for others end then.
   void Abort() override;

@@ -17,10 +17,10 @@ using kernels::cuda::DType;
 using kernels::cuda::GemvEpilogue;
 using kernels::cuda::SmallGemmEpilogue;
 
-// Shapes and weights kept at most; a server meets a few hundred.
 // One kernel for all rows is looked up for so many, from so many suggestions.
 constexpr uint32_t kAlikeRows = 256;
 constexpr int kAlikeSuggestions = 16;
+// Shapes and weights kept at most; a server meets a few hundred.
 constexpr size_t kShapesMax = 4096;
 constexpr size_t kMapsMax = 1024;
 // Steps of k that SmallGemm multiplies at a time, CTAs of a cluster that share a tile's work, and

@@ -1,0 +1,25 @@
+// The steps that a warm-up runs: sequences of equal length that nobody asked for. Shared by the
+// model runners of all devices, device thread only; runs nothing itself.
+
+#pragma once
+
+#include <cstdint>
+
+#include "shard/step_batch.h"
+
+namespace weft::shard {
+
+struct WarmupShape {
+  // Sequences in slots 0 .. rows - 1, each with `tokens` new tokens from `start` on.
+  uint32_t rows = 1;
+  uint32_t tokens = 1;
+  uint32_t start = 0;
+  // The tokens are the last sampled ones; else they have id 0.
+  bool from_last_sample = false;
+};
+
+// Every sequence has blocks of its own while the pool has enough; a smaller pool is written over
+// and over, and nobody reads the tokens. REQUIRES: pool_blocks > 0.
+StepBatch MakeWarmupBatch(const WarmupShape& shape, uint32_t block_tokens, uint32_t pool_blocks);
+
+}  // namespace weft::shard
