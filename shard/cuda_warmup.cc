@@ -4,10 +4,9 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
-#include <thread>
 #include <utility>
 
-#include "common/clock.h"
+#include "absl/time/clock.h"
 #include "common/status.h"
 #include "kernels/cuda/kv.h"
 #include "shard/cuda_model_runner_impl.h"
@@ -62,15 +61,11 @@ absl::StatusOr<bool> CudaModelRunnerImpl::AnyRankIsWarm() {
 }
 
 absl::Status CudaModelRunnerImpl::WaitForStream() {
-  const int64_t deadline_us = MonotonicClock().NowUs() + options_.step_timeout_us;
-  cudaError_t state = cudaErrorNotReady;
-  while ((state = cudaStreamQuery(stream_.get())) == cudaErrorNotReady) {
-    if (communicator_->aborted()) return absl::AbortedError("the epoch was aborted");
-    if (MonotonicClock().NowUs() > deadline_us) {
-      return absl::DeadlineExceededError("not all ranks came to the warm-up");
-    }
-    std::this_thread::yield();
-  }
+  WEFT_ASSIGN_OR_RETURN(
+      const cudaError_t state,
+      communicator_->AwaitDevice([this] { return cudaStreamQuery(stream_.get()); },
+                                 absl::Now() + absl::Microseconds(options_.step_timeout_us),
+                                 "not all ranks came to the warm-up"));
   return Lost(CudaStatus(state, "warm-up"));
 }
 

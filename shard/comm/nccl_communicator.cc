@@ -68,6 +68,17 @@ absl::Status NcclCommunicator::AllGather(const float* mine, uint64_t count, floa
                   "all-gather");
 }
 
+absl::StatusOr<cudaError_t> NcclCommunicator::AwaitDevice(absl::FunctionRef<cudaError_t()> query,
+                                                          absl::Time deadline,
+                                                          absl::string_view late) const {
+  cudaError_t state = cudaErrorNotReady;
+  while ((state = query()) == cudaErrorNotReady) {
+    if (AbortedWithin(kPoll)) return absl::AbortedError("the epoch was aborted");
+    if (absl::Now() > deadline) return absl::DeadlineExceededError(late);
+  }
+  return state;
+}
+
 void NcclCommunicator::Abort() {
   if (!abort_begun_.exchange(true)) aborted_.Notify();
 }

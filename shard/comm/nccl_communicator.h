@@ -13,6 +13,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/notification.h"
@@ -54,6 +55,11 @@ class NcclCommunicator : public Communicator {
   bool AbortedWithin(absl::Duration timeout) const {
     return aborted_.WaitForNotificationWithTimeout(timeout);
   }
+
+  // Until `query`, a look at a stream or an event, no longer says cudaErrorNotReady; then that.
+  // ABORTED after Abort; DEADLINE_EXCEEDED with `late` at the deadline.
+  absl::StatusOr<cudaError_t> AwaitDevice(absl::FunctionRef<cudaError_t()> query,
+                                          absl::Time deadline, absl::string_view late) const;
 
   // Begins to abort whatever is under way, on a thread of its own: what waits on the device for
   // other ranks comes to an end, and the stream can be waited for. Device thread.

@@ -12,8 +12,6 @@
 namespace weft::shard {
 namespace {
 
-constexpr absl::Duration kPoll = absl::Microseconds(50);
-
 // What a rank tells the others of its memory.
 struct Offer {
   cudaIpcMemHandle_t handle;
@@ -77,13 +75,10 @@ absl::Status PeerMemory::Gather(NcclCommunicator& communicator, const void* mine
   WEFT_RETURN_IF_ERROR(communicator.AllGather(reinterpret_cast<const float*>(exchange_),
                                               bytes / sizeof(float),
                                               reinterpret_cast<float*>(gathered), stream));
-  cudaError_t state = cudaErrorNotReady;
-  while ((state = cudaStreamQuery(stream)) == cudaErrorNotReady) {
-    if (communicator.AbortedWithin(kPoll)) return absl::AbortedError("the epoch was aborted");
-    if (absl::Now() > deadline) {
-      return absl::DeadlineExceededError("not all ranks came to exchange their memory");
-    }
-  }
+  WEFT_ASSIGN_OR_RETURN(
+      const cudaError_t state,
+      communicator.AwaitDevice([stream] { return cudaStreamQuery(stream); }, deadline,
+                               "not all ranks came to exchange their memory"));
   WEFT_RETURN_IF_ERROR(DeviceStatus(state, "exchange of offers"));
   return DeviceStatus(
       cudaMemcpy(all, gathered, bytes * communicator.world(), cudaMemcpyDeviceToHost),

@@ -71,21 +71,7 @@ __device__ __forceinline__ void WarpgroupMultiplyAdd(float (&sum)[24], uint64_t 
       : "l"(a), "l"(b));
 }
 __device__ __forceinline__ void WarpgroupMultiplyAdd(float (&sum)[32], uint64_t a, uint64_t b) {
-  asm volatile(
-      "{ .reg .pred accumulate; setp.ne.b32 accumulate, 1, 0; "
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
-      "{%0, %1, %2, %3, %4, %5, %6, %7, "
-      "%8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, "
-      "%24, %25, %26, %27, %28, %29, %30, %31}, "
-      "%32, %33, accumulate, 1, 1, 0, 0; }"
-      : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3]), "+f"(sum[4]), "+f"(sum[5]),
-        "+f"(sum[6]), "+f"(sum[7]), "+f"(sum[8]), "+f"(sum[9]), "+f"(sum[10]), "+f"(sum[11]),
-        "+f"(sum[12]), "+f"(sum[13]), "+f"(sum[14]), "+f"(sum[15]), "+f"(sum[16]), "+f"(sum[17]),
-        "+f"(sum[18]), "+f"(sum[19]), "+f"(sum[20]), "+f"(sum[21]), "+f"(sum[22]), "+f"(sum[23]),
-        "+f"(sum[24]), "+f"(sum[25]), "+f"(sum[26]), "+f"(sum[27]), "+f"(sum[28]), "+f"(sum[29]),
-        "+f"(sum[30]), "+f"(sum[31])
-      : "l"(a), "l"(b));
+  MultiplyShared<true>(sum, a, b);
 }
 
 }  // namespace weft::kernels::cuda

@@ -5,7 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/check.h"
 #include "common/limits.h"
@@ -22,9 +21,6 @@ namespace {
 
 using kernels::cuda::BytesOf;
 using kernels::cuda::DType;
-
-// Between two looks at an event.
-constexpr absl::Duration kPoll = absl::Microseconds(20);
 
 }  // namespace
 
@@ -146,16 +142,11 @@ absl::Status CudaOps::UploadStart(const SequenceStart& start) {
 }
 
 absl::Status CudaOps::AwaitStaging() {
-  const absl::Time deadline = absl::Now() + communicator_->peer_timeout();
-  cudaError_t state = cudaErrorNotReady;
-  while ((state = cudaEventQuery(staging_read_.get())) == cudaErrorNotReady) {
-    if (communicator_->AbortedWithin(kPoll)) return absl::AbortedError("the epoch was aborted");
-    if (absl::Now() > deadline) {
-      return absl::DeadlineExceededError(
-          absl::StrCat("the step before did not end within ",
-                       absl::FormatDuration(communicator_->peer_timeout())));
-    }
-  }
+  WEFT_ASSIGN_OR_RETURN(
+      const cudaError_t state,
+      communicator_->AwaitDevice([this] { return cudaEventQuery(staging_read_.get()); },
+                                 absl::Now() + communicator_->peer_timeout(),
+                                 "the step before did not end within the peer time-out"));
   return CudaStatus(state, "waiting for a copy");
 }
 
