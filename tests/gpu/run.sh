@@ -43,7 +43,6 @@ for part in ${parts//,/ }; do
 done
 logs="${logs:-$(mktemp -d)}"
 mkdir -p "$logs"
-rm -f "$logs"/{kernels,device,peers,serve,sanitizer,time,step}.log
 # The tests look for tests/goldens here, wherever they were built.
 export WEFT_SOURCE_DIR="$PWD" NCCL_NVLS_ENABLE=0
 gpus="$(nvidia-smi -L 2>/dev/null | grep -c '^GPU ' || true)"
@@ -92,15 +91,16 @@ run_all() {  # ARGUMENT_OF_TESTS TEST ...: those that are there; at least one ha
   return "$failed"
 }
 
-part_kernels() { run_all "~[time]" weft_cuda_kernels_test; }
+# [.] marks what runs only when it is asked for.
+part_kernels() { run_all "~[time]~[.]" weft_cuda_kernels_test; }
 
-part_device() { run_all "~[time]~[gpus]" weft_cuda_device_test weft_cuda_memory_plan_test; }
+part_device() { run_all "~[time]~[.]~[gpus]" weft_cuda_device_test weft_cuda_memory_plan_test; }
 
 part_peers() {
   local result=0 code
   # A kernel that is loaded late may wait for a device that waits for its launch.
   export CUDA_MODULE_LOADING=EAGER
-  run_all "~[time]" weft_cuda_peer_test weft_cuda_comm_test || result=$?
+  run_all "~[time]~[.]" weft_cuda_peer_test weft_cuda_comm_test || result=$?
   if [ "$gpus" -ge 2 ]; then
     run_all "[gpus]" weft_cuda_device_test
     code=$?
@@ -118,7 +118,7 @@ part_serve() {
 part_sanitizer() {
   command -v compute-sanitizer >/dev/null || { echo "no compute-sanitizer here"; return 77; }
   [ -x "$bin/weft_cuda_kernels_test" ] && [ "$gpus" -gt 0 ] || return 77
-  compute-sanitizer --error-exitcode 1 "$bin/weft_cuda_kernels_test" "~[time]~[long]"
+  compute-sanitizer --error-exitcode 1 "$bin/weft_cuda_kernels_test" "~[time]~[.]~[long]"
 }
 
 part_time() {
