@@ -2,6 +2,8 @@
 
 #include <cuda_runtime.h>
 
+#include <algorithm>
+
 #include "kernels/cuda/device/prompt_plain.cuh"
 #include "kernels/cuda/device/prompt_tile.cuh"
 #include "kernels/cuda/device/prompt_wgmma.cuh"
@@ -58,6 +60,10 @@ __global__ void __launch_bounds__(kPlanThreads)
       next[i] = begin;
       begin += count;
     }
+    if (params.counters != nullptr) {
+      params.counters[0] = 0;
+      params.counters[1] = min(begin, tiles_max);
+    }
   }
   __syncthreads();
   ForEachTile(params, [&](uint32_t sequence, uint32_t first_row, uint32_t keys) {
@@ -79,18 +85,25 @@ cudaError_t LaunchTiles(const PromptAttentionParams& params, uint32_t tiles, cud
   return cudaGetLastError();
 }
 
-// By warpgroup products if there are maps for the copies.
+// By warpgroup products if there are maps for the copies: a block has a multiprocessor to itself.
 template <int kHeadDim, bool kBias>
 cudaError_t LaunchWgmma(const PromptAttentionParams& params, uint32_t tiles, cudaStream_t stream) {
   using Shape = WgmmaShape<kHeadDim>;
   if (params.tensor_maps == nullptr) return LaunchTiles<kHeadDim, kBias>(params, tiles, stream);
-  const cudaError_t error =
-      cudaFuncSetAttribute(PromptAttentionWgmma<kHeadDim, kBias>,
-                           cudaFuncAttributeMaxDynamicSharedMemorySize, Shape::kSharedBytes);
+  if (params.counters == nullptr) return cudaErrorInvalidValue;
+  int device = 0;
+  int multiprocessors = 0;
+  cudaError_t error = cudaGetDevice(&device);
   if (error != cudaSuccess) return error;
+  error = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
+  if (error != cudaSuccess) return error;
+  error = cudaFuncSetAttribute(PromptAttentionWgmma<kHeadDim, kBias>,
+                               cudaFuncAttributeMaxDynamicSharedMemorySize, Shape::kSharedBytes);
+  if (error != cudaSuccess) return error;
+  const uint64_t items = uint64_t{tiles} * params.attention.query_heads;
+  const auto grid = static_cast<uint32_t>(std::min(items, static_cast<uint64_t>(multiprocessors)));
   PromptAttentionWgmma<kHeadDim, kBias>
-      <<<dim3(params.attention.query_heads, tiles), Shape::kThreads, Shape::kSharedBytes, stream>>>(
-          params, *params.tensor_maps);
+      <<<grid, Shape::kThreads, Shape::kSharedBytes, stream>>>(params, *params.tensor_maps);
   return cudaGetLastError();
 }
 

@@ -4,11 +4,12 @@
 // included, are read from the cache. Scores and masks as kernels/cuda/attention.h says.
 //
 // A work list in device memory, made once a step by PlanPromptAttention and used by all layers,
-// names the tiles of kPromptTileRows rows, longest first; the grid is one block for each query head
-// and entry of the list, so nothing but maxima is known on the host. Memory read: query and output
-// once, keys and values once a tile and KV head (the query heads of a group run next to each other
-// and share them in L2). A row's numbers do not depend on how its prompt was cut into chunks, nor
-// on other sequences.
+// names the tiles of kPromptTileRows rows, longest first; there is one item of work for each query
+// head and entry of the list. The grid has a block for each item, or, by warpgroup products, at
+// most one for each multiprocessor, and these take items from the list in order; so nothing but
+// maxima is known on the host. Memory read: query and output once, keys and values once a tile and
+// KV head (the query heads of a group run next to each other and share them in L2). A row's numbers
+// do not depend on how its prompt was cut into chunks, nor on other sequences.
 //
 // Limits: scale > 0; head_dim a multiple of 8 up to 256; query 16-byte aligned with query_stride a
 // multiple of 8 elements; positions below 2^31; at most 65,535 tiles. bf16 queries over a bf16
@@ -33,6 +34,9 @@ struct PromptTile {
   uint32_t first_row;
 };
 
+// Counters in device memory that a step's launches share.
+inline constexpr uint32_t kPromptCounters = 2;
+
 struct PromptAttentionParams {
   AttentionParams attention;
   // [attention.sequences + 1]; rows before the first and after the last are not touched.
@@ -41,6 +45,10 @@ struct PromptAttentionParams {
   uint32_t rows_max = 0;
   // [PromptTilesMax(rows_max, attention.sequences)], written by PlanPromptAttention.
   PromptTile* tiles = nullptr;
+  // [kPromptCounters], or null where tensor_maps is: items that were taken from the list, and tiles
+  // in it. Written by PlanPromptAttention; every launch leaves them as it found them, so launches
+  // that share them follow each other on one stream.
+  uint32_t* counters = nullptr;
   // On the host, read during the call: of attention.kv. Null: do without. Where it is used the two
   // ways give different roundings, so whoever wants equal bits decides once.
   const KvTensorMaps* tensor_maps = nullptr;
@@ -51,11 +59,12 @@ inline constexpr uint32_t PromptTilesMax(uint32_t rows_max, uint32_t sequences) 
   return rows_max / kPromptTileRows + (rows_max < sequences ? rows_max : sequences);
 }
 
-// Writes params.tiles. Reads row_begin and context_lengths only; other fields but sequences and
-// rows_max may be empty.
+// Writes params.tiles and counters. Reads row_begin and context_lengths only; other fields but
+// sequences and rows_max may be empty.
 cudaError_t PlanPromptAttention(const PromptAttentionParams& params, cudaStream_t stream);
 
-// After PlanPromptAttention with the same lengths, on the same stream.
+// After PlanPromptAttention with the same lengths, on the same stream; any number of times.
+// cudaErrorInvalidValue if a limit is exceeded, or if counters are needed and not there.
 cudaError_t PromptAttention(const PromptAttentionParams& params, cudaStream_t stream);
 
 }  // namespace weft::kernels::cuda

@@ -10,6 +10,12 @@
 
 namespace weft::kernels::cuda {
 
+// A value that all lanes of the warp have, told to be so: addresses and descriptors that are made
+// of it are worked out once a warp, and not again from the beginning in every tile.
+__device__ __forceinline__ uint32_t OfWarp(uint32_t value) {
+  return __shfl_sync(kAllLanes, value, 0);
+}
+
 // Query, keys and values lie in slabs of 64 dimensions (wgmma.cuh): the query's of 128 rows, those
 // of keys and values of kKeys rows.
 template <int kHeadDim>
@@ -30,15 +36,20 @@ struct WgmmaShape {
   static constexpr uint32_t kTileBytes = kSlabs * kKvSlab;
   static constexpr uint32_t kBlockBytes = kTileBytes / kBlocks;
   static constexpr uint32_t kStages = 2;
+  // Query tiles: the next item's comes while the current one is worked on, where there is room.
+  static constexpr uint32_t kQueries = kHeadDim > 128 ? 1 : 2;
   // What the swizzle's pattern needs; dynamic shared memory is not promised to have it.
   static constexpr uint32_t kAlignment = 1024;
-  static constexpr uint32_t kSharedBytes = kQueryBytes + 2 * kStages * kTileBytes + kAlignment;
+  static constexpr uint32_t kSharedBytes =
+      kQueries * kQueryBytes + 2 * kStages * kTileBytes + kAlignment;
   static_assert(kHeadDim % kSlabDims == 0 && kSlabDims == kKvBoxDims);
 };
 
-// Stages of the keys, or of the values, of a block. Its tile number `tile` (from 0) is in stage
-// tile % kStages and belongs to phase tile / kStages of the stage's two barriers: `full` when the
-// tile has landed, `empty` when all warps that multiply have done with it.
+// Stages of the keys, or of the values, of a block. Its tile number `tile` (from 0, on through all
+// of the block's items) is in stage tile % kStages and belongs to phase tile / kStages of the
+// stage's two barriers: `full` when the tile has landed, `empty` when all warps that multiply have
+// done with it. Whoever waits for a tile must have waited for, or know to have landed, the one that
+// was in the stage before: a wait tells a phase from its neighbours only.
 template <int kHeadDim>
 struct KvRing {
   using Shape = WgmmaShape<kHeadDim>;
@@ -70,50 +81,19 @@ struct KvRing {
   }
 };
 
-// In shared memory, beside the dynamic part.
-template <int kHeadDim>
-struct WgmmaShared {
-  PromptWork work;
-  uint64_t full[2][WgmmaShape<kHeadDim>::kStages];  // Of keys, of values.
-  uint64_t empty[2][WgmmaShape<kHeadDim>::kStages];
-  uint64_t landed;
-};
-
-// The block's work, and its barriers, by the first warp.
-template <int kHeadDim>
-__device__ __forceinline__ void PrepareWgmma(WgmmaShared<kHeadDim>& shared,
-                                             const PromptAttentionParams& params) {
-  const PromptWork found =
-      FindWork(params, params.tiles[blockIdx.y], 0, kPromptTileRows, blockIdx.x);
-  if (threadIdx.x != 0) return;
-  shared.work = found;
-  using Shape = WgmmaShape<kHeadDim>;
-  const uint32_t consumers = found.rows > Shape::kGroupRows ? 2 : 1;
-#pragma unroll
-  for (int of = 0; of < 2; ++of) {
-#pragma unroll
-    for (uint32_t stage = 0; stage < Shape::kStages; ++stage) {
-      InitBarrier(SharedAddress(&shared.full[of][stage]), 1);
-      InitBarrier(SharedAddress(&shared.empty[of][stage]), consumers * (kWarpgroup / kWarp));
-    }
-  }
-  InitBarrier(SharedAddress(&shared.landed), 1);
-  FenceBarriers();
-}
-
-// The warp that brings keys and values: its first lane copies, all of them clear.
+// The warp that brings an item's keys and values: its first lane copies, all of them clear.
 template <int kHeadDim>
 struct KvProducer {
   using Shape = WgmmaShape<kHeadDim>;
   using Blocks = uint32_t[Shape::kBlocks];
-  const PromptWork& work;
   uint32_t kv_heads;
   KvRing<kHeadDim> keys;
   KvRing<kHeadDim> values;
   uint32_t landed;  // A barrier of its own, and the parity of the phase it is in.
   uint32_t landed_parity;
+  PromptWork work;  // The item's.
 
-  // Of the tile at first_key, the positions that some row of the block sees. Blocks of the cache
+  // Of the tile at first_key, the positions that some row of the item sees. Blocks of the cache
   // without any are not read; other positions of their blocks may hold anything.
   __device__ __forceinline__ uint32_t ValidBegin(uint32_t first_key) const {
     return work.key_begin > first_key ? work.key_begin - first_key : 0;
@@ -185,19 +165,25 @@ struct KvProducer {
     if (threadIdx.x % kWarp == 0) Arrive(values.Full(tile));
   }
 
-  // Keys go one tile ahead of values: in the order in which stages become empty.
-  __device__ __forceinline__ void Run(const KvTensorMaps& maps, uint32_t tiles) {
+  // The item's tiles are begin .. end - 1 of the rings. Keys go one tile ahead of values: in the
+  // order in which stages become empty. Arrives at near_end once, with the last tiles to come.
+  __device__ __forceinline__ void Run(const KvTensorMaps& maps, uint32_t begin, uint32_t end,
+                                      uint32_t near_end) {
+    // Earlier than the finding of an item takes, and no more: who claims an item early may have it
+    // wait while others have nothing to do.
+    const uint32_t near_end_tile = max(end, begin + 2) - 2;
     uint32_t first_key = work.key_begin / Shape::kKeys * Shape::kKeys;
     Blocks before = {};
     Blocks now, next;
     FindBlocks(now, first_key);
 #pragma unroll 1
-    for (uint32_t tile = 0; tile < tiles; ++tile) {
+    for (uint32_t tile = begin; tile < end; ++tile) {
       // On the way while this warp waits for stages.
       FindBlocks(next, first_key + Shape::kKeys);
       keys.WaitEmpty(tile);
       Copy(keys.Tile(tile), &maps.keys, keys.Full(tile), now, first_key);
-      if (tile > 0) CopyValues(tile - 1, &maps.values, before, first_key - Shape::kKeys);
+      if (tile == near_end_tile && threadIdx.x % kWarp == 0) Arrive(near_end);
+      if (tile > begin) CopyValues(tile - 1, &maps.values, before, first_key - Shape::kKeys);
 #pragma unroll
       for (uint32_t b = 0; b < Shape::kBlocks; ++b) {
         before[b] = now[b];
@@ -205,7 +191,7 @@ struct KvProducer {
       }
       first_key += Shape::kKeys;
     }
-    CopyValues(tiles - 1, &maps.values, before, first_key - Shape::kKeys);
+    CopyValues(end - 1, &maps.values, before, first_key - Shape::kKeys);
   }
 };
 

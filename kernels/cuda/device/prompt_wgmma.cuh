@@ -1,14 +1,16 @@
-// Prompt attention in bf16 by the warpgroup products of Hopper: a block has 128 query rows of one
-// head and three warpgroups. One warp of the first brings tiles of keys and values through two
-// stages of shared memory each (prompt_ring.cuh); the other two warpgroups have 64 rows each. They
-// start the products of queries and the next keys before those of weights and the values before, so
-// that the softmax of the former runs under the latter; and they take turns at starting them, so
-// that it runs under the other warpgroup's too. The structure is that of FlashAttention 3 (Shah et
-// al. 2024). Device code only.
+// Prompt attention in bf16 by the warpgroup products of Hopper: a block works on one item - 128
+// query rows of one head - after the other, and has three warpgroups. Those of the first find the
+// items, load queries (prompt_items.cuh) and bring tiles of keys and values through two stages of
+// shared memory each (prompt_ring.cuh), all of them ahead of the other two warpgroups, so that
+// these go from item to item without waiting; they have 64 rows each. They start the products of
+// queries and the next keys before those of weights and the values before, so that the softmax of
+// the former runs under the latter; and they take turns at starting them, so that it runs under the
+// other warpgroup's too. The structure is that of FlashAttention 3 (Shah et al. 2024). Device code
+// only.
 
 #pragma once
 
-#include "kernels/cuda/device/prompt_ring.cuh"
+#include "kernels/cuda/device/prompt_items.cuh"
 #include "kernels/cuda/device/vector.cuh"
 
 namespace weft::kernels::cuda {
@@ -64,32 +66,6 @@ struct WgmmaGroup {
     for (uint32_t i = 0; i < Shape::kKeys / 2; ++i) scores[i] = 0;
     row_max[0] = row_max[1] = -INFINITY;
     row_sum[0] = row_sum[1] = 0;
-  }
-
-  // The warpgroup's query rows into shared memory; zeros where there is none.
-  __device__ __forceinline__ void LoadQuery(const __nv_bfloat16* from, uint32_t stride) const {
-    constexpr uint32_t kUnits = kHeadDim / 8;
-    constexpr uint32_t kLoads = Shape::kGroupRows * kUnits / kWarpgroup;
-    const uint32_t rows = Rows();
-    uint4 units[kLoads];
-#pragma unroll
-    for (uint32_t i = 0; i < kLoads; ++i) {
-      const uint32_t at = Thread() + i * kWarpgroup;
-      const uint32_t row = at / kUnits;
-      units[i] = uint4{0, 0, 0, 0};
-      if (row < rows) {
-        units[i] = *reinterpret_cast<const uint4*>(from + size_t{row} * stride + at % kUnits * 8);
-      }
-    }
-#pragma unroll
-    for (uint32_t i = 0; i < kLoads; ++i) {
-      const uint32_t at = Thread() + i * kWarpgroup;
-      const uint32_t unit = at % kUnits;
-      StoreShared(query + unit / 8 * Shape::kQuerySlab + SlabOffset(at / kUnits, unit % 8),
-                  units[i]);
-    }
-    FenceSharedForAsync();
-    NamedBarrier(kGroupBarrier + index, kWarpgroup);
   }
 
   // Starts scores = query * keys^T.
@@ -231,35 +207,39 @@ struct WgmmaGroup {
   }
 
   // After Soften and the end of the products before: their values are free, their output is brought
-  // to the new maximum, and the new weights may take the registers of the old.
-  __device__ __forceinline__ void PrepareValues(uint32_t tile) {
+  // to the new maximum, and the new weights may take the registers of the old. `first`: there were
+  // none.
+  __device__ __forceinline__ void PrepareValues(uint32_t tile, bool first) {
     WaitForProducts<0>();
     Pin(weights);
     PinOut();
-    if (tile > 0) values.Release(tile - 1);
-    RescaleOut();
+    if (!first) values.Release(tile - 1);
+    // In this order: with the branch of RescaleOut behind it, ptxas leaves the packing out of this
+    // warpgroup's turn.
     PackWeights();
+    RescaleOut();
   }
 
-  // `paired`: the other warpgroup takes part, in turns: a turn comes with the arrival of the
-  // other's 128 threads, and the last one hands on to nobody. The loop ends with the softmax and
+  // The item's tiles are begin .. end - 1 of the rings. `paired`: the other warpgroup takes part,
+  // in turns: a turn comes with the arrival of the other's 128 threads, and the last one hands on
+  // to nobody, so that nothing is left of one item for the next. The loop ends with the softmax and
   // begins with waiting for the products that run beside it; where both stood in one straight piece
   // of code, ptxas would wait first.
-  __device__ __forceinline__ void Run(uint32_t tiles, bool paired) {
+  __device__ __forceinline__ void Run(uint32_t begin, uint32_t end, bool paired) {
     uint32_t first_key = work.key_begin / Shape::kKeys * Shape::kKeys;
-    if (paired && index == 1 && tiles > 1) NamedBarrierArrive(kTurnBarrier, 2 * kWarpgroup);
-    keys.WaitFull(0);
+    if (paired && index == 1 && end - begin > 1) NamedBarrierArrive(kTurnBarrier, 2 * kWarpgroup);
+    keys.WaitFull(begin);
     Pin(scores);
     ProductFence();
-    MultiplyKeys(0);
+    MultiplyKeys(begin);
     WaitForProducts<0>();
     Pin(scores);
-    keys.Release(0);
+    keys.Release(begin);
     Mask(first_key);
     Soften();
 #pragma unroll 1
-    for (uint32_t tile = 1; tile < tiles; ++tile) {
-      PrepareValues(tile - 1);
+    for (uint32_t tile = begin + 1; tile < end; ++tile) {
+      PrepareValues(tile - 1, tile - 1 == begin);
       first_key += Shape::kKeys;
       keys.WaitFull(tile);
       if (paired) NamedBarrier(kTurnBarrier + index, 2 * kWarpgroup);
@@ -272,7 +252,7 @@ struct WgmmaGroup {
       // Again, as the compiler puts one here for the registers of the weights anyway.
       ProductFence();
       MultiplyValues(tile - 1);
-      if (paired && (index == 0 || tile + 1 < tiles)) {
+      if (paired && (index == 0 || tile + 1 < end)) {
         NamedBarrierArrive(kTurnBarrier + (index ^ 1), 2 * kWarpgroup);
       }
       WaitForProducts<1>();
@@ -281,14 +261,26 @@ struct WgmmaGroup {
       Mask(first_key);
       Soften();
     }
-    PrepareValues(tiles - 1);
-    values.WaitFull(tiles - 1);
+    PrepareValues(end - 1, end - 1 == begin);
+    values.WaitFull(end - 1);
     Pin(weights);
     PinOut();
     ProductFence();
-    MultiplyValues(tiles - 1);
+    MultiplyValues(end - 1);
     WaitForProducts<0>();
     PinOut();
+    values.Release(end - 1);
+  }
+
+  // Has no rows: only hands the tiles on. One by one, as they land: see KvRing.
+  __device__ __forceinline__ void Skip(uint32_t begin, uint32_t end) const {
+#pragma unroll 1
+    for (uint32_t tile = begin; tile < end; ++tile) {
+      keys.WaitFull(tile);
+      keys.Release(tile);
+      values.WaitFull(tile);
+      values.Release(tile);
+    }
   }
 
   // Divides by the sums and stores, by way of the warpgroup's query rows in shared memory, so that
@@ -328,7 +320,43 @@ struct WgmmaGroup {
   }
 };
 
-// Grid: query heads x entries of the work list.
+// Of the block's items the rows of warpgroup `index` of those that multiply.
+template <int kHeadDim, bool kBias>
+__device__ __forceinline__ void MultiplyItems(const AttentionParams& attention,
+                                              const ItemRing<kHeadDim>& items,
+                                              const KvRing<kHeadDim>& keys,
+                                              const KvRing<kHeadDim>& values, uint32_t index) {
+  using Shape = WgmmaShape<kHeadDim>;
+  const uint32_t first_row = index * Shape::kGroupRows;
+  const size_t out_stride = size_t{attention.query_heads} * kHeadDim;
+  uint32_t begin = 0;
+#pragma unroll 1
+  for (uint32_t item = 0; items.WaitFound(item); ++item) {
+    const PromptItem& found = items.Item(item);
+    const PromptWork& work = found.work;
+    const uint32_t end = begin + OfWarp(found.key_tiles);
+    const bool paired = work.rows > Shape::kGroupRows;
+    WgmmaGroup<kHeadDim, kBias> group = {work, keys, values};
+    if (index == 1 && !paired) {
+      group.Skip(begin, end);
+    } else {
+      group.query = items.Query(item) + first_row * kSlabRowBytes;
+      group.index = index;
+      group.first_position = work.first_position + first_row;
+      group.factor = kBias ? 1.0f : attention.scale * kLog2E;
+      group.Clear();
+      items.WaitLoaded(item);
+      group.Run(begin, end, paired);
+      group.Finish(static_cast<__nv_bfloat16*>(attention.out) +
+                       (work.first_row + first_row) * out_stride + found.query_head * kHeadDim,
+                   out_stride);
+    }
+    items.Done(item);
+    begin = end;
+  }
+}
+
+// Grid: as many blocks as work at once, or less.
 template <int kHeadDim, bool kBias>
 __global__ void __launch_bounds__(WgmmaShape<kHeadDim>::kThreads, 1)
     PromptAttentionWgmma(const __grid_constant__ PromptAttentionParams params,
@@ -336,52 +364,37 @@ __global__ void __launch_bounds__(WgmmaShape<kHeadDim>::kThreads, 1)
   using Shape = WgmmaShape<kHeadDim>;
   extern __shared__ __align__(1024) unsigned char wgmma_bytes[];
   __shared__ WgmmaShared<kHeadDim> shared;
-  const AttentionParams& attention = params.attention;
+  if (threadIdx.x == 0) PrepareBarriers(shared);
   if (threadIdx.x == kWarp) PrefetchMap(&maps.keys);
   if (threadIdx.x == 2 * kWarp) PrefetchMap(&maps.values);
-  if (threadIdx.x < kWarp) PrepareWgmma<kHeadDim>(shared, params);
   __syncthreads();
-  const PromptWork& work = shared.work;
-  if (work.rows == 0) return;
-  const uint32_t tiles =
-      (work.key_end + Shape::kKeys - 1) / Shape::kKeys - work.key_begin / Shape::kKeys;
-  const uint32_t query =
-      (SharedAddress(wgmma_bytes) + Shape::kAlignment - 1) / Shape::kAlignment * Shape::kAlignment;
-  const uint32_t key_tiles = query + Shape::kQueryBytes;
-  const KvRing<kHeadDim> keys = {key_tiles, SharedAddress(shared.full[0]),
-                                 SharedAddress(shared.empty[0])};
+  const uint32_t queries = OfWarp((SharedAddress(wgmma_bytes) + Shape::kAlignment - 1) /
+                                  Shape::kAlignment * Shape::kAlignment);
+  const uint32_t key_tiles = queries + Shape::kQueries * Shape::kQueryBytes;
+  const KvRing<kHeadDim> keys = {key_tiles, OfWarp(SharedAddress(shared.full[0])),
+                                 OfWarp(SharedAddress(shared.empty[0]))};
   const KvRing<kHeadDim> values = {key_tiles + Shape::kStages * Shape::kTileBytes,
-                                   SharedAddress(shared.full[1]), SharedAddress(shared.empty[1])};
-  // Told to be the same for the whole warp, so that descriptors are worked out once a warp.
-  const uint32_t warp = __shfl_sync(kAllLanes, threadIdx.x / kWarp, 0);
+                                   OfWarp(SharedAddress(shared.full[1])),
+                                   OfWarp(SharedAddress(shared.empty[1]))};
+  const ItemRing<kHeadDim> items = {shared.items, queries, SharedAddress(shared.found),
+                                    SharedAddress(shared.loaded), SharedAddress(shared.done)};
+  const uint32_t warp = OfWarp(threadIdx.x / kWarp);
   const uint32_t warpgroup = warp / (kWarpgroup / kWarp);
   if (warpgroup == 0) {
     ReduceRegisters<kProducerRegisters>();
-    if (warp != 0) return;
-    KvProducer<kHeadDim> producer = {work,   attention.kv.kv_heads,         keys,
-                                     values, SharedAddress(&shared.landed), 0};
-    producer.Run(maps, tiles);
+    const uint32_t near_end = SharedAddress(&shared.near_end);
+    if (warp == 0) {
+      KvProducer<kHeadDim> producer = {params.attention.kv.kv_heads, keys, values,
+                                       SharedAddress(&shared.landed), 0};
+      BringItems(producer, items, maps, near_end);
+    } else if (warp == 1) {
+      FindItems(params, items, near_end);
+    } else {
+      LoadQueries(params.attention, items, threadIdx.x - 2 * kWarp);
+    }
   } else {
     RaiseRegisters<kConsumerRegisters>();
-    const uint32_t index = warpgroup - 1;
-    const bool paired = work.rows > Shape::kGroupRows;
-    if (index == 1 && !paired) return;
-    const uint32_t first_row = index * Shape::kGroupRows;
-    WgmmaGroup<kHeadDim, kBias> group = {work, keys, values};
-    group.query = query + first_row * kSlabRowBytes;
-    group.index = index;
-    group.first_position = work.first_position + first_row;
-    group.factor = kBias ? 1.0f : attention.scale * kLog2E;
-    group.Clear();
-    group.LoadQuery(static_cast<const __nv_bfloat16*>(attention.query) +
-                        (work.first_row + first_row) * attention.query_stride +
-                        blockIdx.x * kHeadDim,
-                    attention.query_stride);
-    group.Run(tiles, paired);
-    const size_t out_stride = size_t{attention.query_heads} * kHeadDim;
-    group.Finish(static_cast<__nv_bfloat16*>(attention.out) +
-                     (work.first_row + first_row) * out_stride + blockIdx.x * kHeadDim,
-                 out_stride);
+    MultiplyItems<kHeadDim, kBias>(params.attention, items, keys, values, warpgroup - 1);
   }
 }
 

@@ -62,6 +62,8 @@ __device__ __forceinline__ PromptWork FindWork(const PromptAttentionParams& para
   const AttentionParams& attention = params.attention;
   PromptWork work;
   work.rows = 0;
+  // On the way together with the loads of lengths.
+  const uint32_t kv_head = KvHeadOf(attention, query_head);
   if (tile.sequence == PromptTile::kNone) return work;
   const uint32_t begin = params.row_begin[tile.sequence];
   const uint32_t rows = params.row_begin[tile.sequence + 1] - begin;
@@ -76,7 +78,7 @@ __device__ __forceinline__ PromptWork FindWork(const PromptAttentionParams& para
   work.window = windowed ? attention.window : kNoWindow;
   work.key_begin =
       work.first_position + 1 > work.window ? work.first_position + 1 - work.window : 0;
-  work.kv_head = KvHeadOf(attention, query_head);
+  work.kv_head = kv_head;
   work.blocks = attention.tables.ids + size_t{tile.sequence} * attention.tables.stride;
   work.bias = BiasOf(attention, query_head);
   return work;

@@ -207,6 +207,7 @@ absl::Status CudaOps::Embed() {
     prompt.row_begin = inputs_.chunk_row_begin;
     prompt.rows_max = rows_ - step_.decode_rows;
     prompt.tiles = ws_.prompt_tiles;
+    prompt.counters = ws_.prompt_counters;
     Check(kernels::cuda::PlanPromptAttention(prompt, stream_), "prompt attention's plan");
   }
   kernels::cuda::EmbedParams embed;
@@ -287,6 +288,7 @@ void CudaOps::AttendChunks(uint32_t layer) {
   params.row_begin = inputs_.chunk_row_begin;
   params.rows_max = step_.rows - step_.decode_rows;
   params.tiles = ws_.prompt_tiles;
+  params.counters = ws_.prompt_counters;
   params.tensor_maps = kv_.TensorMaps(layer);
   Check(kernels::cuda::PromptAttention(params, stream_), "prompt attention");
 }

@@ -51,6 +51,7 @@ void CudaWorkspace::Lay(const CudaShape& shape, const CudaLimits& limits, Buffer
   decode_partials = parts->Take(decode_partials_bytes);
   prompt_tiles = parts->Take<kernels::cuda::PromptTile>(
       kernels::cuda::PromptTilesMax(limits.step_tokens_max, limits.running_max));
+  prompt_counters = parts->Take<uint32_t>(kernels::cuda::kPromptCounters);
   rotary = parts->Take<float2>(uint64_t{limits.context_tokens} * limits.rotary_pairs);
   kv_head_begin = parts->Take<uint32_t>(shape.kv_heads + 1);
 

@@ -62,8 +62,9 @@ struct CudaWorkspace {
   uint8_t* decode_partials = nullptr;
   uint64_t decode_partials_bytes = 0;
   kernels::cuda::PromptTile* prompt_tiles = nullptr;
-  float2* rotary = nullptr;           // [context, rotary_pairs]
-  uint32_t* kv_head_begin = nullptr;  // [kv_heads + 1]
+  uint32_t* prompt_counters = nullptr;  // [kPromptCounters]
+  float2* rotary = nullptr;             // [context, rotary_pairs]
+  uint32_t* kv_head_begin = nullptr;    // [kv_heads + 1]
 
   uint8_t* sampler = nullptr;
   uint32_t* last_sampled = nullptr;            // [R slots]

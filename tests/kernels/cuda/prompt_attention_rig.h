@@ -61,8 +61,9 @@ class PromptLayer {
     FillCache();
   }
 
-  // The kernel's output, rows of others included. `tensor_maps`: give it the maps, too.
-  std::vector<float> Run(bool tensor_maps) {
+  // The kernel's output, rows of others included. `tensor_maps`: give it the maps, too. The plan is
+  // made once for all launches, the output is the last one's.
+  std::vector<float> Run(bool tensor_maps, uint32_t launches = 1) {
     DeviceTensor query(setup_.type, query_);
     DeviceTensor keys(setup_.kv_type, keys_);
     DeviceTensor values(setup_.kv_type, values_);
@@ -94,6 +95,8 @@ class PromptLayer {
     const uint32_t tiles_max = PromptTilesMax(params.rows_max, attention.sequences);
     DeviceArray<PromptTile> tiles(tiles_max + 1);
     params.tiles = tiles.data();
+    DeviceArray<uint32_t> counters(kPromptCounters);
+    params.counters = counters.data();
     KvTensorMaps maps;
     if (tensor_maps) {
       const size_t block_size = size_t{kKvBlockTokens} * kv_heads_ * setup_.head_dim;
@@ -102,8 +105,11 @@ class PromptLayer {
       params.tensor_maps = &maps;
     }
     WEFT_CUDA_CHECK(PlanPromptAttention(params, nullptr));
-    WEFT_CUDA_CHECK(PromptAttention(params, nullptr));
-    CheckTiles(tiles.Host());
+    for (uint32_t i = 0; i < launches; ++i) {
+      WEFT_CUDA_CHECK(cudaMemset(out.data(), 0xff, OutSize() * BytesOf(setup_.type)));
+      WEFT_CUDA_CHECK(PromptAttention(params, nullptr));
+    }
+    CheckTiles(tiles.Host(), counters.Host());
     return out.Host();
   }
 
@@ -218,8 +224,9 @@ class PromptLayer {
     }
   }
 
-  // Every tile once, the end marked, nothing behind the list.
-  void CheckTiles(const std::vector<PromptTile>& tiles) const {
+  // Every tile once, the end marked, nothing behind the list; counters as they were planned.
+  void CheckTiles(const std::vector<PromptTile>& tiles,
+                  const std::vector<uint32_t>& counters) const {
     std::vector<std::pair<uint32_t, uint32_t>> expected, planned;
     for (uint32_t s = 0; s < setup_.chunks.size(); ++s) {
       for (uint32_t first = 0; first < setup_.chunks[s].rows; first += kPromptTileRows) {
@@ -227,6 +234,7 @@ class PromptLayer {
       }
     }
     REQUIRE(expected.size() < tiles.size());
+    CHECK(counters == std::vector<uint32_t>{0, static_cast<uint32_t>(expected.size())});
     for (size_t i = 0; i < expected.size(); ++i) {
       planned.emplace_back(tiles[i].sequence, tiles[i].first_row);
     }

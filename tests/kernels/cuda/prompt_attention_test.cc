@@ -4,9 +4,11 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <numeric>
 
 #include "tests/kernels/cuda/gpu_fixture.h"
+#include "tests/kernels/cuda/graph.h"
 #include "tests/kernels/cuda/prompt_attention_rig.h"
 
 namespace weft::kernels::cuda {
@@ -108,6 +110,74 @@ TEST_CASE("Prompt attention: equal bits however a prompt is cut", "[cuda][prompt
   }
 }
 
+// Several hundred sequences of very unequal length: far more items than multiprocessors, of one and
+// of two warpgroups in all orders.
+std::vector<PromptChunk> HundredsOfChunks(uint32_t count) {
+  constexpr uint32_t kRows[] = {1, 128, 64, 1, 65, 17, 128, 1, 1, 127, 2, 64};
+  std::mt19937_64 random(testing::Seed());
+  std::vector<PromptChunk> chunks = {{3, 900}, {700, 0}};
+  for (uint32_t i = 0; i < count; ++i) {
+    const uint32_t rows = kRows[i % std::size(kRows)];
+    // Contexts that end with a tile of keys, that have just one, and others.
+    const uint32_t prefixes[] = {0, 256 - rows, static_cast<uint32_t>(random() % 260)};
+    chunks.push_back({rows, prefixes[random() % 3]});
+    if (i % 50 == 0) chunks.push_back({0, 1});
+  }
+  chunks.push_back({300, 411});
+  chunks.push_back({1, 1500});
+  return chunks;
+}
+
+TEST_CASE("Prompt attention: hundreds of unequal sequences", "[cuda][prompt_attention][items]") {
+  PromptSetup setup;
+  setup.head_dim = GENERATE(64, 128, 256);
+  setup.chunks = HundredsOfChunks(setup.head_dim == 256 ? 120 : 300);
+  setup.groups = {1, 2};
+  CAPTURE(setup.head_dim);
+  CheckAgainstReference(setup);
+}
+
+TEST_CASE("Prompt attention: unequal lengths and groups", "[cuda][prompt_attention][items]") {
+  PromptSetup setup;
+  setup.chunks = HundredsOfChunks(12);
+  setup.head_dim = GENERATE(64, 128, 256);
+  setup.groups = {3, 1, 2};
+  setup.window = GENERATE(0, 90);
+  setup.alibi = setup.window != 0;
+  CAPTURE(setup.head_dim, setup.window);
+  CheckAgainstReference(setup);
+}
+
+// Launches that follow each other as the layers of a step do, by one plan.
+TEST_CASE("Prompt attention: a plan serves many launches", "[cuda][prompt_attention][items]") {
+  PromptSetup setup;
+  setup.chunks = HundredsOfChunks(60);
+  setup.head_dim = GENERATE(64, 128, 256);
+  setup.groups = {4, 1, 4};
+  CAPTURE(setup.head_dim);
+  PromptLayer layer(setup);
+  const std::vector<float> once = layer.OwnRows(layer.Run(true));
+  for (uint32_t launches : {2u, 9u}) {
+    CAPTURE(launches);
+    const std::vector<float> again = layer.OwnRows(layer.Run(true, launches));
+    REQUIRE(again.size() == once.size());
+    CHECK(std::memcmp(again.data(), once.data(), once.size() * sizeof(float)) == 0);
+  }
+}
+
+// Around one and two items for each multiprocessor of an H200: blocks with no item, with the last.
+TEST_CASE("Prompt attention: few items", "[cuda][prompt_attention][items]") {
+  PromptSetup setup;
+  const uint32_t items = GENERATE(1, 2, 131, 132, 133, 264, 265);
+  const uint32_t rows = GENERATE(1, 66);
+  setup.chunks.assign(items, {rows, 70});
+  setup.groups = {1};
+  CAPTURE(items, rows);
+  PromptLayer layer(setup);
+  const std::vector<float> out = layer.OwnRows(layer.Run(true, 5));
+  CHECK(testing::RelativeError(out, layer.Reference()) < testing::Tolerance(setup.type));
+}
+
 TEST_CASE("Prompt attention: types and other head sizes", "[cuda][prompt_attention]") {
   PromptSetup setup;
   setup.chunks = {{65, 64}, {0, 3}, {1, 500}, {130, 1}, {2, 63}, {17, 0}};
@@ -176,6 +246,9 @@ TEST_CASE("Prompt attention: limits", "[cuda][prompt_attention]") {
   params.attention.scale = 0;
   CHECK(PromptAttention(params, nullptr) == cudaErrorInvalidValue);
   KvTensorMaps maps;
+  params.attention.scale = 1;
+  params.tensor_maps = &maps;
+  CHECK(PromptAttention(params, nullptr) == cudaErrorInvalidValue);  // No counters.
   CHECK(MakeKvTensorMaps({nullptr, nullptr, 1, 96, DType::kBfloat16}, 1, &maps) ==
         cudaErrorInvalidValue);
   CHECK(MakeKvTensorMaps({nullptr, nullptr, 1, 64, DType::kFloat32}, 1, &maps) ==
@@ -188,6 +261,20 @@ DeviceTensor RandomHalves(std::mt19937_64& random, size_t size) {
   std::vector<float> values(size);
   for (size_t i = 0; i < size; ++i) values[i] = period[i % period.size()];
   return DeviceTensor(DType::kBfloat16, values);
+}
+
+// Of one of several launches that follow each other, as the layers of a step do but for what is
+// between them.
+double MedianInGraphUs(const PromptAttentionParams& params) {
+  constexpr int kLaunches = 8;
+  testing::Graph graph([&](cudaStream_t stream) {
+    for (int i = 0; i < kLaunches; ++i) WEFT_CUDA_CHECK(PromptAttention(params, stream));
+  });
+  graph.Replay();
+  std::vector<double> times;
+  for (int i = 0; i < 7; ++i) times.push_back(graph.Replay() / kLaunches);
+  std::sort(times.begin(), times.end());
+  return times[times.size() / 2];
 }
 
 TEST_CASE("Prompt attention: time", "[cuda][prompt_attention][time]") {
@@ -226,6 +313,8 @@ TEST_CASE("Prompt attention: time", "[cuda][prompt_attention][time]") {
   params.row_begin = row_begin.data();
   params.rows_max = rows;
   params.tiles = tiles.data();
+  DeviceArray<uint32_t> counters(kPromptCounters);
+  params.counters = counters.data();
   KvTensorMaps maps;
   if (tensor_maps) {
     WEFT_CUDA_CHECK(
@@ -236,11 +325,15 @@ TEST_CASE("Prompt attention: time", "[cuda][prompt_attention][time]") {
       [&](cudaStream_t stream) { WEFT_CUDA_CHECK(PlanPromptAttention(params, stream)); });
   const double us = testing::MedianUs(
       [&](cudaStream_t stream) { WEFT_CUDA_CHECK(PromptAttention(params, stream)); }, 10);
-  const double pairs = 0.5 * rows * rows;
   const std::string shape =
       std::to_string(rows) + " rows, 32/8 heads of " + std::to_string(head_dim);
+  const double bytes = 4.0 * query_size + 4.0 * kv_size;
+  const double flops = 4.0 * head_dim * kQueryHeads * (0.5 * rows * rows);
   testing::Report(tensor_maps ? "prompt attention: wgmma" : "prompt attention: mma", shape, us,
-                  4.0 * query_size + 4.0 * kv_size, 4.0 * head_dim * kQueryHeads * pairs);
+                  bytes, flops);
+  if (tensor_maps) {
+    testing::Report("prompt attention: wgmma, of 8", shape, MedianInGraphUs(params), bytes, flops);
+  }
   testing::Report("prompt attention: plan", shape, plan_us, 8.0 * tiles.size());
 }
 
