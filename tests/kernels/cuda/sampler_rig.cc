@@ -15,6 +15,9 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 // Relative distance of a filter's mass (or min-p's weight) from its border within which the device
 // may decide either way: its sums and exponentials are rounded differently from the reference's.
 constexpr double kBorder = 1e-5;
+// A step of float32, in which min-p compares weights: those of 1e-8 less than the best one's are
+// equal to it, which counts when the least is the best.
+constexpr double kStep = 1e-7;
 
 }  // namespace
 
@@ -112,7 +115,9 @@ std::vector<Token> Filtered(const SamplingRow& row, std::vector<Token> tokens, c
   if (row.min_p > 0) {
     SetWeights(row.temperature, &tokens);
     const double least = row.min_p * (1 + shift.min_p);
-    std::erase_if(tokens, [&](const Token& token) { return token.weight < least; });
+    std::erase_if(tokens, [&](const Token& token) {
+      return static_cast<float>(token.weight) < static_cast<float>(least);
+    });
   }
   return tokens;
 }
@@ -158,7 +163,7 @@ bool TokenIsRight(const Batch& batch, size_t r, uint32_t id) {
   if (id == FilterAndDraw(row, tokens, {})) return true;
   for (double typical : {-kBorder, 0.0, kBorder}) {
     for (double top_p : {-kBorder, 0.0, kBorder}) {
-      for (double min_p : {-kBorder, 0.0, kBorder}) {
+      for (double min_p : {-kBorder, -kStep, 0.0, kStep, kBorder}) {
         if (id == FilterAndDraw(row, tokens, {typical, top_p, min_p})) return true;
       }
     }

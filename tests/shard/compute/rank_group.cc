@@ -82,6 +82,7 @@ void RankGroup::NewEpoch(const std::string& isa) {
   OnAllRanks(options_.world, [&](uint32_t rank) -> absl::Status {
     MeetCall own = call;
     own.rank = rank;
+    if (own.epoch > 1) runners_[rank]->EndEpoch();
     WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> communicator, meetings_[rank]->Meet(own));
     WEFT_RETURN_IF_ERROR(runners_[rank]->BeginEpoch(std::move(communicator), isa));
     WEFT_ASSIGN_OR_RETURN(const WarmupResult warm, runners_[rank]->Warmup());
