@@ -68,11 +68,17 @@ absl::Status CudaModelRunnerImpl::Load(ModelFiles& files, LoadProgress& progress
   if (files.random()) {
     // Every rank its own numbers: equal ones would tie the ranks' parts of the vocabulary.
     WEFT_RETURN_IF_ERROR(weights_->FillRandom(kRandomWeightsSeed + slice_.rank));
+    WEFT_RETURN_IF_ERROR(weights_->Finish());
   } else {
+    const int64_t begin_us = MonotonicClock().NowUs();
     WEFT_RETURN_IF_ERROR(
         files.Load(slice_, static_cast<int>(options_.memory.threads), *weights_, progress, cancel));
+    WEFT_RETURN_IF_ERROR(weights_->Finish());
+    const double load_us = static_cast<double>(MonotonicClock().NowUs() - begin_us);
+    const auto bytes = static_cast<double>(progress.bytes_done.load());
+    WEFT_LOG_INFO("read {:.2f} GB of weights in {:.0f} ms, {:.1f} GB/s", bytes * 1e-9,
+                  load_us * 1e-3, bytes * 1e-3 / load_us);
   }
-  WEFT_RETURN_IF_ERROR(weights_->Finish());
   if (slice_.world > 1 && shape_.type == kernels::cuda::DType::kBfloat16) {
     WEFT_ASSIGN_OR_RETURN(peer_sum_, PeerSum::Create(shape_.hidden));
   }

@@ -1,7 +1,7 @@
 #include "shard/device/cuda/cuda_ops.h"
 
 #include <algorithm>
-#include <cmath>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -13,6 +13,7 @@
 #include "kernels/cuda/embedding.h"
 #include "kernels/cuda/prompt_attention.h"
 #include "kernels/cuda/rope.h"
+#include "kernels/cuda/rotary_table.h"
 #include "kernels/cuda/rows.h"
 #include "shard/device/cuda/cuda_status.h"
 
@@ -75,25 +76,15 @@ absl::Status CudaOps::FillConstants() {
 
 absl::Status CudaOps::FillRotaryTable() {
   const std::vector<float> frequencies = RopeInverseFrequencies(spec_.rope);
-  const auto pairs = static_cast<uint32_t>(frequencies.size());
-  WEFT_CHECK_EQ(pairs, limits_.rotary_pairs);
-  // A page at a time: the whole table of a long context is larger than it is worth on the host.
-  constexpr uint32_t kPage = 4096;
-  std::vector<float2> page(size_t{kPage} * pairs);
-  for (uint32_t begin = 0; begin < limits_.context_tokens; begin += kPage) {
-    const uint32_t count = std::min(kPage, limits_.context_tokens - begin);
-    for (uint32_t p = 0; p < count; ++p) {
-      for (uint32_t i = 0; i < pairs; ++i) {
-        const float angle = static_cast<float>(begin + p) * frequencies[i];
-        page[size_t{p} * pairs + i] = {std::cos(angle), std::sin(angle)};
-      }
-    }
-    WEFT_RETURN_IF_ERROR(
-        CudaStatus(cudaMemcpy(ws_.rotary + size_t{begin} * pairs, page.data(),
-                              size_t{count} * pairs * sizeof(float2), cudaMemcpyHostToDevice),
-                   "copy of the rotary table"));
-  }
-  return absl::OkStatus();
+  if (frequencies.empty()) return absl::OkStatus();
+  WEFT_CHECK_EQ(frequencies.size(), limits_.rotary_pairs);
+  kernels::cuda::RotaryTableParams params;
+  WEFT_CHECK_LE(frequencies.size(), std::size(params.inverse_frequencies));
+  std::copy(frequencies.begin(), frequencies.end(), params.inverse_frequencies);
+  params.pairs = limits_.rotary_pairs;
+  params.positions = limits_.context_tokens;
+  params.out = ws_.rotary;
+  return CudaStatus(kernels::cuda::FillRotaryTable(params, stream_), "rotary table");
 }
 
 absl::Status CudaOps::BeginSequences(const StepBatch& batch) {

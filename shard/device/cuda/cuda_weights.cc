@@ -20,9 +20,10 @@
 namespace weft::shard {
 namespace {
 
-// Two for each of 16 loader threads: one is filled while the other's copy runs.
+// Two for each of 16 loader threads: one is filled while the other's copy runs. A copy of 2 MiB
+// fills the bus, and to pin memory takes long (128 MiB 83 ms on a virtual machine).
 constexpr size_t kBuffers = 32;
-constexpr size_t kBufferBytes = size_t{4} << 20;
+constexpr size_t kBufferBytes = size_t{2} << 20;
 
 class CudaWeightsImpl : public CudaWeights {
  public:
