@@ -169,14 +169,13 @@ absl::StatusOr<PreparedGemm> Gemm::ChooseForAllRows(const GemmShape& shape) {
 }
 
 void Gemm::LogMissing(const GemmShape& shape) {
-  // Then Create has said it of all.
-  if (plans_.size() == 0) return;
-  const bool known = plans_.HasProduct(shape);
-  GemmShape logged = shape;
-  if (!known) logged.rows = 0;
-  if (!logged_.insert(KeyOf(logged)).second) return;
-  WEFT_LOG_INFO("product {} of {} rows was not measured: cuBLASLt chooses", Name(shape),
-                known ? absl::StrCat(shape.rows) : "any");
+  // Without a table Create has said it of all.
+  if (plans_.size() == 0 || logged_) return;
+  logged_ = true;
+  WEFT_LOG_INFO(
+      "product {} of {} rows was not measured, nor may others be: there cuBLASLt chooses; `weft "
+      "bench tune` measures a model's products",
+      Name(shape), shape.rows);
 }
 
 absl::StatusOr<PreparedGemm> Gemm::Prepare(const GemmShape& shape, const GemmKernel& kernel) {

@@ -20,7 +20,6 @@
 #include <tuple>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "shard/device/cuda/cublaslt.h"
@@ -88,8 +87,8 @@ class Gemm {
   absl::flat_hash_map<Key, PreparedGemm> prepared_;
   size_t planned_ = 0;
   bool rows_alike_ = false;
-  // Shapes without a plan that the log has; rows 0: any rows.
-  absl::flat_hash_set<Key> logged_;
+  // Whether the log has that the table lacks a shape.
+  bool logged_ = false;
   // By pointer, n and k.
   absl::flat_hash_map<std::tuple<const void*, uint32_t, uint32_t>, CUtensorMap> maps_;
 };

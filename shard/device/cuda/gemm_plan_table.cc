@@ -56,13 +56,6 @@ const GemmPlan* GemmPlanTable::Find(const GemmShape& shape) const {
   return plan->rows_min <= shape.rows ? &*plan : nullptr;
 }
 
-bool GemmPlanTable::HasProduct(const GemmShape& shape) const {
-  GemmShape any = shape;
-  any.rows = 0;
-  const auto plan = LowerBound(any);
-  return plan != plans_.end() && SameProduct(plan->shape, shape);
-}
-
 void GemmPlanTable::Put(GemmPlan plan) {
   GemmShape first_rows = plan.shape;
   first_rows.rows = plan.rows_min;

@@ -28,8 +28,6 @@ class GemmPlanTable {
 
   // The plan that serves `shape`, or null.
   const GemmPlan* Find(const GemmShape& shape) const;
-  // Whether there is a plan of the same product for any rows.
-  bool HasProduct(const GemmShape& shape) const;
 
   // Adds a plan; plans of the same product that share rows with it go.
   void Put(GemmPlan plan);
