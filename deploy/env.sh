@@ -20,4 +20,8 @@ if [ -f "$WEFT_CACHE/cuda/wheels" ]; then
   export WEFT_NCCL="${WEFT_NCCL:-$WEFT_CACHE/cuda/nvidia/nccl}"
 elif [ -n "$(installed_nvcc)" ]; then
   export CUDACXX="${CUDACXX:-$(installed_nvcc)}"
+  # NCCL alone, beside an installed CUDA.
+  if [ -f "$WEFT_CACHE/nccl/wheels" ]; then
+    export WEFT_NCCL="${WEFT_NCCL:-$WEFT_CACHE/nccl/nvidia/nccl}"
+  fi
 fi

@@ -3,7 +3,8 @@
 # with sudo at hand; running it again changes nothing. Options:
 #   --no-model   leave the demo model out
 #   --tests      also the Python clients and oracles that tests/run.sh uses
-#   --cuda       also a CUDA compiler and its libraries, where CUDA 13 is not installed (1.1 GB)
+#   --cuda       also what is missing of CUDA 13's compiler and libraries (1.1 GB) and NCCL 2.28
+#                (0.2 GB)
 set -euo pipefail
 # shellcheck source=deploy/env.sh
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
@@ -16,9 +17,13 @@ for argument in "$@"; do
     --no-model) want_model=0 ;;
     --tests) want_tests=1 ;;
     --cuda) want_cuda=1 ;;
+    -h|--help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
     *) echo "setup.sh: unknown option $argument (known: --no-model, --tests, --cuda)" >&2; exit 2 ;;
   esac
 done
+
+# Where pip runs as root, that is meant.
+export PIP_ROOT_USER_ACTION=ignore
 
 fail() { echo "setup.sh: $*" >&2; exit 1; }
 
@@ -112,18 +117,43 @@ install_test_clients() {
 }
 
 # -- CUDA: the vendor's wheels, completed to what a toolkit looks like ----------------------------
+nccl_wheel=nvidia-nccl-cu13==2.28.9
 cuda_wheels=(
   nvidia-cuda-nvcc==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-nvvm==13.0.88
   nvidia-cuda-runtime==13.0.96 nvidia-cuda-cccl==13.0.85 nvidia-cublas==13.1.0.3
-  nvidia-nccl-cu13==2.28.9
+  "$nccl_wheel"
 )
+
+# Whether NCCL 2.28 is under one of these folders, with header and library.
+has_nccl() {
+  local folder
+  for folder in "$@"; do
+    grep -qs '^#define NCCL_MINOR 28$' "$folder/include/nccl.h" || continue
+    [ -n "$(find -L "$folder"/lib "$folder"/lib64 "$folder"/lib/x86_64-linux-gnu -maxdepth 1 \
+      -name 'libnccl.so*' 2>/dev/null)" ] && return
+  done
+  return 1
+}
+
+# Beside an installed CUDA, which comes without NCCL.
+install_nccl() {  # NVCC
+  local folder="$WEFT_CACHE/nccl"
+  has_nccl "${WEFT_NCCL:-/usr}" "$(dirname "$(readlink -f "$1")")/.." /usr /usr/local && return
+  echo "setup: installing NCCL's wheel into $folder"
+  rm -rf "$folder"
+  /usr/bin/python3 -m pip install -q --no-deps --target "$folder" "$nccl_wheel"
+  echo "$nccl_wheel" >"$folder/wheels"
+}
 
 install_cuda() {
   local nvcc found folder="$WEFT_CACHE/cuda" toolkit="$WEFT_CACHE/cuda/nvidia/cu13" library
   nvcc="$(installed_nvcc)"
   if [ -n "$nvcc" ]; then
     found="$("$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')"
-    version_at_least "$found" 13.0 && return
+    if version_at_least "$found" 13.0; then
+      install_nccl "$nvcc"
+      return
+    fi
     echo "setup: $nvcc is CUDA $found; weft needs 13.0 and brings its own"
   fi
   [ "$(cat "$folder/wheels" 2>/dev/null)" = "${cuda_wheels[*]}" ] && return

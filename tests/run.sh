@@ -29,7 +29,7 @@ step "format"
 git ls-files '*.h' '*.cc' '*.cu' '*.cuh' | xargs clang-format-14 --dry-run -Werror
 
 step "build"
-cmake --preset ci >/dev/null
+cmake --preset ci | grep '^-- CUDA:'
 cmake --build --preset ci
 cmake --build --preset ci --target weft_header_check
 
