@@ -1,6 +1,6 @@
-# Included by the top-level CMakeLists.txt: sets WEFT_HAVE_CUDA by WEFT_CUDA (ON, OFF, AUTO) and what is
-# found, and with it enables CUDA and makes NCCL::nccl. AUTO does without CUDA where something is
-# missing and says what; ON fails there.
+# Included by the top-level CMakeLists.txt: sets WEFT_HAVE_CUDA by WEFT_CUDA (ON, OFF, AUTO) and
+# what is found, and with it enables CUDA and makes NCCL::nccl. AUTO does without CUDA where
+# something is missing and says what; ON fails there.
 
 string(TOUPPER "${WEFT_CUDA}" weft_cuda)
 if(weft_cuda MATCHES "^(ON|YES|TRUE|Y|1)$")
@@ -58,7 +58,8 @@ if(NOT weft_no_cuda)
   if(NOT nccl_matches EQUAL 2)
     unset(NCCL_INCLUDE_DIR CACHE)
     unset(NCCL_LIBRARY CACHE)
-    set(weft_no_cuda "no NCCL 2.28 for CUDA ${CUDAToolkit_VERSION}: ${weft_cuda_help}, or set WEFT_NCCL to its folder")
+    string(CONCAT weft_no_cuda "no NCCL 2.28 for CUDA ${CUDAToolkit_VERSION}: ${weft_cuda_help}, "
+                               "or set WEFT_NCCL to its folder")
     if(weft_cuda STREQUAL "AUTO")
       message(WARNING "${weft_no_cuda}")
     endif()

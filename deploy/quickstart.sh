@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# From a fresh Debian 12 to a first answer: set-up, release build, `weft serve` with the demo model on
-# two CPU shards, one streamed chat answer. Needs no GPU and takes none: README.md says how those are
-# used. Keeps serving until Ctrl-C; --once ends after the answer.
+# From a fresh Debian 12 to a first answer: set-up, release build, `weft serve` with the demo model
+# on two CPU shards, one streamed chat answer. Needs no GPU and takes none: README.md says how those
+# are used. Keeps serving until Ctrl-C; --once ends after the answer.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 once=0

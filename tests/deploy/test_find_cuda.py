@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""deploy/find_cuda.cmake and deploy/env.sh: what WEFT_CUDA means, and that a folder configured before
-CUDA was there takes it once it is. Cases that need a CUDA compiler are skipped without one."""
+"""deploy/find_cuda.cmake and deploy/env.sh: what WEFT_CUDA means, and that a folder configured
+before CUDA was there takes it once it is. Cases that need a CUDA compiler are skipped without
+one."""
 
 import os
 import pathlib
@@ -79,7 +80,8 @@ class FindCuda(unittest.TestCase):
 
     def test_a_folder_configured_without_cuda_takes_it_later(self):
         env = self.with_cuda()
-        code, text = self.configure("-DWEFT_CUDA=AUTO", env=environment(CUDACXX="/nonexistent/nvcc"))
+        code, text = self.configure("-DWEFT_CUDA=AUTO",
+                                    env=environment(CUDACXX="/nonexistent/nvcc"))
         self.assertEqual(code, 0, text)
         self.assertIn("CUDA: OFF", text)
         code, text = self.configure(env=env)
