@@ -133,8 +133,9 @@ void Resolve(const Values& values, RouterFlags* flags) {
   flags->grpc.message_bytes_max = flags->http.limits.body_bytes_max;
   flags->grpc.address = absl::StrCat(flags->http.host, ":", values.grpc_port);
   // The shards' own limits hold besides.
-  if (flags->engine.running_max == 0) flags->engine.running_max = kRunningMax;
-  if (flags->engine.step_tokens_max == 0) flags->engine.step_tokens_max = kStepTokensMax;
+  EngineOptions& engine = flags->engine;
+  if (engine.step_tokens_max == 0) engine.step_tokens_max = kStepTokensMax;
+  if (engine.running_max == 0) engine.running_max = std::min(kRunningMax, engine.step_tokens_max);
   flags->engine.inter_token_target_us = values.inter_token_target_ms * 1000;
   flags->drain_timeout = absl::Seconds(values.drain_timeout_s);
   const std::string name = PathName(flags->engine.model_path);
