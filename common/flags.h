@@ -14,6 +14,7 @@
 #include "CLI/App.hpp"
 #include "CLI/Config.hpp"
 #include "CLI/Formatter.hpp"
+#include "CLI/Validators.hpp"
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_replace.h"
@@ -45,6 +46,13 @@ class Flags {
   // Adds a switch "--<name>" that takes no value; in environment and file it is true or false.
   CLI::Option* AddSwitch(const std::string& name, bool* value, const std::string& help) {
     return app_.add_flag("--" + name, *value, help)->envname(EnvName(name));
+  }
+
+  // The same kept as text, to hand it on: empty when it was not given, else "true" or what was.
+  CLI::Option* AddSwitch(const std::string& name, std::string* value, const std::string& help) {
+    return app_.add_flag("--" + name, *value, help)
+        ->envname(EnvName(name))
+        ->check(CLI::IsMember({"true", "false", "1", "0"}));
   }
 
   // Parses. OK with `help_text` set when --help or --version was given: print it and exit with 0.

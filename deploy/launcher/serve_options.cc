@@ -15,20 +15,24 @@ struct Forward {
   bool to_router;
   bool to_shards;
   const char* help;
+  // May stand without a value, which means true.
+  bool is_switch = false;
 };
 
 constexpr bool kRouter = true;
 constexpr bool kShards = true;
+constexpr bool kSwitch = true;
 
 // Everything else a child can be told; `weft-router --help` and `weft-shard --help` have defaults.
 constexpr Forward kForwards[] = {
     {"weights", false, kShards, "file, or random: a shape without weights, for benchmarks"},
     {"device", false, kShards, "auto, cpu or cuda"},
-    {"dtype", false, kShards, "auto, float32, bfloat16 or float16"},
+    {"dtype", false, kShards, "auto, float32 or bfloat16"},
     {"kv-dtype", false, kShards, "auto, float32, float16 or bfloat16"},
     {"kv-memory", false, kShards, "KV pool of all shards of this host, bytes (KiB, MiB, GiB)"},
     {"memory-fraction", false, kShards, "share of a GPU's memory that may be in use"},
-    {"deterministic", false, kShards, "true: CUDA tokens depend on their own sequence alone"},
+    {"deterministic", false, kShards,
+     "CUDA, one shard, bfloat16: tokens depend on their own sequence alone; slower", kSwitch},
     {"cpu-isa", false, kShards, "auto, portable, avx2 or avx512_bf16"},
     {"threads", false, kShards, "compute threads of each shard"},
     {"running-max", kRouter, kShards, "sequences in the running batch"},
@@ -41,7 +45,7 @@ constexpr Forward kForwards[] = {
     {"io-threads", kRouter, false, "threads that serve connections"},
     {"text-threads", kRouter, false, "threads that tokenise and detokenise"},
     {"body-bytes-max", kRouter, false, "largest request body, bytes"},
-    {"strict-fields", kRouter, false, "true: refuse unknown request fields"},
+    {"strict-fields", kRouter, false, "refuse unknown request fields", kSwitch},
     {"slow-reader-timeout-s", kRouter, false, "a reader that takes nothing this long is dropped"},
     {"recovery-timeout-s", kRouter, false, "how long open streams wait for a lost shard"},
     {"hang-timeout-ms", kRouter, false, "a silent shard is dead after this"},
@@ -70,7 +74,13 @@ void DeclareServeFlags(Flags& flags, ServeOptions* options) {
     const char* target = forward.to_router && forward.to_shards ? "router and shards: "
                          : forward.to_router                    ? "router: "
                                                                 : "shards: ";
-    flags.Add(forward.name, &options->forwarded.back().value, absl::StrCat(target, forward.help));
+    std::string* value = &options->forwarded.back().value;
+    const std::string help = absl::StrCat(target, forward.help);
+    if (forward.is_switch) {
+      flags.AddSwitch(forward.name, value, help);
+    } else {
+      flags.Add(forward.name, value, help);
+    }
   }
   flags.app().footer(
       "Flags marked \"router\" or \"shards\" are passed on to these processes; their defaults and\n"

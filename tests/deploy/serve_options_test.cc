@@ -46,6 +46,28 @@ TEST_CASE("Serve hands each flag to the processes that know it", "[launcher]") {
   CHECK(Contains(router.argv, "--shard=unix:/run/weft/shard-1.sock"));
 }
 
+TEST_CASE("A switch of a child may stand alone or with its value", "[launcher]") {
+  for (const char* typed : {"--deterministic", "--deterministic=true"}) {
+    ServeOptions options;
+    REQUIRE(Parse({typed, "--strict-fields=false", "--shards=1"}, &options).empty());
+    const auto shards = ShardSpecs(options, "/bin/weft-shard", "/m.gguf", "/run/weft");
+    const auto router = RouterSpec(options, "/bin/weft-router", "/m.gguf", "/run/weft");
+    CHECK(Contains(shards[0].argv, "--deterministic=true"));
+    CHECK(Contains(router.argv, "--strict-fields=false"));
+  }
+  ServeOptions before_another;
+  REQUIRE(Parse({"--deterministic", "--model", "/m.gguf"}, &before_another).empty());
+  CHECK(before_another.model == "/m.gguf");
+  ServeOptions wrong;
+  CHECK(Parse({"--deterministic=perhaps"}, &wrong).find("--deterministic") != std::string::npos);
+  setenv("WEFT_DETERMINISTIC", "true", 1);
+  ServeOptions environment;
+  const std::string error = Parse({}, &environment);
+  unsetenv("WEFT_DETERMINISTIC");
+  REQUIRE(error.empty());
+  CHECK(Contains(ShardSpecs(environment, "/s", "/m", "/run")[0].argv, "--deterministic=true"));
+}
+
 TEST_CASE("Each shard gets a metrics port of its own, when asked", "[launcher]") {
   ServeOptions options;
   REQUIRE(Parse({"--shards=2", "--shard-metrics-port=9400"}, &options).empty());
