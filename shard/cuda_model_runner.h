@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "shard/comm/group_meeting.h"
 #include "shard/memory_plan.h"
@@ -27,10 +28,15 @@ struct CudaDevice {
   uint64_t total_bytes = 0;
 };
 
-// The GPU of the shard `rank` among those of this host. NOT_FOUND when there are too few,
-// FAILED_PRECONDITION when it or its driver cannot run these kernels, each saying what is there and
-// what would work; UNIMPLEMENTED in a build without CUDA.
+// The GPU of the shard `rank` among those of this host. NOT_FOUND when there is no driver or too
+// few, FAILED_PRECONDITION when it or its driver cannot run these kernels, each saying what is
+// there and what to do about it; UNIMPLEMENTED in a build without CUDA. Callers say which flag
+// asked.
 absl::StatusOr<CudaDevice> FindCudaDevice(uint32_t rank);
+
+// Whether `no_gpu`, an error of FindCudaDevice, leaves a GPU of this host unused, as far as can be
+// told: there is a driver.
+bool LeavesGpuUnused(const absl::Status& no_gpu);
 
 // Sets what CUDA's libraries read from the environment. Main thread, before any other is started.
 void PrepareCudaEnvironment();

@@ -2,18 +2,23 @@
 
 #include "shard/cuda_model_runner.h"
 
+#include <unistd.h>
+
 namespace weft::shard {
 namespace {
 
 absl::Status NotBuilt() {
   return absl::UnimplementedError(
-      "--device: this build has no CUDA backend; use --device cpu, or build with CUDA 13 "
-      "(deploy/setup.sh --cuda)");
+      "this build has no CUDA backend: build with CUDA 13 (deploy/setup.sh --cuda)");
 }
 
 }  // namespace
 
 absl::StatusOr<CudaDevice> FindCudaDevice(uint32_t) { return NotBuilt(); }
+
+bool LeavesGpuUnused(const absl::Status&) {
+  return access("/proc/driver/nvidia/version", F_OK) == 0;
+}
 
 void PrepareCudaEnvironment() {}
 

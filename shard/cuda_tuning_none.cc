@@ -8,7 +8,7 @@ absl::Status TuneCudaProducts(const ModelFiles&, const CudaTuneOptions&, absl::s
                               absl::FunctionRef<void(const CudaTuneLine&)>,
                               absl::FunctionRef<absl::Status(const std::string&)>) {
   return absl::UnimplementedError(
-      "this build has no CUDA backend; build with CUDA 13 (deploy/setup.sh --cuda)");
+      "this build has no CUDA backend: build with CUDA 13 (deploy/setup.sh --cuda)");
 }
 
 }  // namespace weft::shard

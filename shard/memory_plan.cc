@@ -77,8 +77,9 @@ std::string Describe(const MemoryPlan& plan) {
   const auto mib = [](uint64_t bytes) { return absl::StrCat(bytes >> 20, " MiB"); };
   std::string line = absl::StrCat("memory plan: weights ", mib(plan.weights_bytes), ", workspace ",
                                   mib(plan.workspace_bytes), ", KV pool ", mib(plan.kv_bytes), " (",
-                                  uint64_t{plan.kv_blocks} * plan.kv_block_tokens,
-                                  " tokens), together ", mib(plan.total_bytes()));
+                                  uint64_t{plan.kv_blocks} * plan.kv_block_tokens, " tokens",
+                                  plan.kv_capped ? ", all that --running-max uses" : "",
+                                  "), together ", mib(plan.total_bytes()));
   if (plan.device_bytes == 0) return line;
   absl::StrAppend(&line, " of ", mib(plan.device_bytes), "; in use before ",
                   mib(plan.device_used_bytes), ", left ", mib(plan.left_bytes()));
@@ -117,8 +118,9 @@ absl::StatusOr<MemoryPlan> PlanMemory(const DecoderSpec& spec, const SlicePlan& 
   const uint64_t blocks_per_sequence =
       (uint64_t{spec.context_tokens} + kernels::cpu::kKvBlockTokens - 1) /
       kernels::cpu::kKvBlockTokens;
-  plan.kv_blocks = static_cast<uint32_t>(
-      std::min(blocks, uint64_t{std::max(1u, flags.running_max)} * blocks_per_sequence));
+  const uint64_t usable = uint64_t{std::max(1u, flags.running_max)} * blocks_per_sequence;
+  plan.kv_capped = blocks > usable;
+  plan.kv_blocks = static_cast<uint32_t>(std::min(blocks, usable));
   plan.kv_bytes = uint64_t{plan.kv_blocks} * plan.kv_block_bytes;
   return plan;
 }

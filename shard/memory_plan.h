@@ -67,6 +67,8 @@ struct MemoryPlan {
   // The same on every rank: block ids are common to all.
   uint32_t kv_blocks = 0;
   uint32_t kv_block_tokens = 0;
+  // More would fit, but --running-max sequences of full length would not use it.
+  bool kv_capped = false;
   // Of a GPU: its memory, and what was in use before. 0 = the host's memory.
   uint64_t device_bytes = 0;
   uint64_t device_used_bytes = 0;

@@ -7,6 +7,7 @@
 #include <memory>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/limits.h"
 #include "common/log.h"
 #include "common/status.h"
@@ -112,6 +113,14 @@ v1::InfoResponse EarlyFacts(const ShardFlags& flags) {
 
 absl::StatusOr<LoadedModel> LoadModel(const ShardFlags& flags, LoadProgress& progress,
                                       const std::atomic<bool>& cancel) {
+  if (flags.rank == 0 && !flags.no_gpu.ok()) {
+    const std::string line = absl::StrCat("--device auto takes the CPU: ", flags.no_gpu.message());
+    if (LeavesGpuUnused(flags.no_gpu)) {
+      WEFT_LOG_WARN("{}", line);
+    } else {
+      WEFT_LOG_INFO("{}", line);
+    }
+  }
   if (flags.random_weights) {
     WEFT_LOG_WARN("--weights random: the weights are random numbers, and the answers nonsense");
   }

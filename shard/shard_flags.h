@@ -9,7 +9,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/limits.h"
 #include "common/log.h"
@@ -26,6 +25,8 @@ struct ShardFlags {
   ListenOptions listen;
   // The GPU to compute on; none = the CPU.
   std::optional<CudaDevice> gpu;
+  // Why --device auto took the CPU (FindCudaDevice); OK when it did not.
+  absl::Status no_gpu;
   // Of --weights: nothing but config.json is read, and the matrices are random.
   bool random_weights = false;
   // Types, pool, limits and threads, resolved from the texts of the flags.
@@ -42,10 +43,8 @@ struct ShardFlags {
 };
 
 // Fills `flags`. OK with `help_text` set when that is all that was asked for. INVALID_ARGUMENT
-// names the flag, what it was and what it may be; FindCudaDevice's errors for --device cuda.
+// names the flag, what it was and what it may be; FindCudaDevice's errors, with the way out, for
+// --device cuda.
 absl::Status ParseShardFlags(int argc, char** argv, ShardFlags* flags, std::string* help_text);
-
-// "1073741824", "512MiB", "1.5GiB": bytes. INVALID_ARGUMENT otherwise.
-absl::StatusOr<uint64_t> ParseBytes(absl::string_view text);
 
 }  // namespace weft::shard

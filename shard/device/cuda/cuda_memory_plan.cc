@@ -128,6 +128,7 @@ absl::StatusOr<MemoryPlan> PlanCudaMemory(const DecoderSpec& spec, const CudaSha
     }
   }
   // More than every sequence at full length would never be used.
+  plan.kv_capped = blocks > limits.block_ids_max();
   plan.kv_blocks = static_cast<uint32_t>(std::min(blocks, limits.block_ids_max()));
   plan.kv_bytes = uint64_t{plan.kv_blocks} * plan.kv_block_bytes;
   return plan;

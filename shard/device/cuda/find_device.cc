@@ -26,37 +26,37 @@ absl::StatusOr<CudaDevice> FindCudaDevice(uint32_t rank) {
   cudaDriverGetVersion(&driver);
   cudaRuntimeGetVersion(&runtime);
   if (driver == 0) {
-    return absl::NotFoundError(
-        "--device cuda: no NVIDIA driver on this host; install one or use --device cpu");
+    return absl::NotFoundError("no NVIDIA driver on this host: install 580 or newer");
   }
   int count = 0;
   const cudaError_t counted = cudaGetDeviceCount(&count);
   if (counted == cudaErrorInsufficientDriver) {
     return absl::FailedPreconditionError(
-        absl::StrCat("--device cuda: the driver serves CUDA ", VersionText(driver),
-                     ", this build needs ", VersionText(runtime), ": install a newer driver"));
+        absl::StrCat("the driver serves CUDA ", VersionText(driver), ", this build needs ",
+                     VersionText(runtime), ": install 580 or newer"));
   }
   if (counted != cudaSuccess || count == 0) {
-    return absl::NotFoundError(
-        absl::StrCat("--device cuda: this process sees no GPU (", cudaGetErrorString(counted),
-                     "); see nvidia-smi and CUDA_VISIBLE_DEVICES, or use --device cpu"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("this process sees no GPU (", cudaGetErrorString(counted),
+                     "): see nvidia-smi and CUDA_VISIBLE_DEVICES"));
   }
   if (rank >= static_cast<uint32_t>(count)) {
-    return absl::NotFoundError(
-        absl::StrCat("--device cuda: rank ", rank, " needs a GPU of its own, this process sees ",
-                     count, "; use --shards ", count, " or fewer, or --device cpu"));
+    return absl::NotFoundError(absl::StrCat("rank ", rank,
+                                            " needs a GPU of its own, this process sees ", count,
+                                            ": use --shards ", count, " or fewer"));
   }
   cudaDeviceProp properties;
   WEFT_RETURN_IF_ERROR(CudaStatus(cudaGetDeviceProperties(&properties, static_cast<int>(rank)),
                                   absl::StrCat("properties of GPU ", rank)));
   if (properties.major != kMajor || properties.minor != kMinor) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "--device cuda: GPU ", rank, " (", properties.name, ") has compute capability ",
-        properties.major, ".", properties.minor, ", these kernels run on ", kMajor, ".", kMinor,
-        " (H100, H200); use --device cpu"));
+        "GPU ", rank, " (", properties.name, ") has compute capability ", properties.major, ".",
+        properties.minor, ", these kernels run on ", kMajor, ".", kMinor, " (H100, H200)"));
   }
   return CudaDevice{static_cast<int>(rank), properties.name, properties.totalGlobalMem};
 }
+
+bool LeavesGpuUnused(const absl::Status& no_gpu) { return !absl::IsNotFound(no_gpu); }
 
 void PrepareCudaEnvironment() {
   // NVLink multicast can put the GPUs of a shared host out of service.
