@@ -2,6 +2,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <utility>
+
 #include "common/status.h"
 #include "kernels/cuda/decode_attention.h"
 #include "shard/cuda_model_runner.h"
@@ -15,13 +17,13 @@ namespace {
 constexpr uint64_t kAssumedTotalBytes = uint64_t{141} << 30;
 constexpr uint64_t kAssumedUsedBytes = uint64_t{1} << 30;
 
-PlannedGpu AssumedGpu() {
-  return {"one H200", kAssumedTotalBytes, kAssumedUsedBytes, /*assumed=*/true};
+PlannedGpu AssumedGpu(absl::Status reason) {
+  return {"one H200", kAssumedTotalBytes, kAssumedUsedBytes, std::move(reason)};
 }
 
 absl::StatusOr<uint32_t> DecodeGridOf(const CudaShape& shape, uint32_t group_max,
                                       const PlannedGpu& gpu) {
-  if (gpu.assumed) return kAssumedMultiprocessors * kAssumedDecodeCtas;
+  if (!gpu.not_found.ok()) return kAssumedMultiprocessors * kAssumedDecodeCtas;
   uint32_t grid = 0;
   WEFT_RETURN_IF_ERROR(CudaStatus(kernels::cuda::DecodeGrid(shape.head_stride, group_max, &grid),
                                   "occupancy of decode attention"));
@@ -34,11 +36,13 @@ absl::Status CudaIsBuilt() { return absl::OkStatus(); }
 
 PlannedGpu GpuToPlanFor() {
   const absl::StatusOr<CudaDevice> found = FindCudaDevice(0);
-  if (!found.ok() || cudaSetDevice(found->index) != cudaSuccess) return AssumedGpu();
+  if (!found.ok()) return AssumedGpu(found.status());
   size_t free_bytes = 0;
   size_t total_bytes = 0;
-  if (cudaMemGetInfo(&free_bytes, &total_bytes) != cudaSuccess) return AssumedGpu();
-  return {found->name, total_bytes, total_bytes - free_bytes, /*assumed=*/false};
+  absl::Status status = CudaStatus(cudaSetDevice(found->index), "setting the GPU");
+  if (status.ok()) status = CudaStatus(cudaMemGetInfo(&free_bytes, &total_bytes), "its memory");
+  if (!status.ok()) return AssumedGpu(std::move(status));
+  return {found->name, total_bytes, total_bytes - free_bytes, absl::OkStatus()};
 }
 
 absl::StatusOr<MemoryPlan> PlanCudaRank(const DecoderSpec& spec, const SlicePlan& slice,

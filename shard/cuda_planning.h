@@ -21,8 +21,8 @@ struct PlannedGpu {
   uint64_t total_bytes = 0;
   // By CUDA itself and by others.
   uint64_t used_bytes = 0;
-  // None was found: everything here is taken to be so.
-  bool assumed = false;
+  // Why none was found, and everything here is taken to be so; OK when one was.
+  absl::Status not_found;
 };
 
 // OK, or UNIMPLEMENTED in a build without CUDA, saying what would work.

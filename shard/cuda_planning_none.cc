@@ -6,7 +6,7 @@ namespace weft::shard {
 
 absl::Status CudaIsBuilt() {
   return absl::UnimplementedError(
-      "--device cuda: this build has no CUDA; use --device cpu, or build with CUDA 13 "
+      "this build has no CUDA backend: use --device cpu, or build with CUDA 13 "
       "(deploy/setup.sh --cuda)");
 }
 

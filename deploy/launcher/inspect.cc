@@ -61,7 +61,6 @@ void PrintCpuPlans(const ModelPlans& plans) {
 }
 
 void PrintCudaPlans(const ModelPlans& plans) {
-  absl::PrintF("  GPU           %s\n\n", Assumptions(plans));
   absl::PrintF("  %-7s %15s %15s %15s %15s %14s %12s\n", "shards", "weights/GPU", "workspace/GPU",
                "KV pool/GPU", "left/GPU", "KV per token", "tokens");
   for (const WorldPlan& plan : plans.worlds) {
@@ -85,11 +84,21 @@ void PrintText(const shard::ModelFiles& files, const std::string& path, const Mo
                spec.hidden, spec.mlp_hidden, spec.vocab, spec.tied_head ? ", tied head" : "");
   absl::PrintF("  attention     %d query heads, %d KV heads, head size %d, context %d tokens\n\n",
                spec.heads, spec.kv_heads, spec.head_dim, spec.context_tokens);
+  if (const std::string line = Assumptions(plans); !line.empty()) {
+    absl::PrintF("  %-13s %s\n\n", plans.cuda ? "GPU" : "device", line);
+  }
   if (plans.cuda) {
     PrintCudaPlans(plans);
   } else {
     PrintCpuPlans(plans);
   }
+  std::string capped;
+  for (const WorldPlan& plan : plans.worlds) {
+    if (plan.kv_capped) absl::StrAppend(&capped, capped.empty() ? "" : ", ", plan.world);
+  }
+  if (capped.empty()) return;
+  absl::PrintF("\n  At %s: the KV pool is all that --running-max sequences of full length use.\n",
+               capped);
 }
 
 boost::json::array WorldsJson(const ModelPlans& plans) {
@@ -136,7 +145,7 @@ void PrintJson(const shard::ModelFiles& files, const std::string& path, const Mo
     out["gpu"] = {{"name", plans.gpu.name},
                   {"total_bytes", plans.gpu.total_bytes},
                   {"used_bytes", plans.gpu.used_bytes},
-                  {"assumed", plans.gpu.assumed},
+                  {"assumed", !plans.gpu.not_found.ok()},
                   {"memory_fraction", plans.memory_fraction}};
   }
   std::puts(boost::json::serialize(out).c_str());
@@ -159,7 +168,7 @@ absl::Status Inspect(const InspectOptions& options) {
   } else {
     PrintText(*files, path, plans);
   }
-  return absl::OkStatus();
+  return SomeCountWorks(plans);
 }
 
 }  // namespace

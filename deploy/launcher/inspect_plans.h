@@ -7,10 +7,12 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/flags.h"
 #include "shard/cuda_planning.h"
 #include "shard/memory_plan.h"
+#include "shard/memory_texts.h"
 #include "shard/weights/loader.h"
 
 namespace weft::launcher {
@@ -18,15 +20,9 @@ namespace weft::launcher {
 // Flags as they are typed; those of weft-shard mean the same here.
 struct PlanOptions {
   std::string device = "auto";
-  std::string dtype = "auto";
-  std::string kv_dtype = "auto";
-  // 0 = as weft-shard's auto.
-  uint64_t kv_memory_bytes = 0;
-  double memory_fraction = 0.9;
-  // Memory of each GPU; 0 = that of the one found, else of an H200.
-  uint64_t device_memory_bytes = 0;
-  uint32_t running_max = 0;
-  uint32_t step_tokens_max = 0;
+  // Memory of each GPU; auto = that of the one found, else of an H200.
+  std::string device_memory = "auto";
+  shard::MemoryTexts memory;
 };
 
 // Declares them on `flags`, filled into *options (which must outlive the parse).
@@ -46,6 +42,8 @@ struct WorldPlan {
   uint64_t kv_bytes_per_token = 0;
   // Of context, over all sequences.
   uint64_t kv_tokens = 0;
+  // The pool is smaller than memory allows: more tokens could not be in use.
+  bool kv_capped = false;
   // Of a GPU, what nobody uses.
   uint64_t left_bytes_min = 0;
 };
@@ -53,6 +51,8 @@ struct WorldPlan {
 struct ModelPlans {
   // Set when GPU shards were planned.
   bool cuda = false;
+  // Why --device auto planned CPU shards; empty otherwise.
+  std::string no_gpu;
   shard::PlannedGpu gpu;
   double memory_fraction = 0;
   std::vector<WorldPlan> worlds;
@@ -62,7 +62,11 @@ struct ModelPlans {
 // without CUDA. A count that does not work is no error: its entry says why.
 absl::StatusOr<ModelPlans> PlanModel(const shard::ModelFiles& files, const PlanOptions& options);
 
-// What was taken for granted about the GPU, one line; empty for CPU shards.
+// What was taken for granted about the GPU, or why there is none, one line; empty when CPU shards
+// were asked for.
 std::string Assumptions(const ModelPlans& plans);
+
+// OK when a count works; otherwise FAILED_PRECONDITION.
+absl::Status SomeCountWorks(const ModelPlans& plans);
 
 }  // namespace weft::launcher

@@ -59,10 +59,14 @@ absl::StatusOr<std::unique_ptr<TensorSource>> TensorSource::OpenDirectory(
   } else if (Exists(index)) {
     WEFT_RETURN_IF_ERROR(source->AddIndex(index));
   } else {
-    return absl::NotFoundError(absl::StrCat(
-        directory, ": has neither ", kSingleName, " nor ", kIndexName,
-        Exists(directory + "/pytorch_model.bin") ? "; save the checkpoint again as safetensors"
-                                                 : ""));
+    const char* way_out = "";
+    if (Exists(directory + "/pytorch_model.bin")) {
+      way_out = "; save the checkpoint again as safetensors";
+    } else if (Exists(directory + "/config.json")) {
+      way_out = "; --weights random needs config.json alone, for plans and benchmarks";
+    }
+    return absl::NotFoundError(
+        absl::StrCat(directory, ": has neither ", kSingleName, " nor ", kIndexName, way_out));
   }
   source->BuildIndex();
   return source;

@@ -45,22 +45,64 @@ TEST_CASE("An unknown device and contradicting limits are refused by name", "[in
   const absl::Status unknown = PlanModel(*Shape("llama-3.2-1b"), options).status();
   CHECK(absl::StrContains(unknown.message(), "auto, cpu, cuda"));
   options.device = "cpu";
-  options.running_max = 64;
-  options.step_tokens_max = 8;
+  options.memory.running_max = 64;
+  options.memory.step_tokens_max = 8;
   const absl::Status few = PlanModel(*Shape("llama-3.2-1b"), options).status();
   CHECK(absl::StrContains(few.message(), "--step-tokens-max"));
-  CHECK(
-      absl::StrContains(Parse({"--memory-fraction=1.5"}, &options).message(), "--memory-fraction"));
+}
+
+TEST_CASE("Numbers that a shard refuses are refused, and sizes are read as a shard reads them",
+          "[inspect]") {
+  const auto planned = [](const std::vector<std::string>& arguments) {
+    PlanOptions options;
+    REQUIRE(Parse(arguments, &options).ok());
+    return PlanModel(*Shape("llama-3.2-1b"), options);
+  };
+  const std::vector<std::vector<std::string>> cases = {{"0.05 .. 0.99", "--memory-fraction=nan"},
+                                                       {"0.05 .. 0.99", "--memory-fraction=1.5"},
+                                                       {"0.05 .. 0.99", "--memory-fraction=much"},
+                                                       {"--kv-memory", "--kv-memory=512MB"},
+                                                       {"--kv-memory", "--kv-memory=0"},
+                                                       {"--kv-memory", "--kv-memory=-1"},
+                                                       {"--dtype", "--dtype=float16"},
+                                                       {"--device-memory", "--device-memory=-1"},
+                                                       {"--device-memory", "--device-memory=80GB"}};
+  for (const auto& wrong : cases) {
+    INFO(wrong[1]);
+    const auto plans = planned({"--device=cpu", wrong[1]});
+    CHECK(absl::IsInvalidArgument(plans.status()));
+    CHECK(absl::StrContains(plans.status().message(), wrong[0]));
+  }
+  CHECK(planned({"--device=cpu", "--kv-memory=auto"}).ok());
+  CHECK(planned({"--device=cpu", "--kv-memory=1.5GiB"}).ok());
+  const auto unused = planned({"--device=cpu", "--device-memory=80GiB"});
+  CHECK(absl::StrContains(unused.status().message(), "use --device cuda"));
+  if (!shard::CudaIsBuilt().ok()) return;
+  const auto tiny = planned({"--device=cuda", "--device-memory=80"});
+  CHECK(absl::StrContains(tiny.status().message(), "less than 1GiB"));
+}
+
+TEST_CASE("Plans say why they are of the CPU, when a pool is capped, and when none works",
+          "[inspect]") {
+  PlanOptions options;
+  REQUIRE(Parse({"--kv-memory=100000GiB", "--running-max=1"}, &options).ok());
+  auto plans = PlanModel(*Shape("llama-3.2-1b"), options);
+  REQUIRE(plans.ok());
+  CHECK_FALSE(Assumptions(*plans).empty());
+  if (!plans->cuda) CHECK(absl::StrContains(Assumptions(*plans), plans->no_gpu));
+  if (!plans->cuda) CHECK(plans->worlds[0].kv_capped);
+  CHECK(SomeCountWorks(*plans).ok());
+  for (WorldPlan& world : plans->worlds) world.refusal = "no";
+  CHECK_FALSE(SomeCountWorks(*plans).ok());
 }
 
 TEST_CASE("A plan for --device cuda has GPUs of --device-memory, or says that it is not built",
           "[inspect]") {
   PlanOptions options;
   REQUIRE(Parse({"--device=cuda", "--device-memory=80GiB"}, &options).ok());
-  CHECK(options.device_memory_bytes == uint64_t{80} << 30);
   const auto plans = PlanModel(*Shape("llama-3.1-70b"), options);
   if (!shard::CudaIsBuilt().ok()) {
-    CHECK(absl::StrContains(plans.status().message(), "this build has no CUDA"));
+    CHECK(absl::StrContains(plans.status().message(), "this build has no CUDA backend"));
     return;
   }
   REQUIRE(plans.ok());
@@ -80,7 +122,9 @@ TEST_CASE("A plan for --device cuda has GPUs of --device-memory, or says that it
   }
   CHECK(plans->worlds[3].kv_tokens > 2 * plans->worlds[2].kv_tokens);
   CHECK(absl::StrContains(Assumptions(*plans), "81920 MiB"));
-  if (plans->gpu.assumed) CHECK(absl::StrContains(Assumptions(*plans), "132 multiprocessors x 2"));
+  if (plans->gpu.not_found.ok()) return;
+  CHECK(absl::StrContains(Assumptions(*plans), "an H200's 132 multiprocessors"));
+  CHECK_FALSE(absl::StrContains(Assumptions(*plans), "one H200"));
 }
 
 }  // namespace

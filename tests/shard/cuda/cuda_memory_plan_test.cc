@@ -15,7 +15,9 @@ namespace weft::shard {
 namespace {
 
 constexpr uint64_t kGib = uint64_t{1} << 30;
-constexpr PlannedGpu Gpu(uint64_t total, uint64_t used) { return {"test", total, used, true}; }
+PlannedGpu Gpu(uint64_t total, uint64_t used) {
+  return {"test", total, used, absl::NotFoundError("a test's")};
+}
 
 MemoryFlags Defaults() {
   MemoryFlags flags;
