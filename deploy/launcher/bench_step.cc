@@ -11,12 +11,15 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "common/clock.h"
 #include "common/flags.h"
+#include "common/limits.h"
 #include "common/log.h"
 #include "common/status.h"
 #include "deploy/launcher/commands.h"
 #include "deploy/launcher/run_command.h"
+#include "shard/memory_texts.h"
 #include "shard/model_loading.h"
 
 namespace weft::launcher {
@@ -37,9 +40,13 @@ struct StepOptions {
   uint32_t steps = 64;
   uint32_t running_max = 0;
   uint32_t step_tokens_max = 0;
-  double limit_gbytes_per_s = 4550;
-  double limit_tflops = 790;
+  // 0 = an H200's on CUDA, unknown on the CPU.
+  double limit_gbytes_per_s = 0;
+  double limit_tflops = 0;
 };
+
+constexpr double kH200GbytesPerS = 4550;
+constexpr double kH200Tflops = 790;
 
 void Declare(Flags& flags, StepOptions* options) {
   flags.Add("model", &options->model, "Model directory or .gguf file");
@@ -53,10 +60,15 @@ void Declare(Flags& flags, StepOptions* options) {
   flags.Add("steps", &options->steps, "Decode steps of one measurement");
   flags.Add("running-max", &options->running_max, "As weft-shard's; 0 = its default");
   flags.Add("step-tokens-max", &options->step_tokens_max, "As weft-shard's; 0 = its default");
-  flags.Add("limit-gbytes-per-s", &options->limit_gbytes_per_s,
-            "What the device reads at best, for MBU (one H200: 4550, measured)");
-  flags.Add("limit-tflops", &options->limit_tflops,
-            "What it multiplies at best, for MFU (one H200 in bf16: 790, measured)");
+  flags
+      .Add("limit-gbytes-per-s", &options->limit_gbytes_per_s,
+           "What the device reads at best, for MBU; 0 = 4550 on CUDA (one H200), no MBU on the CPU")
+      ->check(CLI::NonNegativeNumber);
+  flags
+      .Add("limit-tflops", &options->limit_tflops,
+           "What it multiplies at best, for MFU; 0 = 790 on CUDA (one H200 in bf16), none on the "
+           "CPU")
+      ->check(CLI::NonNegativeNumber);
 }
 
 absl::StatusOr<shard::ShardFlags> MakeShardFlags(const StepOptions& options) {
@@ -128,10 +140,9 @@ class StepBench {
     const double tflops =
         2.0 * static_cast<double>(model_.matrix_parameters) * tokens / times_ms[3] * 1e-9;
     std::printf(
-        "prompt %6u   %9.2f ms (device %.2f)   %9.0f tokens/s   %6.0f TFLOP/s in matrices   MFU "
-        "%3.0f%%\n",
+        "prompt %6u   %9.2f ms (device %.2f)   %9.0f tokens/s   %6.0f TFLOP/s in matrices%s\n",
         tokens, times_ms[3], device_ms, tokens / times_ms[3] * 1e3, tflops,
-        100 * tflops / options_.limit_tflops);
+        Share("MFU", tflops, options_.limit_tflops).c_str());
     return absl::OkStatus();
   }
 
@@ -141,6 +152,11 @@ class StepBench {
     double device_us = 0;
     uint32_t steps = 0;
   };
+
+  // Empty where no limit is known.
+  static std::string Share(const char* name, double value, double limit) {
+    return limit > 0 ? absl::StrFormat("   %s %3.0f%%", name, 100 * value / limit) : "";
+  }
 
   absl::Status Skip(uint32_t batch, uint32_t context, const char* what) const {
     std::printf("decode %4u x %6u   more than %s\n", batch, context, what);
@@ -213,24 +229,25 @@ class StepBench {
     const double bytes =
         weights_bytes + static_cast<double>(group.block_bytes()) / block_tokens_ * batch * context;
     const double gbytes_per_s = bytes / step_us * 1e-3;
-    std::printf(
-        "decode %4u x %6u   %9.3f ms   %9.0f tokens/s   %6.0f GB/s   MBU %3.0f%%   MFU %3.0f%%   "
-        "idle %5.0f us\n",
-        batch, context, step_us * 1e-3, batch / step_us * 1e6, gbytes_per_s,
-        100 * gbytes_per_s / options_.limit_gbytes_per_s,
-        100 * 2.0 * static_cast<double>(model_.matrix_parameters) * batch / step_us * 1e-6 /
-            options_.limit_tflops,
-        idle_us);
+    std::printf("decode %4u x %6u   %9.3f ms   %9.0f tokens/s   %6.0f GB/s%s%s   idle %5.0f us\n",
+                batch, context, step_us * 1e-3, batch / step_us * 1e6, gbytes_per_s,
+                Share("MBU", gbytes_per_s, options_.limit_gbytes_per_s).c_str(),
+                Share("MFU", 2e-6 * static_cast<double>(model_.matrix_parameters) * batch / step_us,
+                      options_.limit_tflops)
+                    .c_str(),
+                idle_us);
   }
 
-  const StepOptions& options_;
+  const StepOptions options_;
   shard::LoadedModel model_;
   const uint32_t block_tokens_;
   const uint32_t kv_blocks_;
 };
 
-absl::Status RunStep(const StepOptions& options) {
+absl::Status RunStep(StepOptions options) {
+  WEFT_RETURN_IF_ERROR(InitLogging("step", LogFormat::kText, "info"));
   if (options.model.empty()) return absl::InvalidArgumentError("--model: name a model");
+  WEFT_RETURN_IF_ERROR(shard::CheckRange("steps", options.steps, 1u, kContextTokensMax));
   WEFT_ASSIGN_OR_RETURN(const std::vector<uint32_t> batches,
                         ParseNumbers("batches", options.batches));
   WEFT_ASSIGN_OR_RETURN(const std::vector<uint32_t> contexts,
@@ -238,6 +255,10 @@ absl::Status RunStep(const StepOptions& options) {
   WEFT_ASSIGN_OR_RETURN(const std::vector<uint32_t> prompts,
                         ParseNumbers("prompts", options.prompts));
   WEFT_ASSIGN_OR_RETURN(const shard::ShardFlags flags, MakeShardFlags(options));
+  if (flags.gpu.has_value() && options.limit_gbytes_per_s == 0) {
+    options.limit_gbytes_per_s = kH200GbytesPerS;
+  }
+  if (flags.gpu.has_value() && options.limit_tflops == 0) options.limit_tflops = kH200Tflops;
   const int64_t begin_us = MonotonicClock().NowUs();
   shard::LoadProgress progress;
   const std::atomic<bool> cancel{false};
