@@ -112,8 +112,16 @@ void EngineLoop::OnGroupLost(const absl::Status& why, int64_t now_us) {
                 stats.running, stats.waiting, std::max<int64_t>(prefilled - stats.running, 0),
                 std::string(why.message()));
   // Streams stay open and silent; new requests queue.
-  scheduler_->OnGroupLost(now_us);
+  scheduler_->OnGroupLost(now_us, &ended_);
   lost_us_ = now_us;
+  for (const Ended& ended : ended_) {
+    live_.at(ended.id).failure = absl::InternalError(
+        absl::StrCat("this request's steps failed ", kGroupLossesMax,
+                     " times and ended the shards' group each time, at last: ", why.message()));
+    WEFT_LOG_ERROR("request given up id={} losses={} reason=\"{}\"", live_.at(ended.id).request->id,
+                   kGroupLossesMax, std::string(why.message()));
+  }
+  EndLives();
 }
 
 void EngineLoop::CountLostSteps(int64_t now_us) {
@@ -231,9 +239,11 @@ void EngineLoop::EndLives() {
       deadlines_.erase({request.input.deadline_us, ended.id});
     }
     absl::Status failure = live.failure;
-    if (ended.reason == EndReason::kCancelled && failure.ok()) {
+    const bool complete =
+        ended.reason == EndReason::kLength || ended.reason == EndReason::kEosToken;
+    if (!complete && failure.ok()) {
       failure = absl::InternalError("the scheduler gave the request up unasked");
-    } else if (ended.reason != EndReason::kCancelled) {
+    } else if (complete) {
       failure = absl::OkStatus();  // it was complete before the cancel came
     }
     CountEnd(request, failure);

@@ -13,6 +13,8 @@ bool Scheduler::Impl::TryAdmit(Sequence* s) {
   if (slot == kNoSlot || chunk_count_ == kChunksPerStepMax) return false;
   // Blocks that a preemption of this plan freed are for the row that needed them.
   if (preempted_) return false;
+  // A suspect runs alone or not at all.
+  if (s->suspect() && s != on_trial_) return false;
   // Its log is not complete before the answers are in (invariant ahead.count).
   if (s->steps_in_flight > 0) return false;
   if (refused_ == s->id && refused_at_freed_ == pool_.freed_count()) return false;

@@ -26,6 +26,8 @@ void Scheduler::Impl::OnStepDone(StepNumber step, absl::Span<const SampledRow> r
     Sequence* const s = Find(row.id);
     if (s == nullptr) continue;
     --s->steps_in_flight;
+    // What the lost steps were to do is done.
+    if (s->losses > 0 && row.kv_end >= s->lost_at) Acquit(s);
     // A preempted sequence has lost its blocks but not its token. (It was not admitted again: that
     // waits for this answer.)
     if (s->phase != Phase::kWaiting) ConfirmKv(s, row.kv_end);
@@ -73,6 +75,7 @@ void Scheduler::Impl::AppendToLog(Sequence* s, TokenId token) {
 void Scheduler::Impl::End(Sequence* s, EndReason reason, std::vector<Ended>* ended) {
   ended->push_back({s->id, reason});
   CaughtUp(s);
+  Acquit(s);
   if (s->phase == Phase::kWaiting) {
     waiting_.Remove(s);
   } else {

@@ -1,5 +1,7 @@
 // How the parts of the scheduler's state belong together, written as checks. Slow on purpose.
 
+#include <algorithm>
+
 #include "common/check.h"
 #include "router/scheduler/scheduler_impl.h"
 
@@ -7,12 +9,18 @@ namespace weft::router {
 
 void Scheduler::Impl::CheckInvariantsForTest() const {
   uint32_t recovering = 0;
+  uint32_t suspects = 0;
   for (const auto& [id, sequence] : live_) {
     WEFT_CHECK_EQ(id, sequence->id);
     CheckSequence(*sequence);
     recovering += sequence->recovering;
+    suspects += sequence->suspect();
   }
   WEFT_CHECK_EQ(recovering, recovering_);
+  WEFT_CHECK_EQ(suspects, suspects_);
+  WEFT_CHECK_LE(std::count_if(running_.begin(), running_.end(),
+                              [](const Sequence* s) { return s->suspect(); }),
+                1);
   uint32_t waiting = 0;
   const Sequence* before = nullptr;
   waiting_.ForEach([&](const Sequence& s) {
@@ -36,6 +44,7 @@ void Scheduler::Impl::CheckSequence(const Sequence& s) const {
   WEFT_CHECK_LE(s.planned_length(), s.length_limit);
   WEFT_CHECK_LT(s.log.size(), s.length_limit);
   WEFT_CHECK_LE(s.samples_in_flight, s.steps_in_flight);
+  WEFT_CHECK_LT(s.losses, kGroupLossesMax);
   WEFT_CHECK_EQ(s.granted, 0u);
   if (config_.prefix_cache) {
     WEFT_CHECK_EQ(s.block_hashes.size(), s.log.size() / config_.block_tokens);

@@ -21,8 +21,10 @@ const StepPlan* Scheduler::Impl::Plan() {
   // Two steps ahead at most (invariant ahead.two).
   if (!formed_ || in_flight_count_ == kStepsInFlightMax) return nullptr;
   BeginPlan();
-  PlanDecodeRows();
-  PlanChunks();
+  if (suspects_ == 0 || !PlanTrial()) {
+    PlanDecodeRows();
+    PlanChunks();
+  }
   return FinishPlan();
 }
 
@@ -43,19 +45,20 @@ void Scheduler::Impl::BeginPlan() {
 void Scheduler::Impl::PlanDecodeRows() {
   // By rank, so that whoever is preempted for a block has no row in this plan yet.
   for (size_t i = 0; i < running_.size(); ++i) {
-    Sequence* const s = running_[i];
-    if (s->phase != Phase::kDecoding) continue;
-    // Its last token may already be on its way (invariant ahead.count).
-    const size_t length =
-        Planted(PlantedBug::kRowPlannedTwice) ? s->log.size() : s->planned_length();
-    if (length >= s->length_limit) continue;
-    if (!TakeBlockForRow(s)) continue;
-    row_slots_.Insert(s->slot);
-    ++s->computed;
-    ++s->samples_in_flight;
-    ++shape_.rows;
-    shape_.context_tokens += s->computed;
+    if (running_[i]->phase == Phase::kDecoding) PlanDecodeRow(running_[i]);
   }
+}
+
+void Scheduler::Impl::PlanDecodeRow(Sequence* s) {
+  // Its last token may already be on its way (invariant ahead.count).
+  const size_t length = Planted(PlantedBug::kRowPlannedTwice) ? s->log.size() : s->planned_length();
+  if (length >= s->length_limit) return;
+  if (!TakeBlockForRow(s)) return;
+  row_slots_.Insert(s->slot);
+  ++s->computed;
+  ++s->samples_in_flight;
+  ++shape_.rows;
+  shape_.context_tokens += s->computed;
 }
 
 bool Scheduler::Impl::TakeBlockForRow(Sequence* s) {

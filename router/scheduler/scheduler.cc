@@ -52,16 +52,12 @@ void Scheduler::Impl::OnGroupFormed(const GroupInfo& group) {
   plan_.block_ids.reserve(admissions_max * table_blocks_max + config_.running_max);
 }
 
-void Scheduler::Impl::OnGroupLost() {
+void Scheduler::Impl::OnGroupLost(std::vector<Ended>* ended) {
   if (!formed_) return;
   formed_ = false;
   // The answers of the steps in flight will never come: their rows never happened.
   for (; in_flight_count_ > 0; --in_flight_count_) {
-    for (const StepRow& row : InFlight(in_flight_count_ - 1).rows) {
-      Sequence* const sequence = Find(row.id);
-      if (sequence == nullptr) continue;
-      sequence->steps_in_flight = sequence->samples_in_flight = 0;
-    }
+    for (const StepRow& row : InFlight(in_flight_count_ - 1).rows) CountLoss(row);
   }
   // Whoever ran goes before whoever waits, oldest first.
   while (!running_.empty()) {
@@ -71,6 +67,7 @@ void Scheduler::Impl::OnGroupLost() {
     if (!sequence->recovering) ++recovering_;
     sequence->recovering = true;
   }
+  EndLosers(ended);
   drops_.clear();
   free_slots_.Clear();
   pool_.Reset(0);
@@ -135,6 +132,7 @@ SchedulerStats Scheduler::Impl::Stats() const {
   SchedulerStats stats;
   stats.running = static_cast<uint32_t>(running_.size());
   stats.waiting = waiting_.size();
+  stats.suspects = suspects_;
   stats.blocks_total = pool_.total();
   stats.blocks_used = pool_.total() - pool_.free_count();
   stats.blocks_cached = pool_.cached_count();
@@ -153,7 +151,9 @@ Scheduler::~Scheduler() = default;
 void Scheduler::OnGroupFormed(const GroupInfo& group, int64_t /*now_us*/) {
   impl_->OnGroupFormed(group);
 }
-void Scheduler::OnGroupLost(int64_t /*now_us*/) { impl_->OnGroupLost(); }
+void Scheduler::OnGroupLost(int64_t /*now_us*/, std::vector<Ended>* ended) {
+  impl_->OnGroupLost(ended);
+}
 void Scheduler::OnArrival(const Arrival& arrival, int64_t /*now_us*/) { impl_->OnArrival(arrival); }
 void Scheduler::OnCancel(SequenceId id, int64_t /*now_us*/, std::vector<Ended>* ended) {
   impl_->OnCancel(id, ended);
@@ -169,6 +169,7 @@ absl::Span<const TokenId> Scheduler::Log(SequenceId id) const { return impl_->Li
 uint32_t Scheduler::PromptLength(SequenceId id) const { return impl_->Live(id).prompt_length; }
 uint32_t Scheduler::CachedTokens(SequenceId id) const { return impl_->Live(id).cached_tokens; }
 bool Scheduler::IsLive(SequenceId id) const { return impl_->IsLive(id); }
+bool Scheduler::IsSuspectForTest(SequenceId id) const { return impl_->Live(id).suspect(); }
 SchedulerStats Scheduler::Stats() const { return impl_->Stats(); }
 void Scheduler::CheckInvariantsForTest() const { impl_->CheckInvariantsForTest(); }
 

@@ -75,7 +75,14 @@ struct Arrival {
   uint64_t cache_salt = 0;
 };
 
-enum class EndReason : uint8_t { kLength, kEosToken, kCancelled };
+enum class EndReason : uint8_t {
+  kLength,
+  kEosToken,
+  kCancelled,
+  // kGroupLossesMax groups were lost while it was in a step and got no further (invariant
+  // scope.one).
+  kGroupLosses,
+};
 
 // A token of the log, confirmed by a step.
 struct Emitted {
@@ -149,6 +156,8 @@ struct StepPlan {
 struct SchedulerStats {
   uint32_t running = 0;
   uint32_t waiting = 0;
+  // Of both: those that run alone because more than kGroupLossesShared groups were lost with them.
+  uint32_t suspects = 0;
   uint32_t blocks_total = 0;
   // Referenced by a sequence.
   uint32_t blocks_used = 0;
@@ -172,8 +181,9 @@ class Scheduler {
   // A group formed: every live sequence is prefilled again from its log, in priority order.
   // REQUIRES: the pool holds each live sequence at its full length, alone.
   void OnGroupFormed(const GroupInfo& group, int64_t now_us);
-  // The group is lost: slots, blocks and steps in flight are void; logs stay.
-  void OnGroupLost(int64_t now_us);
+  // The group is lost: slots, blocks and steps in flight are void; logs stay. Appends the Ended
+  // records of sequences that have lost kGroupLossesMax groups without progress.
+  void OnGroupLost(int64_t now_us, std::vector<Ended>* ended);
   void OnArrival(const Arrival& arrival, int64_t now_us);
   // The sequence is not wanted any more (client gone, deadline, stop string). Unknown ids are
   // ignored: the sequence may have ended just before. Appends its Ended record.
@@ -196,6 +206,8 @@ class Scheduler {
   bool IsLive(SequenceId id) const;
   SchedulerStats Stats() const;
 
+  // The sequence runs alone, see SchedulerStats.suspects. REQUIRES: `id` is live.
+  bool IsSuspectForTest(SequenceId id) const;
   // Aborts the process when any bookkeeping invariant is broken; for tests and simulation.
   void CheckInvariantsForTest() const;
 

@@ -2,6 +2,7 @@
 //   scheduler.cc   events of requests and groups, views
 //   planning.cc    one step: decode rows, prompt chunks, the finished plan
 //   admission.cc   who gets and who loses a slot and blocks
+//   suspects.cc    who may be what loses the groups, and its steps alone
 //   completion.cc  the answer to a step: tokens, ends, published blocks
 //   invariants.cc  how all of it belongs together
 
@@ -46,7 +47,7 @@ class Scheduler::Impl {
   explicit Impl(const SchedulerConfig& config);
 
   void OnGroupFormed(const GroupInfo& group);
-  void OnGroupLost();
+  void OnGroupLost(std::vector<Ended>* ended);
   void OnArrival(const Arrival& arrival);
   void OnCancel(SequenceId id, std::vector<Ended>* ended);
   void OnStepDone(StepNumber step, absl::Span<const SampledRow> rows, const StepTime& time,
@@ -64,6 +65,7 @@ class Scheduler::Impl {
   // ---------------------------------------------------------------------------------
   void BeginPlan();
   void PlanDecodeRows();
+  void PlanDecodeRow(Sequence* sequence);
   // A block for the position that the sequence's next row writes. False when the sequence itself
   // had to be preempted.
   bool TakeBlockForRow(Sequence* sequence);
@@ -90,6 +92,19 @@ class Scheduler::Impl {
   void Vacate(Sequence* sequence);
   void EnterRunning(Sequence* sequence);
   void LeaveRunning(Sequence* sequence);
+
+  // -- suspects.cc
+  // --------------------------------------------------------------------------------
+  // A row of a lost step: its sequence has lost one group more, and forgets what is in flight.
+  void CountLoss(const StepRow& row);
+  // Takes the claims of `losses` back: the sequence got further, or ends.
+  void Acquit(Sequence* sequence);
+  void EndLosers(std::vector<Ended>* ended);
+  // Plans the rows of one suspect, or none while it waits for what is in flight; false when there
+  // is no room for any. REQUIRES: suspects_ > 0.
+  bool PlanTrial();
+  // The suspect that holds a slot, or the first of the queue.
+  Sequence* FindSuspect();
 
   // -- completion.cc
   // -------------------------------------------------------------------------------
@@ -147,6 +162,10 @@ class Scheduler::Impl {
   uint32_t in_flight_count_ = 0;
   // Sequences with `recovering` set.
   uint32_t recovering_ = 0;
+  // Sequences with suspect() set.
+  uint32_t suspects_ = 0;
+  // The suspect that a plan admits.
+  const Sequence* on_trial_ = nullptr;
   // The waiting sequence that did not fit when so many blocks had been freed: no use to try again
   // before the next one is.
   SequenceId refused_ = 0;

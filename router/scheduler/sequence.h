@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/ids.h"
+#include "common/limits.h"
 #include "router/scheduler/prefix_hash.h"
 #include "router/scheduler/scheduler.h"
 
@@ -47,6 +48,12 @@ struct Sequence {
   // Prompt tokens found in the prefix cache at the first admission.
   uint32_t cached_tokens = 0;
 
+  // -- Lost groups (suspects.cc) ----------------------------------------------------------------
+  // Groups lost with this sequence in flight since it last got beyond `lost_at`.
+  uint32_t losses = 0;
+  // The farthest position that a lost step was to reach.
+  Position lost_at = 0;
+
   // -- In flight; survives a preemption -----------------------------------------------------------
   // Steps in flight that this sequence takes part in.
   uint32_t steps_in_flight = 0;
@@ -76,6 +83,8 @@ struct Sequence {
   uint32_t planned_length() const { return static_cast<uint32_t>(log.size()) + samples_in_flight; }
   // Tokens of the log still to be run through the model. REQUIRES: prefilling.
   uint32_t rest() const { return static_cast<uint32_t>(log.size()) - computed; }
+  // It may be what loses the groups: it runs alone.
+  bool suspect() const { return losses > kGroupLossesShared; }
   // This sequence goes before `other`: higher priority, then older.
   bool Outranks(const Sequence& other) const {
     if (priority != other.priority) return priority > other.priority;

@@ -25,6 +25,17 @@ class WaitingQueue {
   // The head of the highest priority, or null. The others of that priority follow by `next`.
   Sequence* Front();
 
+  // The first for which f(const Sequence&) is true, highest priority first; or null.
+  template <typename F>
+  Sequence* FindIf(F f) const {
+    for (auto list = lists_.rbegin(); list != lists_.rend(); ++list) {
+      for (Sequence* s = list->head; s != nullptr; s = s->next) {
+        if (f(*s)) return s;
+      }
+    }
+    return nullptr;
+  }
+
   // Calls f(const Sequence&) for all, highest priority first.
   template <typename F>
   void ForEach(F f) const {

@@ -34,6 +34,10 @@ struct SimulationReport {
   uint64_t prefix_hit_tokens = 0;
   uint64_t evicted_blocks = 0;
   uint64_t groups_lost = 0;
+  // Requests that ended because groups were lost with them: those whose own steps lost them, and
+  // those that happened to be there.
+  uint64_t poisoned = 0;
+  uint64_t unlucky = 0;
   uint64_t mixed_steps = 0;
   uint64_t chunked_prompts = 0;
   // Of all plans; equal for equal seeds.

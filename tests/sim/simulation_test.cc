@@ -19,7 +19,8 @@ void Print(uint64_t seed, const SimulationReport& r) {
             << " in a prompt), " << r.preemptions << " preemptions (" << r.results_after_preemption
             << " results behind them), " << r.rows_in_vain << " rows in vain, "
             << r.prefix_hit_tokens << " prefix hit tokens, " << r.evicted_blocks
-            << " blocks evicted, " << r.groups_lost << " groups lost, " << r.chunked_prompts
+            << " blocks evicted, " << r.groups_lost << " groups lost, " << r.poisoned
+            << " ended by them (" << r.unlucky << " without cause), " << r.chunked_prompts
             << " chunked prompts\n";
 }
 
@@ -29,7 +30,11 @@ void RunSeed(uint64_t seed) {
   std::cout << "simulation with seed " << seed << std::endl;
   const SimulationReport report = RunSimulation(options);
   Print(seed, report);
-  CHECK(report.ended_by_length + report.ended_by_eos + report.cancelled == options.requests);
+  CHECK(report.ended_by_length + report.ended_by_eos + report.cancelled + report.poisoned +
+            report.unlucky ==
+        options.requests);
+  CHECK(report.poisoned > 10);
+  CHECK(report.unlucky * 10 <= report.poisoned);
   CHECK(report.ended_by_length > 100);
   CHECK(report.ended_by_eos > 100);
   CHECK(report.cancelled_in_flight > 100);

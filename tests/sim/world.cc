@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/check.h"
+#include "common/limits.h"
 
 namespace weft::router {
 namespace {
@@ -92,6 +93,7 @@ void World::LoseGroup() {
   if (!formed_) return;
   ++report_.groups_lost;
   formed_ = false;
+  for (auto& [id, request] : live_) request.losses += request.rows_in_flight > 0;
   in_flight_.clear();
   shard_->ForEachSlot([&](Slot, SequenceId id) {
     if (live_.count(id) == 1) live_.at(id).recovering = true;
@@ -101,7 +103,15 @@ void World::LoseGroup() {
     request.preempted = false;
   }
   shard_->Reset(kv_blocks_);
-  scheduler_->OnGroupLost(0);
+  std::vector<Ended> ended;
+  scheduler_->OnGroupLost(0, &ended);
+  for (const Ended& end : ended) {
+    WEFT_CHECK(end.reason == EndReason::kGroupLosses);
+    const Request& request = live_.at(end.id);
+    WEFT_CHECK_GE(request.losses, kGroupLossesMax);
+    request.poison > 0 ? ++report_.poisoned : ++report_.unlucky;
+  }
+  CheckEnded(ended);
 }
 
 void World::Arrive() {
@@ -124,6 +134,7 @@ void World::Arrive() {
   if (request.log.empty()) request.log.push_back(1);
   request.prompt_length = static_cast<uint32_t>(request.log.size());
   request.length_limit = request.prompt_length + 1 + Random(length_max_ - request.prompt_length);
+  if (Chance(1)) request.poison = 1 + Random(request.length_limit - 1);
 
   Arrival arrival;
   arrival.id = id;
@@ -155,6 +166,7 @@ void World::Cancel() {
 }
 
 void World::PlanStep() {
+  suspects_ = scheduler_->Stats().suspects;
   const StepPlan* const plan = scheduler_->Plan(0);
   if (!formed_ || in_flight_.size() == kStepsInFlightMax) {
     WEFT_CHECK_MSG(plan == nullptr, "more than two steps in flight");
@@ -176,16 +188,21 @@ void World::PlanStep() {
     if (std::binary_search(plan->decode_slots.begin(), plan->decode_slots.end(), slot) &&
         std::find(plan->drops.begin(), plan->drops.end(), slot) == plan->drops.end()) {
       flight.ids.push_back(id);
-      ++live_.at(id).samples_in_flight;
+      Request& request = live_.at(id);
+      const size_t position = request.log.size() + request.samples_in_flight++ - 1;
+      flight.poisoned |= request.poison > 0 && position == request.poison;
     }
   });
   for (const PlannedChunk& chunk : plan->chunks) {
     flight.ids.push_back(chunk.id);
+    const Position poison = live_.at(chunk.id).poison;
+    flight.poisoned |= poison > 0 && poison >= chunk.start && poison < chunk.start + chunk.count;
     live_.at(chunk.id).samples_in_flight += chunk.last;
     live_.at(chunk.id).preempted = false;
     if (chunk.last) live_.at(chunk.id).recovering = false;
   }
   for (const SequenceId id : flight.ids) ++live_.at(id).rows_in_flight;
+  CheckTrial(flight);
   flight.rows = shard_->Run(
       *plan, answered_, [this](SequenceId id) { return scheduler_->Log(id); },
       [this](SequenceId id) { return live_.at(id).mock; });
@@ -197,6 +214,7 @@ void World::PlanStep() {
 
 void World::AnswerStep() {
   if (in_flight_.empty()) return;
+  if (in_flight_.front().poisoned) return LoseGroup();
   const Flight flight = std::move(in_flight_.front());
   in_flight_.pop_front();
   const StepPlan& plan = flight.plan;

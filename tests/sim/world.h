@@ -39,12 +39,18 @@ class World {
     bool preempted = false;
     // Held a slot when the group was lost, and its log is not back on the shard.
     bool recovering = false;
+    // Every step that writes this position loses the group; 0: none does.
+    Position poison = 0;
+    // Groups lost with a row of it in flight.
+    uint32_t losses = 0;
   };
   struct Flight {
     StepPlan plan;
     std::vector<SampledRow> rows;
     // With each row's request: all rows, also those that do not sample.
     std::vector<SequenceId> ids;
+    // Its answer never comes: the group is lost instead.
+    bool poisoned = false;
   };
 
   uint64_t Random(uint64_t below) { return random_() % below; }
@@ -61,6 +67,8 @@ class World {
   // world_checks.cc: what a plan, a result and an end must look like.
   void CheckPlan(const StepPlan& plan);
   void CheckRanks(const StepPlan& plan);
+  // A suspect's step holds nobody else.
+  void CheckTrial(const Flight& flight) const;
   void CheckBudget(const StepPlan& plan) const;
   void CheckAdmissions(const StepPlan& plan) const;
   void CheckEmitted(const std::vector<Emitted>& emitted, const std::vector<SampledRow>& rows);
@@ -88,6 +96,8 @@ class World {
   StepNumber answered_ = 0;
   std::map<SequenceId, Request> live_;
   SequenceId next_id_ = 1;
+  // Sequences in the queue or running that must run alone, before the plan.
+  uint32_t suspects_ = 0;
   std::deque<Flight> in_flight_;
 };
 

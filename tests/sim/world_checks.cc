@@ -52,6 +52,8 @@ void World::CheckRanks(const StepPlan& plan) {
       const bool complete = request.log.size() + request.samples_in_flight >= request.length_limit;
       WEFT_CHECK_MSG(!decodes || !complete,
                      absl::StrCat("a row beyond the length limit of sequence ", id));
+      // While suspects run alone, the others wait.
+      if (suspects_ > 0) return;
       WEFT_CHECK_MSG(decodes || complete || !shard_->IsRunning(slot),
                      absl::StrCat("running sequence ", id, " stands still"));
       WEFT_CHECK_MSG(shard_->IsRunning(slot) || !plan.chunks.empty(), "no prompt advances");
@@ -68,6 +70,18 @@ void World::CheckRanks(const StepPlan& plan) {
   }
   // Nobody is admitted in a step that preempts.
   for (const PlannedChunk& chunk : plan.chunks) WEFT_CHECK(victims.empty() || !chunk.first);
+}
+
+void World::CheckTrial(const Flight& flight) const {
+  const SchedulerStats stats = scheduler_->Stats();
+  if (stats.suspects == 0) return;
+  std::set<SequenceId> ids(flight.ids.begin(), flight.ids.end());
+  for (const Flight& ahead : in_flight_) ids.insert(ahead.ids.begin(), ahead.ids.end());
+  bool suspect = false;
+  for (const SequenceId id : ids) {
+    suspect |= live_.count(id) == 1 && scheduler_->IsSuspectForTest(id);
+  }
+  WEFT_CHECK_MSG(!suspect || ids.size() == 1, "a suspect shares its steps");
 }
 
 void World::CheckBudget(const StepPlan& plan) const {
@@ -104,7 +118,7 @@ void World::CheckAdmissions(const StepPlan& plan) const {
   }
   if (holders.size() == before) return;
   for (const auto& [id, request] : live_) {
-    if (holders.count(id) == 1) continue;
+    if (holders.count(id) == 1 || suspects_ > 0) continue;
     for (const PlannedChunk& chunk : plan.chunks) {
       WEFT_CHECK_MSG(!chunk.first || live_.at(chunk.id).priority >= request.priority,
                      "a lower priority was admitted first");

@@ -126,6 +126,18 @@ void MockModel::DecodeRows(const google::protobuf::RepeatedField<uint32_t>& skip
   }
 }
 
+void MockModel::AddRows(const wire::StepHeader& header,
+                        const google::protobuf::RepeatedField<uint32_t>& skip,
+                        std::vector<SequenceId>* sequences) const {
+  const auto& drops = header.drop_slots();
+  for (const auto& [slot, state] : slots_) {
+    if (!state.running || std::binary_search(skip.begin(), skip.end(), slot)) continue;
+    if (std::find(drops.begin(), drops.end(), slot) == drops.end()) {
+      sequences->push_back(state.sequence);
+    }
+  }
+}
+
 void MockModel::RunChunk(const wire::Chunk& chunk, wire::StepResponse* response) {
   ++chunks_;
   Expect(chunk.slot() < shape_.running_max, absl::StrCat("slot ", chunk.slot(), " is too high"));

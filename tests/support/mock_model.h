@@ -60,6 +60,11 @@ class MockModel {
               weft::shard::v1::StepResponse* response);
   void Filter(const weft::shard::v1::FilterBatchRequest& request);
 
+  // Appends the sequences that decode in a step that has not run.
+  void AddRows(const weft::shard::v1::StepHeader& header,
+               const google::protobuf::RepeatedField<uint32_t>& skip,
+               std::vector<SequenceId>* sequences) const;
+
   // Rules broken so far, in words.
   const std::vector<std::string>& violations() const { return violations_; }
   size_t held_slots() const { return slots_.size(); }

@@ -96,7 +96,7 @@ Reactor* MockProcess::Info(grpc::CallbackServerContext* context, const wire::Inf
 
 bool MockProcess::Faulty(const char* call, Epoch epoch, grpc::CallbackServerContext* context,
                          Reactor* reactor) {
-  const MockFault fault = owner_.Ask({call, epoch, 0, 0, 0});
+  const MockFault fault = owner_.Ask({call, epoch, 0, 0, 0, {}, {}, {}, {}});
   if (fault == MockFault::kNone) return false;
   if (fault == MockFault::kError) {
     Finish(context, reactor, Refuse(grpc::StatusCode::INTERNAL, "asked to fail"));
@@ -268,9 +268,22 @@ void MockProcess::DeviceLoop() {
 }
 
 void MockProcess::RunStep(StepNumber step, Epoch epoch, const StepCall& call) {
-  MockMoment moment{call.name, epoch, step, 0, 0};
+  MockMoment moment{call.name, epoch, step, 0, 0, {}, {}, {}, {}};
   if (call.prefill != nullptr) {
-    for (const auto& chunk : call.prefill->chunks()) moment.partial_chunks += !chunk.last();
+    for (const auto& chunk : call.prefill->chunks()) {
+      moment.partial_chunks += !chunk.last();
+      moment.prefilling.push_back(chunk.sequence());
+      if (chunk.last()) moment.completing.push_back(chunk.sequence());
+      if (chunk.start() == 0) moment.begun.emplace_back(chunk.sequence(), chunk.ids(0));
+    }
+  }
+  {
+    absl::MutexLock lock(&model_mutex_);
+    if (call.prefill != nullptr && call.prefill->with_decode()) {
+      model_.AddRows(call.prefill->header(), call.prefill->skip_slots(), &moment.decoding);
+    } else if (call.decode != nullptr) {
+      model_.AddRows(call.decode->header(), call.decode->skip_slots(), &moment.decoding);
+    }
   }
   const MockFault fault = owner_.Ask(moment);
   if (fault == MockFault::kDie || fault == MockFault::kHang) {

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/ids.h"
@@ -39,6 +40,12 @@ struct MockMoment {
   int partial_chunks = 0;
   // How often the call came before, in this process and the ones before it.
   uint64_t before = 0;
+  // Whose chunks, whose last chunks and whose decode rows a step has.
+  std::vector<SequenceId> prefilling;
+  std::vector<SequenceId> completing;
+  std::vector<SequenceId> decoding;
+  // Sequences whose first chunk is in the step, with its first id.
+  std::vector<std::pair<SequenceId, TokenId>> begun;
 };
 
 struct MockShardOptions {

@@ -1,6 +1,7 @@
 // Real engine, mock shards that die, hang, err and lie: streams stay open and go on with exactly
 // the tokens of an undisturbed run.
 
+#include <algorithm>
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <map>
@@ -196,6 +197,56 @@ TEST_CASE("A step that errs ends the epoch and not its requests", "[router][engi
     CheckSurvives(MockFault::kError, rank,
                   [](const MockMoment& m) { return m.call == "Decode" && m.step >= 20; });
   }
+}
+
+// Fails each step that has the sequence whose prompt begins with a Z among `rows`.
+class Poison {
+ public:
+  using Rows = std::vector<SequenceId> MockMoment::*;
+  explicit Poison(Rows rows) : rows_(rows) {}
+
+  MockFault operator()(const MockMoment& moment) {
+    for (const auto& [sequence, first_id] : moment.begun) {
+      if (first_id == 'Z') sequence_.store(sequence);
+    }
+    const std::vector<SequenceId>& rows = moment.*rows_;
+    const bool here = std::find(rows.begin(), rows.end(), sequence_.load()) != rows.end();
+    return here ? MockFault::kError : MockFault::kNone;
+  }
+
+ private:
+  const Rows rows_;
+  std::atomic<SequenceId> sequence_{0};
+};
+
+TEST_CASE("A request whose steps always fail ends and takes nobody with it",
+          "[router][engine][faults]") {
+  const auto [rows, prompt_tokens] =
+      GENERATE(table<Poison::Rows, size_t>({{&MockMoment::prefilling, 30},
+                                            {&MockMoment::completing, 500},
+                                            {&MockMoment::decoding, 30}}));
+  EngineRig rig(TwoShards());
+  const std::string losses = "weft_group_losses_total{state=\"serving\"}";
+  const Grown grown(rig.probe(), {losses});
+  // Rank 0: a mock of another rank may fail after rank 0 has answered, which no step with
+  // collectives can.
+  Poison poison(rows);
+  rig.shard(0).SetFaults([&poison](const MockMoment& moment) { return poison(moment); });
+  rig.WaitReady();
+  Streams streams(rig);
+  streams.sinks[0]->WaitTokens(3);
+  GenerateInput input = MakeInput(99, prompt_tokens, 40);
+  std::get<std::vector<TokenId>>(input.prompt)[0] = 'Z';
+  auto ill = rig.Submit(input);
+  ill->WaitEnd();
+  INFO(ill->status().ToString());
+  CHECK(absl::IsInternal(ill->status()));
+  CHECK(ill->status().message().find("3 times") != std::string::npos);
+  streams.Check();
+  CHECK(grown(losses) == 3);
+  CHECK(rig.restarts() == 0);
+  rig.CheckClean();
+  rig.shard(0).SetFaults(nullptr);
 }
 
 TEST_CASE("Ranks that disagree about a step's tokens end the epoch", "[router][engine][faults]") {

@@ -56,7 +56,7 @@ TEST_CASE("Plan allocates no memory, also when it admits, preempts and evicts",
   int plans = 0;
   for (int i = 0; i < 20000; ++i) {
     if (i % 7000 == 0) {
-      scheduler.OnGroupLost(0);
+      scheduler.OnGroupLost(0, &ended);
       in_flight.clear();
       scheduler.OnGroupFormed(group, 0);
     }

@@ -70,6 +70,8 @@ const char* Name(EndReason reason) {
       return "eos";
     case EndReason::kCancelled:
       return "cancelled";
+    case EndReason::kGroupLosses:
+      return "group losses";
   }
   return "?";
 }
@@ -135,9 +137,10 @@ class Runner {
     if (command.name == "done") return Done(command);
     if (command.name == "run") return RunSteps(command);
     if (command.name == "lost") {
-      scheduler_->OnGroupLost(0);
+      std::vector<Ended> ended;
+      scheduler_->OnGroupLost(0, &ended);
       in_flight_.clear();
-      return "";
+      return Ends(ended);
     }
     if (command.name == "cancel") {
       std::vector<Ended> ended;
