@@ -22,6 +22,13 @@ constexpr uint64_t kGraphsLayerBytes =
     GraphCache::kGraphsMax * kGraphKernelsOfLayer * kGraphKernelBytes;
 // cuBLASLt and the CUDA runtime load their kernels when they are first used.
 constexpr uint64_t kLibraryBytes = uint64_t{256} << 20;
+// NCCL's state and kernels.
+constexpr uint64_t kNcclBytes = uint64_t{256} << 20;
+// For each peer the buffers of 32 channels: 4 MiB (NCCL_BUFFSIZE) and those of the short protocols
+// on top, in both directions.
+constexpr uint64_t kNcclPeerBytes = uint64_t{320} << 20;
+// A rank has as many peers as its rings and trees give it neighbours.
+constexpr uint64_t kNcclPeersMax = 4;
 
 // --memory-fraction is at most this.
 constexpr uint64_t kPercentMax = 99;
@@ -93,6 +100,11 @@ CudaLimits PlanCudaLimits(const DecoderSpec& spec, const CudaShape& shape, const
   return limits;
 }
 
+uint64_t NcclBytes(uint32_t world) {
+  if (world == 1) return 0;
+  return kNcclBytes + std::min<uint64_t>(world - 1, kNcclPeersMax) * kNcclPeerBytes;
+}
+
 absl::StatusOr<MemoryPlan> PlanCudaMemory(const DecoderSpec& spec, const CudaShape& shape,
                                           const CudaLimits& limits, const MemoryFlags& flags,
                                           const DeviceMemory& device) {
@@ -101,7 +113,7 @@ absl::StatusOr<MemoryPlan> PlanCudaMemory(const DecoderSpec& spec, const CudaSha
   plan.weights_bytes = CudaWeights::Bytes(spec, shape);
   plan.workspace_bytes = CudaWorkspace::Bytes(shape, limits) + kLibraryBytes +
                          (limits.world > 1 ? PeerSum::Bytes(shape.hidden) : 0) +
-                         shape.layers * kGraphsLayerBytes;
+                         NcclBytes(limits.world) + shape.layers * kGraphsLayerBytes;
   plan.kv_block_bytes = CudaKvCache::BlockBytes(shape);
   plan.kv_block_tokens = kKvBlockTokensCuda;
   plan.device_bytes = device.total_bytes;

@@ -33,6 +33,9 @@ uint32_t LargestHeadGroup(const CudaShape& shape, const SlicePlan& slice);
 CudaLimits PlanCudaLimits(const DecoderSpec& spec, const CudaShape& shape, const SlicePlan& slice,
                           const MemoryFlags& flags, uint32_t decode_grid);
 
+// What NCCL takes of a rank's memory when the ranks first meet, generously; 0 for one alone.
+uint64_t NcclBytes(uint32_t world);
+
 // `memory_fraction` of the device's memory may be used, by this process and others together;
 // `flags.kv_memory_bytes` > 0 bounds the pool of all ranks instead. RESOURCE_EXHAUSTED, saying what
 // is needed and what would fit, when not even one sequence of a block fits.

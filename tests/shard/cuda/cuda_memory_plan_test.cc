@@ -64,6 +64,24 @@ TEST_CASE("A GPU's plan adds up and stays within its share", "[cuda_plan]") {
   }
 }
 
+TEST_CASE("The plan holds what NCCL takes after the pool", "[cuda_plan]") {
+  const auto files = Shape("llama-3.2-1b");
+  MemoryFlags flags = Defaults();
+  // Next to nothing else is left in the workspace.
+  flags.running_max = 8;
+  flags.step_tokens_max = 64;
+  const auto alone = Plan(*files, 0, 1, flags, Gpu(141 * kGib, kGib));
+  REQUIRE(alone.ok());
+  CHECK(NcclBytes(1) == 0);
+  for (const uint32_t world : {2, 4, 8}) {
+    CAPTURE(world);
+    const auto plan = Plan(*files, 0, world, flags, Gpu(141 * kGib, kGib));
+    REQUIRE(plan.ok());
+    CHECK(plan->workspace_bytes >= alone->workspace_bytes / 2 + NcclBytes(world));
+    CHECK(NcclBytes(world) >= NcclBytes(world / 2));
+  }
+}
+
 TEST_CASE("Weights and KV of a GPU have the sizes that the shape says", "[cuda_plan]") {
   const auto files = Shape("llama-3.1-8b");
   const DecoderSpec& spec = files->spec();
