@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/exit_code.h"
 #include "common/log.h"
 #include "common/metrics.h"
 #include "common/shutdown.h"
@@ -31,8 +32,6 @@
 namespace weft::shard {
 namespace {
 
-constexpr int kExitStartup = 1;
-constexpr int kExitStuck = 3;
 constexpr absl::Duration kDrain = absl::Seconds(2);
 // Compute stands behind the router, which shares the cores.
 constexpr int kDeviceNice = 1;
@@ -141,7 +140,8 @@ absl::Status Serve(const ShardFlags& flags, ShutdownSignals signals) {
   options.device_nice = kDeviceNice;
   options.probe = &probe;
   options.on_stuck = [](const std::string& why) {
-    PrintLine(why);
+    WEFT_LOG_ERROR("{}", why);
+    spdlog::default_logger()->flush();
     std::_Exit(kExitStuck);
   };
   Executor executor(std::move(options), EarlyFacts(flags), progress);

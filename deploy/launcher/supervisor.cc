@@ -15,6 +15,7 @@
 #include "boost/asio/read_until.hpp"
 #include "boost/asio/steady_timer.hpp"
 #include "boost/asio/write.hpp"
+#include "common/exit_code.h"
 #include "common/log.h"
 #include "common/status.h"
 #include "deploy/launcher/child.h"
@@ -27,6 +28,9 @@ using boost::asio::local::stream_protocol;
 // A client that does not read, or sends more than this without a newline, is dropped.
 constexpr size_t kSocketBytesMax = 64 << 10;
 constexpr size_t kClientsMax = 8;
+// So many lost devices of one shard are mishaps of a start, as the death of another shard is; more
+// are its state.
+constexpr int kStuckExitsMax = 3;
 
 std::chrono::nanoseconds ToChrono(absl::Duration duration) {
   return absl::ToChronoNanoseconds(duration);
@@ -95,6 +99,8 @@ class Supervisor::Impl : public std::enable_shared_from_this<Supervisor::Impl> {
     std::unique_ptr<Child> child;
     absl::Time started;
     absl::Duration backoff = absl::ZeroDuration();
+    // Exits with kExitStuck during start-up.
+    int stuck_exits = 0;
     boost::asio::steady_timer restart_timer;
   };
 
@@ -147,7 +153,7 @@ class Supervisor::Impl : public std::enable_shared_from_this<Supervisor::Impl> {
       ContinueStop(member);
       return;
     }
-    if (!healthy_ && WIFEXITED(wait_status)) {
+    if (!healthy_ && IsHopeless(member, wait_status)) {
       if (auto on_hopeless = std::exchange(callbacks_.on_hopeless, nullptr)) {
         on_hopeless(member->spec.name, how);
       }
@@ -161,6 +167,13 @@ class Supervisor::Impl : public std::enable_shared_from_this<Supervisor::Impl> {
     WEFT_LOG_WARN("{} (pid {}) ended with {}; starting it again in {} ms", member->spec.name, pid,
                   how, absl::ToInt64Milliseconds(wait));
     RestartAfter(member, wait);
+  }
+
+  // A child that left by itself before start-up succeeded would do so again.
+  static bool IsHopeless(Member* member, int wait_status) {
+    if (!WIFEXITED(wait_status)) return false;
+    if (WEXITSTATUS(wait_status) != kExitStuck) return true;
+    return ++member->stuck_exits > kStuckExitsMax;
   }
 
   void RestartAfter(Member* member, absl::Duration wait) {

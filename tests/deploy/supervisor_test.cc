@@ -102,6 +102,15 @@ TEST_CASE("A child that leaves by itself during start-up is hopeless", "[launche
   CHECK(fixture.hopeless_ == "shard-0: exit code 1");
 }
 
+TEST_CASE("A shard that loses its device during start-up is started again, and not for ever",
+          "[launcher]") {
+  Fixture fixture;
+  REQUIRE(fixture.Start("echo up; exit 3", kEndsOnTerm).ok());
+  fixture.RunUntil([&] { return fixture.stopped_; });
+  CHECK(fixture.Count("shard-0 up") == 4);
+  CHECK(fixture.hopeless_ == "shard-0: exit code 3");
+}
+
 TEST_CASE("Stop ends the router first, then the shards", "[launcher]") {
   Fixture fixture;
   const std::string shard =
