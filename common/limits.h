@@ -35,6 +35,18 @@ inline constexpr uint32_t kKvBlockTokensCuda = 64;
 // A GPU reads its weights for many sequences at the price of few.
 inline constexpr uint32_t kRunningDefaultCuda = 512;
 inline constexpr uint32_t kStepTokensDefaultCuda = 8192;
+// Forming an epoch: ranks meet (the first time NCCL starts up, with many GPUs that takes seconds),
+// then GPUs exchange their memory. The router's call holds both.
+inline constexpr int64_t kMeetUsMax = 20'000'000;
+inline constexpr int64_t kConnectUsMax = 10'000'000;
+inline constexpr int64_t kJoinUsMax = kMeetUsMax + kConnectUsMax + 2'000'000;
+// What a shard grants a step at most before it looks hung (shard/step_allowance.h).
+inline constexpr int64_t kStepAllowedUsMax = 60'000'000;
+// A device thread that is still not idle so long after its epoch was ended, and what was launched
+// should have ended, is stuck: the process exits.
+inline constexpr int64_t kLeaveIdleUs = 2'000'000;
+// So a shard has left by then, or never will.
+inline constexpr int64_t kLeaveUsMax = kLeaveIdleUs + kStepsInFlightMax * kStepAllowedUsMax;
 // gRPC message limit of the shard wire: a chunk of kStepTokensMax ids with penalties fits.
 inline constexpr size_t kShardMessageBytesMax = 16u << 20;
 

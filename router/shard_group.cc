@@ -23,11 +23,10 @@ constexpr int64_t kHeartbeatsPerTimeout = 10;
 // A broken channel must be seen in less than 100 ms when nothing is in flight.
 constexpr int64_t kWatchUs = 50'000;
 constexpr int64_t kRendezvousTimeoutUs = 5'000'000;
-constexpr int64_t kJoinTimeoutUs = 10'000'000;
 // Taking the KV pool and timing small shapes; on an accelerator also the worst step.
 constexpr int64_t kWarmupTimeoutUs = 120'000'000;
-// A shard that is not idle 2 s after LeaveGroup exits by itself.
-constexpr int64_t kLeaveTimeoutUs = 3'000'000;
+// A shard that cannot leave exits by itself; one whose process hangs is found by its silence.
+constexpr int64_t kLeaveTimeoutUs = kLeaveUsMax + 1'000'000;
 // A step may be late for as long as its rank shows life: the hang time-out finds one that does not.
 // This is for what neither sees.
 constexpr int64_t kStepTimeoutsPerHang = 4;
@@ -193,7 +192,7 @@ void ShardGroup::Watch(int64_t now_us) {
       if (InEpoch()) return Lose(why, rank, RestartReason::kTimeout, now_us);
       AskRestart(rank, RestartReason::kTimeout, why);
     } else if (state_ == GroupState::kServing &&
-               state.vitals.DeviceHung(now_us, timeout_us, ledger_.OwesSinceUs(rank))) {
+               state.vitals.DeviceHung(now_us, timeout_us, ledger_.OwesSinceUs(rank), OnCpu())) {
       // Ranks that wait for a hung one look the same: all are asked to leave, and who cannot is
       // restarted.
       return Lose(
@@ -211,8 +210,7 @@ int64_t ShardGroup::InfoIntervalUs() const {
 
 int64_t ShardGroup::HangTimeoutUs() const {
   if (options_.hang_timeout_ms > 0) return options_.hang_timeout_ms * 1000;
-  const bool cpu = !first_info_.has_value() || first_info_->device() == "cpu";
-  return (cpu ? kHangTimeoutCpuMs : kHangTimeoutDeviceMs) * 1000;
+  return (OnCpu() ? kHangTimeoutCpuMs : kHangTimeoutDeviceMs) * 1000;
 }
 
 // -- Forming an epoch ----------------------------------------------------------------------------
@@ -287,7 +285,7 @@ void ShardGroup::OnRendezvous(const ShardReply& reply, int64_t now_us) {
   for (Rank rank = 0; rank < world(); ++rank) {
     ranks_[rank].done = false;
     request.set_rank(rank);
-    Send(rank, ShardCall::kJoinGroup, request, kJoinTimeoutUs);
+    Send(rank, ShardCall::kJoinGroup, request, kJoinUsMax);
   }
 }
 

@@ -118,6 +118,8 @@ class ShardGroup {
   void Watch(int64_t now_us);
   int64_t InfoIntervalUs() const;
   int64_t HangTimeoutUs() const;
+  // The shards compute on the CPU, as far as is known.
+  bool OnCpu() const { return !first_info_.has_value() || first_info_->device() == "cpu"; }
 
   // -- Forming an epoch
   void MaybeForm(int64_t now_us);

@@ -87,9 +87,11 @@ bool ShardVitals::ProcessHung(int64_t now_us, int64_t timeout_us, uint64_t pid,
   return silent_us >= timeout_us;
 }
 
-bool ShardVitals::DeviceHung(int64_t now_us, int64_t timeout_us, int64_t owes_since_us) const {
+bool ShardVitals::DeviceHung(int64_t now_us, int64_t timeout_us, int64_t owes_since_us,
+                             bool works_on_cpu) const {
   if (owes_since_us == 0) return false;
-  const int64_t alive_us = std::max({device_alive_us_, cpu_seen_us_, owes_since_us});
+  int64_t alive_us = std::max(device_alive_us_, owes_since_us);
+  if (works_on_cpu) alive_us = std::max(alive_us, cpu_seen_us_);
   return now_us - alive_us >= timeout_us;
 }
 

@@ -1,7 +1,9 @@
 // Tells a hung shard from a slow one: a shard is hung when for a whole hang time-out it showed no
-// heartbeat and its process used no CPU time. A busy machine makes steps late, which is a metric
-// and no fault; a stopped or deadlocked process does nothing at all. One per rank, owned by the
-// shard group; pure: time and facts are inputs.
+// heartbeat and, where the CPU is the device, its process used no CPU time. A busy machine makes
+// steps late, which is a metric and no fault; a stopped or deadlocked process does nothing at all.
+// A process that waits for an accelerator uses CPU time whether or not that works; its heartbeat
+// goes on for as long as the steps launched may take (shard/step_allowance.h). One per rank, owned
+// by the shard group; pure: time and facts are inputs.
 
 #pragma once
 
@@ -32,8 +34,9 @@ class ShardVitals {
   bool ProcessHung(int64_t now_us, int64_t timeout_us, uint64_t pid,
                    const ProcessCpuReader* read_cpu);
   // True when Info is answered but the device thread, which owes a step since `owes_since_us`
-  // (0 = owes none), shows no life and the process does no work.
-  bool DeviceHung(int64_t now_us, int64_t timeout_us, int64_t owes_since_us) const;
+  // (0 = owes none), shows no life and, with `works_on_cpu`, the process does no work.
+  bool DeviceHung(int64_t now_us, int64_t timeout_us, int64_t owes_since_us,
+                  bool works_on_cpu) const;
 
  private:
   // Last time the process, and the work in it, showed life.

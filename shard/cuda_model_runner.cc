@@ -19,9 +19,6 @@ namespace {
 
 using kernels::cuda::kSamplerTopLogprobsMax;
 
-// All ranks have met when they exchange their memory.
-constexpr int64_t kConnectUs = 10000000;
-
 }  // namespace
 
 CudaModelRunnerImpl::~CudaModelRunnerImpl() {
@@ -60,6 +57,24 @@ absl::Status CudaModelRunnerImpl::Plan() {
   return absl::OkStatus();
 }
 
+absl::Status CudaModelRunnerImpl::TakePool() {
+  absl::StatusOr<CudaKvCache> pool = CudaKvCache::Create(shape_, plan_.kv_blocks);
+  if (absl::IsResourceExhausted(pool.status())) {
+    size_t free_bytes = 0;
+    size_t total_bytes = 0;
+    WEFT_RETURN_IF_ERROR(CudaStatus(cudaMemGetInfo(&free_bytes, &total_bytes), "memory in use"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("GPU ", options_.device.index, ": the KV pool takes ", plan_.kv_bytes >> 20,
+                     " MiB and ", free_bytes >> 20,
+                     " MiB are free: another process has taken memory since the plan was made; "
+                     "stop it, or start with a --memory-fraction below ",
+                     options_.memory.memory_fraction));
+  }
+  WEFT_RETURN_IF_ERROR(pool.status());
+  kv_ = *std::move(pool);
+  return absl::OkStatus();
+}
+
 absl::Status CudaModelRunnerImpl::Load(ModelFiles& files, LoadProgress& progress,
                                        const std::atomic<bool>& cancel) {
   WEFT_ASSIGN_OR_RETURN(stream_, MakeStream());
@@ -79,6 +94,7 @@ absl::Status CudaModelRunnerImpl::Load(ModelFiles& files, LoadProgress& progress
     WEFT_LOG_INFO("read {:.2f} GB of weights in {:.0f} ms, {:.1f} GB/s", bytes * 1e-9,
                   load_us * 1e-3, bytes * 1e-3 / load_us);
   }
+  WEFT_RETURN_IF_ERROR(TakePool());
   if (slice_.world > 1 && shape_.type == kernels::cuda::DType::kBfloat16) {
     WEFT_ASSIGN_OR_RETURN(peer_sum_, PeerSum::Create(shape_.hidden));
   }
@@ -115,7 +131,7 @@ absl::Status CudaModelRunnerImpl::ConnectPeers() {
   const absl::Status connected =
       peer_sum_ == nullptr
           ? absl::FailedPreconditionError("float32 activations")
-          : peer_sum_->Connect(*communicator_, stream_.get(), absl::Microseconds(kConnectUs));
+          : peer_sum_->Connect(*communicator_, stream_.get(), absl::Microseconds(kConnectUsMax));
   if (absl::IsFailedPrecondition(connected)) {
     if (slice_.world > 1) {
       WEFT_LOG_WARN("sums over ranks go through NCCL alone: {}", std::string(connected.message()));
@@ -139,6 +155,7 @@ void CudaModelRunnerImpl::EndEpoch() {
   communicator_->FinishEnd();
   if (peer_sum_ != nullptr) peer_sum_->Disconnect();
   in_flight_.clear();
+  BeginFront(0);
   ops_->BeginEpoch(nullptr, nullptr);
   const std::lock_guard<std::mutex> lock(mutex_);
   communicator_.reset();
@@ -186,10 +203,12 @@ absl::Status CudaModelRunnerImpl::CopyResults(const InFlight& step) {
 }
 
 absl::Status CudaModelRunnerImpl::Launch(const StepBatch& batch) {
-  if (kv_.blocks() == 0) return absl::FailedPreconditionError("Warmup has not run");
   WEFT_CHECK_LT(in_flight_.size(), size_t{kStepsInFlightMax});
   WEFT_RETURN_IF_ERROR(UseDevice());
-  InFlight step{&batch, next_turn_, false, MonotonicClock().NowUs()};
+  const int64_t now_us = MonotonicClock().NowUs();
+  InFlight step{&batch, next_turn_, false, allowance_.AllowedUs(batch), now_us};
+  // Before the first call: any of them may wait for the step in front.
+  work_until_us_ = std::max(now_us, work_until_us_.load()) + step.allowed_us;
   next_turn_ = (next_turn_ + 1) % kStepsInFlightMax;
   const Turn& turn = turns_[step.turn];
   WEFT_RETURN_IF_ERROR(Lost(ops_->BeginSequences(batch)));
@@ -212,14 +231,29 @@ bool CudaModelRunnerImpl::Ready() {
   const InFlight& step = in_flight_.front();
   if (cudaEventQuery(turns_[step.turn].end.get()) != cudaErrorNotReady) return true;
   if (communicator_->aborted()) return true;
-  return MonotonicClock().NowUs() - step.launched_us > options_.step_timeout_us;
+  const int64_t worked_us = MonotonicClock().NowUs() - step.since_us;
+  return worked_us > step.allowed_us + options_.step_timeout_us;
+}
+
+int64_t CudaModelRunnerImpl::work_left_us() const {
+  const int64_t until_us = work_until_us_.load(std::memory_order_relaxed);
+  return until_us == 0 ? 0 : std::max<int64_t>(until_us - MonotonicClock().NowUs(), 0);
+}
+
+void CudaModelRunnerImpl::BeginFront(int64_t now_us) {
+  int64_t until_us = 0;
+  if (!in_flight_.empty()) {
+    in_flight_.front().since_us = until_us = now_us;
+    for (const InFlight& step : in_flight_) until_us += step.allowed_us;
+  }
+  work_until_us_ = until_us;
 }
 
 absl::Status CudaModelRunnerImpl::NotEnded(const InFlight& step) {
   if (communicator_->aborted()) return absl::AbortedError("the epoch was aborted");
   const absl::Status late = absl::DeadlineExceededError(
       absl::StrCat("step ", step.batch->step, " ran longer than ",
-                   options_.step_timeout_us / 1000000, " s on the device"));
+                   (step.allowed_us + options_.step_timeout_us) / 1000000, " s on the device"));
   // Alone it waits for nobody: the device hangs.
   return slice_.world == 1 ? DeviceLost(late) : late;
 }
@@ -229,6 +263,7 @@ absl::StatusOr<StepResult> CudaModelRunnerImpl::Take() {
   while (!Ready()) std::this_thread::yield();
   const InFlight step = in_flight_.front();
   in_flight_.pop_front();
+  BeginFront(MonotonicClock().NowUs());
   const Turn& turn = turns_[step.turn];
   const cudaError_t ended = cudaEventQuery(turn.end.get());
   if (ended == cudaErrorNotReady) return NotEnded(step);

@@ -44,7 +44,7 @@ void PrepareCudaEnvironment();
 struct CudaRunnerOptions {
   MemoryFlags memory;
   CudaDevice device;
-  // Longest wait for a launched step.
+  // Longest wait for a launched step, beyond what it may take by itself (shard/step_allowance.h).
   int64_t step_timeout_us = 0;
 };
 

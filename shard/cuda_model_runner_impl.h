@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -17,6 +18,7 @@
 #include "shard/device/cuda/graph_cache.h"
 #include "shard/device/cuda/peer_sum.h"
 #include "shard/model/decoder.h"
+#include "shard/step_allowance.h"
 
 namespace weft::shard {
 
@@ -24,7 +26,7 @@ class CudaModelRunnerImpl : public CudaModelRunner {
  public:
   CudaModelRunnerImpl(const CudaRunnerOptions& options, const DecoderSpec& spec,
                       const SlicePlan& slice)
-      : options_(options), spec_(spec), slice_(slice) {}
+      : options_(options), spec_(spec), slice_(slice), allowance_(spec, slice.world) {}
   ~CudaModelRunnerImpl() override;
 
   // Before Load: shapes and memory.
@@ -39,6 +41,7 @@ class CudaModelRunnerImpl : public CudaModelRunner {
   absl::Status Launch(const StepBatch& batch) override;
   bool Ready() override;
   absl::StatusOr<StepResult> Take() override;
+  int64_t work_left_us() const override;
   absl::Status device_status() const override { return device_status_; }
   void EndEpoch() override;
   void Abort() override;
@@ -55,7 +58,9 @@ class CudaModelRunnerImpl : public CudaModelRunner {
     // Which of the event pairs and result buffers it uses.
     uint32_t turn = 0;
     bool logprobs = false;
-    int64_t launched_us = 0;
+    // What it may take, and since when: the end of the step before, or its launch.
+    int64_t allowed_us = 0;
+    int64_t since_us = 0;
   };
   // What a step in flight owns.
   struct Turn {
@@ -67,6 +72,10 @@ class CudaModelRunnerImpl : public CudaModelRunner {
     std::vector<uint32_t> wanted_logprobs;
   };
 
+  // The planned one; says what is free when that is too little (invariant mem.plan).
+  absl::Status TakePool();
+  // The steps of Warmup().
+  absl::StatusOr<WarmupResult> RunWarmup();
   // CUDA has a current device for each thread. Costs next to nothing when it is this one already.
   absl::Status UseDevice() const;
   // Errors of the device stay; what other ranks caused ends the epoch only.
@@ -76,6 +85,8 @@ class CudaModelRunnerImpl : public CudaModelRunner {
   // This rank's memory to the others and theirs to it, where that is possible.
   absl::Status ConnectPeers();
   absl::Status LaunchForward(const StepBatch& batch);
+  // The front step begins, or nothing is launched any more.
+  void BeginFront(int64_t now_us);
   // Why a step has not ended in its time.
   absl::Status NotEnded(const InFlight& step);
   absl::Status CopyResults(const InFlight& step);
@@ -116,6 +127,9 @@ class CudaModelRunnerImpl : public CudaModelRunner {
 
   std::array<Turn, kStepsInFlightMax> turns_;
   std::deque<InFlight> in_flight_;
+  StepAllowance allowance_;
+  // When all that is launched should have ended; 0: nothing is launched.
+  std::atomic<int64_t> work_until_us_{0};
   uint32_t next_turn_ = 0;
   absl::Status device_status_;
   // Written by the device thread; Abort reads the pointer on any thread.

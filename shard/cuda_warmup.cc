@@ -29,6 +29,7 @@ absl::Status CudaModelRunnerImpl::TimeShape(uint32_t rows, uint32_t tokens, uint
     WEFT_ASSIGN_OR_RETURN(const StepResult timed, Run(batch));
     fastest_us = std::min(fastest_us, timed.device_us);
   }
+  if (!decode) allowance_.Learn(batch, fastest_us);
   result->costs.push_back({decode ? rows : 0, decode ? 0 : rows * tokens,
                            uint64_t{rows} * (start + tokens), fastest_us});
   return absl::OkStatus();
@@ -70,10 +71,14 @@ absl::Status CudaModelRunnerImpl::WaitForStream() {
 }
 
 absl::StatusOr<WarmupResult> CudaModelRunnerImpl::Warmup() {
+  absl::StatusOr<WarmupResult> result = RunWarmup();
+  // What cannot run here now never will: another attempt would not end either.
+  WEFT_RETURN_IF_ERROR(Lost(result.status()));
+  return result;
+}
+
+absl::StatusOr<WarmupResult> CudaModelRunnerImpl::RunWarmup() {
   WEFT_RETURN_IF_ERROR(UseDevice());
-  if (kv_.blocks() == 0) {
-    WEFT_ASSIGN_OR_RETURN(kv_, CudaKvCache::Create(shape_, plan_.kv_blocks));
-  }
   // Ranks must do the same, also where only one of them is new.
   WEFT_ASSIGN_OR_RETURN(const bool recovery, AnyRankIsWarm());
   if (recovery && slice_.world == 1) return warmup_;

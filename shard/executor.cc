@@ -75,7 +75,9 @@ void Executor::Info(v1::InfoResponse* response) const {
   load->set_tensors_done(progress_.tensors_done.load(std::memory_order_relaxed));
   load->set_elapsed_us(
       static_cast<uint64_t>(loaded_ ? load_elapsed_us_ : options_.clock->NowUs() - load_begin_us_));
-  response->set_heartbeat_age_us(static_cast<uint64_t>(heartbeat_.age_us()));
+  // A device that works on what it was given shows no other sign of life.
+  const bool works = loaded_ && model_.runner->work_left_us() > 0;
+  response->set_heartbeat_age_us(works ? 0 : static_cast<uint64_t>(heartbeat_.age_us()));
   response->set_cpu_time_us(static_cast<uint64_t>(ProcessCpuUs()));
 }
 
@@ -254,9 +256,13 @@ void Executor::BeginEnd(const absl::Status& why, Answers* answers) {
   AbortDevice();
   FailPrepared(why, answers);
   FailWaiting(*current_, why, answers);
-  leave_deadline_ = absl::Now() + options_.leave_timeout;
+  leave_deadline_ = IdleBy();
   device_wake_.Signal();
   step_wake_.Signal();
+}
+
+absl::Time Executor::IdleBy() const {
+  return absl::Now() + absl::Microseconds(model_.runner->work_left_us()) + options_.leave_timeout;
 }
 
 void Executor::AbortDevice() {

@@ -26,6 +26,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/clock.h"
+#include "common/limits.h"
 #include "common/thread.h"
 #include "proto/shard.pb.h"
 #include "shard/comm/group_meeting.h"
@@ -41,12 +42,13 @@ namespace weft::shard {
 struct ExecutorOptions {
   Rank rank = 0;
   uint32_t world = 1;
-  // JoinGroup gives up by itself after this.
-  absl::Duration join_timeout = absl::Seconds(10);
+  // The ranks have so long to meet; the runner then begins the epoch in a time of its own.
+  absl::Duration join_timeout = absl::Microseconds(kMeetUsMax);
   // Longest wait for another rank in a collective.
   absl::Duration peer_timeout = absl::Seconds(30);
-  // A device thread not idle this long after LeaveGroup is stuck.
-  absl::Duration leave_timeout = absl::Seconds(2);
+  // A device thread not idle this long after LeaveGroup, and after what was launched should have
+  // ended (ModelRunner::work_left_us), is stuck.
+  absl::Duration leave_timeout = absl::Microseconds(kLeaveIdleUs);
   // Nice value of the device thread: compute stands behind the router.
   int device_nice = 0;
   // Called once when the device thread is stuck (by the step thread) or the device is lost (by the
@@ -169,6 +171,8 @@ class Executor {
   void FailPrepared(const absl::Status& why, Answers* answers)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void AbortDevice() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // When the device thread must be idle if its epoch ends now.
+  absl::Time IdleBy() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // -- Step thread (executor_threads.cc) -----------------------------------------------------
   void StepLoop();

@@ -91,13 +91,16 @@ void Executor::StepLoop() {
       results.swap(results_);
       for (PreparedStep& step : results) step.epoch->order.OnAnswered();
       stop = stop_step_;
-      stuck = absl::Now() >= leave_deadline_;
-      if (stuck) leave_deadline_ = absl::InfiniteFuture();
+      if (absl::Now() >= leave_deadline_) {
+        // A launch that was under way when the epoch was ended counts too.
+        stuck = model_.runner->work_left_us() == 0;
+        leave_deadline_ = stuck ? absl::InfiniteFuture() : IdleBy();
+      }
     }
     if (stuck) {
       options_.on_stuck(absl::StrCat("the device thread was not idle ",
                                      absl::FormatDuration(options_.leave_timeout),
-                                     " after its epoch was ended"));
+                                     " after its epoch was ended and its steps were due"));
     }
     // First what the device may be waiting for.
     if (prepare) PrepareNext();

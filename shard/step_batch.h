@@ -142,6 +142,9 @@ class ModelRunner {
   virtual bool Ready() { return true; }
   // The result of the oldest launched step; waits for it. REQUIRES: one is launched.
   virtual absl::StatusOr<StepResult> Take() { return Run(*launched_); }
+  // How much longer the device may work on what is launched without looking hung, in microseconds;
+  // 0 when nothing is launched, when it is over due, and where Take does the work. Any thread.
+  virtual int64_t work_left_us() const { return 0; }
   // Not OK: the device is lost to this process, which must end (a device error stays). Device
   // thread, after any of the calls above.
   virtual absl::Status device_status() const { return absl::OkStatus(); }

@@ -39,6 +39,9 @@ struct FakeRunnerOptions {
   std::function<absl::Status()> on_begin_epoch;
   std::function<absl::Status()> on_warmup;
   std::function<absl::Status(const StepBatch&)> on_run;
+  std::function<void()> on_end_epoch;
+  // Any thread; work_left_us().
+  std::function<int64_t()> work_left;
 };
 
 class FakeModelRunner : public ModelRunner {
@@ -125,7 +128,10 @@ class FakeModelRunner : public ModelRunner {
     return failed_ ? options_.lost_with : absl::OkStatus();
   }
 
+  int64_t work_left_us() const override { return options_.work_left ? options_.work_left() : 0; }
+
   void EndEpoch() override {
+    if (options_.on_end_epoch) options_.on_end_epoch();
     ahead_.clear();
     absl::MutexLock lock(&mutex_);
     communicator_.reset();

@@ -117,13 +117,34 @@ TEST_CASE("A device thread is hung when it owes a step and neither beats nor wor
   info.set_heartbeat_age_us(0);
   info.set_cpu_time_us(1000);
   vitals.OnInfo(info, 100'000);
-  CHECK(!vitals.DeviceHung(5'000'000, kTimeoutUs, 0));  // owes nothing
-  CHECK(vitals.DeviceHung(1'100'000, kTimeoutUs, 50'000));
-  CHECK(!vitals.DeviceHung(1'100'000, kTimeoutUs, 200'000));  // owes it since a short time
+  CHECK(!vitals.DeviceHung(5'000'000, kTimeoutUs, 0, true));  // owes nothing
+  CHECK(vitals.DeviceHung(1'100'000, kTimeoutUs, 50'000, true));
+  CHECK(!vitals.DeviceHung(1'100'000, kTimeoutUs, 200'000, true));  // owes it since a short time
   info.set_heartbeat_age_us(900'000);
   info.set_cpu_time_us(600'000);  // it computes
   vitals.OnInfo(info, 1'000'000);
-  CHECK(!vitals.DeviceHung(1'100'000, kTimeoutUs, 50'000));
+  CHECK(!vitals.DeviceHung(1'100'000, kTimeoutUs, 50'000, true));
+}
+
+TEST_CASE("A process that waits for an accelerator is not alive for its CPU time",
+          "[router][engine]") {
+  constexpr int64_t kTimeoutUs = 2'000'000;
+  constexpr int64_t kInfoUs = 200'000;
+  ShardVitals vitals;
+  vitals.Restart(0);
+  wire::InfoResponse info;
+  // A step is launched at 0 and within its allowance for three seconds; then it is over due. The
+  // wait takes a tenth of a core.
+  int64_t hung_us = 0;
+  for (int64_t now_us = kInfoUs; hung_us == 0 && now_us < 20'000'000; now_us += kInfoUs) {
+    info.set_heartbeat_age_us(now_us < 3'000'000 ? 0 : static_cast<uint64_t>(now_us));
+    info.set_cpu_time_us(static_cast<uint64_t>(now_us / 10));
+    vitals.OnInfo(info, now_us);
+    if (vitals.DeviceHung(now_us, kTimeoutUs, 1, /*works_on_cpu=*/false)) hung_us = now_us;
+  }
+  CHECK(hung_us > 3'000'000);
+  CHECK(hung_us <= 3'000'000 + kTimeoutUs + kInfoUs);
+  CHECK(!vitals.DeviceHung(hung_us, kTimeoutUs, 1, /*works_on_cpu=*/true));
 }
 
 TEST_CASE("The CPU time of this process can be read", "[router][engine]") {

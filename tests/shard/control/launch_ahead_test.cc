@@ -32,7 +32,8 @@ struct Launches {
 
 struct AheadRig {
   AheadRig() : AheadRig(Options()) {}
-  explicit AheadRig(FakeRunnerOptions options) : rig(Wired(std::move(options))) {
+  explicit AheadRig(FakeRunnerOptions options, ExecutorOptions executor = {})
+      : rig(Wired(std::move(options)), std::move(executor)) {
     rig.Load();
     REQUIRE(rig.Form(1).ok());
     MakePrefill(&first, 1, 1);
@@ -46,12 +47,14 @@ struct AheadRig {
     return options;
   }
   FakeRunnerOptions Wired(FakeRunnerOptions options) {
+    options.work_left = [this] { return work_left_us.load(); };
     options.ready = [this] { return ready.load(); };
     options.on_run = [this](const StepBatch&) { return launches.Add(); };
     return options;
   }
 
   std::atomic<bool> ready{false};
+  std::atomic<int64_t> work_left_us{0};
   Launches launches;
   ExecutorRig rig;
   PendingPrefill first;
@@ -94,6 +97,57 @@ TEST_CASE("LeaveGroup ends launched steps", "[shard][executor]") {
   PendingPrefill again;
   MakePrefill(&again, 2, 1);
   CHECK(test.rig.Run(&again).ok());
+}
+
+TEST_CASE("A device that works on a step shows life for as long as the step may take",
+          "[shard][executor]") {
+  AheadRig test;
+  test.work_left_us = 1;
+  test.rig.Start(&test.first);
+  test.launches.Await(1);
+  const int64_t launched_us = MonotonicClock().NowUs();
+  // Nothing beats while the device thread looks for the step's end.
+  while (MonotonicClock().NowUs() - launched_us < 300'000) {
+    REQUIRE(test.rig.Info().heartbeat_age_us() == 0);
+  }
+  test.work_left_us = 0;
+  CHECK(test.rig.Info().heartbeat_age_us() >= 300'000);
+  test.ready = true;
+  REQUIRE(test.first.Wait().ok());
+}
+
+TEST_CASE("LeaveGroup waits for what launched steps may take", "[shard][executor]") {
+  FakeRunnerOptions options = AheadRig::Options();
+  Launches ends;
+  std::atomic<bool> ended{false};
+  options.on_end_epoch = [&] {
+    ends.Add().IgnoreError();
+    while (!ended.load()) {
+    }
+  };
+  ExecutorOptions executor;
+  executor.leave_timeout = absl::Milliseconds(20);
+  AheadRig test(options, executor);
+  test.work_left_us = 100'000;
+  test.rig.Start(&test.first);
+  test.launches.Await(1);
+  PendingLeave leave;
+  test.rig.StartLeave(&leave, 1);
+  ends.Await(1);
+  const int64_t begin_us = MonotonicClock().NowUs();
+  while (MonotonicClock().NowUs() - begin_us < 300'000) REQUIRE_FALSE(test.rig.stuck.load());
+  SECTION("one that ends in time costs nothing") {
+    ended = true;
+    CHECK(leave.Wait().ok());
+    CHECK_FALSE(test.rig.stuck.load());
+  }
+  SECTION("one that is over due ends the process") {
+    test.work_left_us = 0;
+    while (!test.rig.stuck.load()) {
+    }
+    ended = true;
+    CHECK(leave.Wait().ok());
+  }
 }
 
 TEST_CASE("A launch that fails leaves the step before it alone", "[shard][executor]") {
