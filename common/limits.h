@@ -62,6 +62,9 @@ inline constexpr size_t kBodyBytesDefault = 4u << 20;
 inline constexpr size_t kHeaderBytesMax = 16u << 10;
 inline constexpr size_t kTemplateOutputBytesMax = 8u << 20;
 inline constexpr float kTemperatureMax = 100.0f;
+// Below, sampling is greedy: no draw could tell, and logits divided by much less overflow.
+inline constexpr float kTemperatureMin = 1e-4f;
+inline constexpr float kRepetitionPenaltyMin = 0.01f;
 inline constexpr float kRepetitionPenaltyMax = 10.0f;
 inline constexpr float kLogitBiasAbsMax = 100.0f;
 inline constexpr int32_t kPriorityAbsMax = 100;

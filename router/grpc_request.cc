@@ -132,8 +132,8 @@ absl::Status ReadDecoding(const weft::v1::DecodingParameters& from, SamplingPara
   if (from.has_repetition_penalty()) to->repetition_penalty = from.repetition_penalty();
   to->presence_penalty = from.presence_penalty();
   to->frequency_penalty = from.frequency_penalty();
-  WEFT_RETURN_IF_ERROR(CheckNumber("decoding.repetition_penalty", to->repetition_penalty,
-                                   {0, kRepetitionPenaltyMax, true}));
+  WEFT_RETURN_IF_ERROR(
+      CheckNumber("decoding.repetition_penalty", to->repetition_penalty, kRepetitionPenaltyRange));
   WEFT_RETURN_IF_ERROR(
       CheckNumber("decoding.presence_penalty", to->presence_penalty, kPenaltyRange));
   WEFT_RETURN_IF_ERROR(

@@ -51,7 +51,7 @@ void ReadCommonParameters(FieldReader& fields, GenerateInput* input) {
   sampling.min_p = fields.Float("min_p", kShareRange).value_or(0.0f);
   sampling.typical_p = fields.Float("typical_p", kPositiveShareRange).value_or(1.0f);
   sampling.repetition_penalty =
-      fields.Float("repetition_penalty", {0, kRepetitionPenaltyMax, true}).value_or(1.0f);
+      fields.Float("repetition_penalty", kRepetitionPenaltyRange).value_or(1.0f);
   sampling.presence_penalty = fields.Float("presence_penalty", kPenaltyRange).value_or(0.0f);
   sampling.frequency_penalty = fields.Float("frequency_penalty", kPenaltyRange).value_or(0.0f);
   ReadLogitBias(fields, &sampling);

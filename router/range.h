@@ -8,6 +8,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/limits.h"
 
 namespace weft::router {
 
@@ -38,5 +39,6 @@ struct Range {
 inline constexpr Range kShareRange = {0, 1};
 inline constexpr Range kPositiveShareRange = {0, 1, true};
 inline constexpr Range kPenaltyRange = {-2, 2};
+inline constexpr Range kRepetitionPenaltyRange = {kRepetitionPenaltyMin, kRepetitionPenaltyMax};
 
 }  // namespace weft::router

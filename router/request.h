@@ -21,7 +21,7 @@ namespace weft::router {
 
 // Sampling parameters with every default applied. Units and ranges as in proto/generation.proto.
 struct SamplingParams {
-  float temperature = 1.0f;  // 0 = greedy
+  float temperature = 1.0f;  // below kTemperatureMin = greedy
   uint32_t top_k = 0;        // 0 = off
   float top_p = 1.0f;
   float min_p = 0.0f;

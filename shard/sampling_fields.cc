@@ -29,9 +29,9 @@ absl::Status CheckRanges(const v1::SamplingParams& message, const std::string& f
   if (!(message.typical_p() > 0.0f && message.typical_p() <= 1.0f)) {
     return OutOfRange(field, "typical_p", message.typical_p(), "(0, 1]");
   }
-  if (!(message.repetition_penalty() > 0.0f &&
+  if (!(message.repetition_penalty() >= kRepetitionPenaltyMin &&
         message.repetition_penalty() <= kRepetitionPenaltyMax)) {
-    return OutOfRange(field, "repetition_penalty", message.repetition_penalty(), "(0, 10]");
+    return OutOfRange(field, "repetition_penalty", message.repetition_penalty(), "[0.01, 10]");
   }
   if (!(std::fabs(message.presence_penalty()) <= 2.0f)) {
     return OutOfRange(field, "presence_penalty", message.presence_penalty(), "[-2, 2]");
@@ -80,7 +80,7 @@ absl::Status ParseSampling(const v1::SamplingParams& message, const std::string&
                            uint32_t vocab_size, SamplingParams* params) {
   WEFT_RETURN_IF_ERROR(CheckRanges(message, field));
   WEFT_RETURN_IF_ERROR(ParseBias(message, field, vocab_size, params));
-  params->temperature = message.temperature();
+  params->temperature = message.temperature() < kTemperatureMin ? 0.0f : message.temperature();
   params->top_k = message.top_k();
   params->top_p = message.top_p();
   params->min_p = message.min_p();

@@ -72,7 +72,7 @@ PARAMETERS = (
     number(everywhere("top_p"), 0, 1, open_low=True, bad=("1e-60",)),
     number(everywhere("min_p"), 0, 1),
     number(everywhere("typical_p"), 0, 1, open_low=True),
-    number(everywhere("repetition_penalty"), 0, 10, open_low=True, good=("0.001",)),
+    number(everywhere("repetition_penalty"), 0.01, 10, bad=("0", "0.001", "1e-37")),
     number(everywhere("presence_penalty"), -2, 2),
     number(everywhere("frequency_penalty"), -2, 2),
     Field(everywhere("logit_bias"),

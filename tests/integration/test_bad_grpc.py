@@ -20,7 +20,7 @@ FIELDS = (
     ("sampling.typical_p", (1e-30, 1), (0, -0.01, 1.001, NAN), ("0", "1")),
     ("sampling.seed", (0, 2**64 - 1), (), ()),
     ("sampling.n", (1,), (0, 2, 2**32 - 1), ("1",)),
-    ("decoding.repetition_penalty", (0.001, 10), (0, -1, 10.1, NAN, INF), ("0", "10")),
+    ("decoding.repetition_penalty", (0.01, 10), (0, 0.001, -1, 10.1, NAN, INF), ("0.01", "10")),
     ("decoding.presence_penalty", (-2, 2), (-2.01, 2.01, NAN, -INF), ("-2", "2")),
     ("decoding.frequency_penalty", (-2, 2), (-2.01, 2.01, NAN, INF), ("-2", "2")),
     ("stopping.max_tokens", (1,), (0, 1048577, 2**32 - 1), ("1",)),

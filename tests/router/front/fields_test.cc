@@ -74,6 +74,8 @@ constexpr Case kCommonWrong[] = {
     {"typical_p", "0"},
     {"typical_p", "2"},
     {"repetition_penalty", "0"},
+    {"repetition_penalty", "0.009"},
+    {"repetition_penalty", "1e-37"},
     {"repetition_penalty", "10.5"},
     {"presence_penalty", "-2.1"},
     {"presence_penalty", "{}"},

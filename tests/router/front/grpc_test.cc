@@ -215,6 +215,8 @@ TEST_CASE("Bad fields of Generate are INVALID_ARGUMENT with the field's path", "
   CHECK(violation([](R r) { r->mutable_sampling()->set_n(0); }) == "sampling.n");
   CHECK(violation([](R r) { r->mutable_decoding()->set_repetition_penalty(0); }) ==
         "decoding.repetition_penalty");
+  CHECK(violation([](R r) { r->mutable_decoding()->set_repetition_penalty(1e-37f); }) ==
+        "decoding.repetition_penalty");
   CHECK(violation([](R r) { r->mutable_decoding()->set_presence_penalty(3); }) ==
         "decoding.presence_penalty");
   CHECK(violation([](R r) { r->mutable_decoding()->set_frequency_penalty(-3); }) ==

@@ -167,6 +167,22 @@ TEST_CASE("A prefix hit starts beyond position 0, and penalties bring all ids",
   CHECK(batch.sequences[0].block_count == 2);
 }
 
+TEST_CASE("A temperature too small to tell is greedy", "[shard][step_inputs]") {
+  for (const auto& [sent, used] :
+       {std::pair(0.0f, 0.0f), std::pair(1e-45f, 0.0f), std::pair(1e-38f, 0.0f),
+        std::pair(0.99e-4f, 0.0f), std::pair(1e-4f, 1e-4f), std::pair(100.0f, 100.0f)}) {
+    CAPTURE(sent);
+    StepInputs inputs(Limits());
+    v1::PrefillRequest request;
+    SetHeader(request.mutable_header(), 1, 1);
+    AddBlocks(request.mutable_header(), 3, {7});
+    AddFirstChunk(&request, 3, 5, {44}, true, 1)->mutable_sampling()->set_temperature(sent);
+    StepBatch batch;
+    REQUIRE(inputs.Prepare(request, &batch).ok());
+    CHECK(batch.starts[0].sampling.temperature == used);
+  }
+}
+
 TEST_CASE("Bad Prefill steps are refused by field", "[shard][step_inputs]") {
   using Change = std::function<void(v1::PrefillRequest*)>;
   struct Case {
@@ -261,6 +277,8 @@ TEST_CASE("Bad Prefill steps are refused by field", "[shard][step_inputs]") {
       {".sampling.min_p", [&](auto* r) { sampling(r)->set_min_p(nan); }},
       {".sampling.typical_p", [&](auto* r) { sampling(r)->set_typical_p(0); }},
       {".sampling.repetition_penalty", [&](auto* r) { sampling(r)->set_repetition_penalty(0); }},
+      {".sampling.repetition_penalty",
+       [&](auto* r) { sampling(r)->set_repetition_penalty(0.009f); }},
       {".sampling.presence_penalty", [&](auto* r) { sampling(r)->set_presence_penalty(2.5f); }},
       {".sampling.frequency_penalty", [&](auto* r) { sampling(r)->set_frequency_penalty(-3); }},
       {".sampling.top_logprobs", [&](auto* r) { sampling(r)->set_top_logprobs(3); }},
