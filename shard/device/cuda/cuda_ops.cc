@@ -41,9 +41,11 @@ absl::StatusOr<std::unique_ptr<CudaOps>> CudaOps::Create(const Parts& parts) {
   WEFT_ASSIGN_OR_RETURN(ops->gemm_, Gemm::Create(ops->ws_.gemm, CudaWorkspace::kGemmBytes));
   if (ops->limits_.deterministic) ops->gemm_->ServeAllRowsAlike();
   WEFT_ASSIGN_OR_RETURN(ops->upload_, StepUpload::Create(ops->limits_));
+  // The longest of one start, and enough for the many short ones of a step.
+  constexpr uint64_t kStagingBytesMin = uint64_t{1} << 20;
+  static_assert(kLogitBiasMax * sizeof(kernels::cuda::LogitBias) <= kStagingBytesMin);
   const uint64_t staging_bytes =
-      std::max<uint64_t>(ops->limits_.context_tokens * sizeof(uint32_t),
-                         kLogitBiasMax * sizeof(kernels::cuda::LogitBias));
+      std::max<uint64_t>(ops->limits_.context_tokens * sizeof(uint32_t), kStagingBytesMin);
   WEFT_ASSIGN_OR_RETURN(ops->start_staging_,
                         PinnedBuffer::Allocate(staging_bytes, "penalties and biases"));
   WEFT_ASSIGN_OR_RETURN(ops->staging_read_, MakeEvent());
@@ -101,8 +103,9 @@ absl::Status CudaOps::UploadStart(const SequenceStart& start) {
   const SamplingParams& params = start.sampling;
   if (!params.logit_bias.empty()) {
     WEFT_CHECK_LE(params.logit_bias.size(), kLogitBiasMax);
-    WEFT_RETURN_IF_ERROR(AwaitStaging());
-    auto* const staged = reinterpret_cast<LogitBias*>(start_staging_.data());
+    WEFT_ASSIGN_OR_RETURN(uint8_t* const place,
+                          TakeStaging(params.logit_bias.size() * sizeof(LogitBias)));
+    auto* const staged = reinterpret_cast<LogitBias*>(place);
     for (size_t i = 0; i < params.logit_bias.size(); ++i) {
       staged[i] = {params.logit_bias[i].first, params.logit_bias[i].second};
     }
@@ -115,13 +118,12 @@ absl::Status CudaOps::UploadStart(const SequenceStart& start) {
   }
   if (!params.has_penalties()) return absl::OkStatus();
   WEFT_CHECK_LE(start.penalty_ids.size(), size_t{limits_.context_tokens});
-  WEFT_RETURN_IF_ERROR(AwaitStaging());
   const size_t bytes = start.penalty_ids.size() * sizeof(uint32_t);
-  std::copy(start.penalty_ids.begin(), start.penalty_ids.end(),
-            reinterpret_cast<uint32_t*>(start_staging_.data()));
-  WEFT_RETURN_IF_ERROR(CudaStatus(cudaMemcpyAsync(ws_.penalty_ids, start_staging_.data(), bytes,
-                                                  cudaMemcpyHostToDevice, stream_),
-                                  "copy of penalty ids"));
+  WEFT_ASSIGN_OR_RETURN(uint8_t* const place, TakeStaging(bytes));
+  std::copy(start.penalty_ids.begin(), start.penalty_ids.end(), reinterpret_cast<uint32_t*>(place));
+  WEFT_RETURN_IF_ERROR(
+      CudaStatus(cudaMemcpyAsync(ws_.penalty_ids, place, bytes, cudaMemcpyHostToDevice, stream_),
+                 "copy of penalty ids"));
   WEFT_RETURN_IF_ERROR(CudaStatus(cudaEventRecord(staging_read_.get(), stream_), "end of a copy"));
   kernels::cuda::CountTokensParams count;
   count.counts = ws_.counts + start.slot * CudaWorkspace::VocabStride(limits_);
@@ -132,12 +134,26 @@ absl::Status CudaOps::UploadStart(const SequenceStart& start) {
   return CudaStatus(kernels::cuda::CountTokens(count, stream_), "counting tokens");
 }
 
+absl::StatusOr<uint8_t*> CudaOps::TakeStaging(size_t bytes) {
+  // Copies are made in the order of the stream: the last one's event speaks for all.
+  if (cudaEventQuery(staging_read_.get()) == cudaSuccess) staging_used_ = 0;
+  if (staging_used_ + bytes > start_staging_.bytes()) {
+    WEFT_RETURN_IF_ERROR(AwaitStaging());
+    staging_used_ = 0;
+  }
+  uint8_t* const place = start_staging_.data() + staging_used_;
+  constexpr size_t kAlignment = 16;
+  staging_used_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  return place;
+}
+
 absl::Status CudaOps::AwaitStaging() {
   WEFT_ASSIGN_OR_RETURN(
       const cudaError_t state,
-      communicator_->AwaitDevice([this] { return cudaEventQuery(staging_read_.get()); },
-                                 absl::Now() + communicator_->peer_timeout(),
-                                 "the step before did not end within the peer time-out"));
+      communicator_->AwaitDevice(
+          [this] { return cudaEventQuery(staging_read_.get()); },
+          absl::Now() + communicator_->peer_timeout() + absl::Microseconds(kStepAllowedUsMax),
+          "the step before did not end in its time"));
   return CudaStatus(state, "waiting for a copy");
 }
 

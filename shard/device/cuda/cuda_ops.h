@@ -98,6 +98,9 @@ class CudaOps : public Ops {
   // out[rows_, n] = in * weight^T, or the residual += that.
   void Product(const void* in, const void* weight, uint32_t n, uint32_t k, void* out,
                kernels::cuda::DType out_type, bool accumulate);
+  // A piece of start_staging_ for one copy, whose end staging_read_ is to record. Waits for the
+  // copies before it only when they have taken all.
+  absl::StatusOr<uint8_t*> TakeStaging(size_t bytes);
   // Until the last copy out of start_staging_ has been made. Ends early with the epoch.
   absl::Status AwaitStaging();
   // residual += in times the matrix, over all ranks; `which` of the two products of a layer it is.
@@ -144,6 +147,8 @@ class CudaOps : public Ops {
   PinnedBuffer start_staging_;
   // Recorded behind the last copy out of it.
   CudaEvent staging_read_;
+  // Bytes of start_staging_ that copies under way may still read.
+  size_t staging_used_ = 0;
   NcclCommunicator* communicator_ = nullptr;
   const PeerSum* peer_sum_ = nullptr;
 
