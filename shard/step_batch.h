@@ -124,7 +124,7 @@ class ModelRunner {
   // Begins an epoch on this communicator: no slots, no last tokens. `isa` empty = own choice.
   virtual absl::Status BeginEpoch(std::unique_ptr<Communicator> communicator,
                                   const std::string& isa) = 0;
-  // Takes the KV pool the first time, times small shapes. Once an epoch.
+  // Runs the steps that load what is loaded late and times small shapes. Once an epoch.
   virtual absl::StatusOr<WarmupResult> Warmup() = 0;
   // Runs one step: drops, starts, forward, sampling. Any error ends the epoch.
   virtual absl::StatusOr<StepResult> Run(const StepBatch& batch) = 0;

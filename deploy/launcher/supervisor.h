@@ -46,7 +46,8 @@ class Supervisor {
     absl::AnyInvocable<void(const std::string& child, const std::string& line, bool is_stdout)>
         on_line;
     // A child came to an end that a restart cannot mend: it left with an exit code before it was
-    // marked healthy (with kExitStuck, the fourth time). Called at most once; Stop follows from the owner.
+    // marked healthy (with kExitStuck: for the fourth time). Called at most once; Stop follows from
+    // the owner.
     absl::AnyInvocable<void(const std::string& child, const std::string& how)> on_hopeless;
     // Everything has stopped.
     absl::AnyInvocable<void()> on_stopped;
