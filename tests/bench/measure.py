@@ -288,6 +288,9 @@ def case_idle():
 
 def main():
     cases = {name[5:]: function for name, function in globals().items() if name.startswith("case_")}
+    if {"-h", "--help"} & set(sys.argv):
+        print(__doc__ + "Cases: " + ", ".join(cases))
+        return
     chosen = sys.argv[1:] or list(cases)
     for name in chosen:
         if name not in cases:
