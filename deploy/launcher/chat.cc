@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <iostream>
 #include <memory>
@@ -27,6 +28,9 @@
 namespace weft::launcher {
 namespace {
 
+// A server that is there answers sooner; one that starts is worth a line.
+constexpr absl::Duration kSilentWait = absl::Seconds(1);
+
 struct ChatOptions {
   std::string connect = "127.0.0.1:8081";
   std::string system;
@@ -48,11 +52,22 @@ class Chat {
   }
 
   absl::Status Connect() {
-    const auto deadline =
-        absl::ToChronoTime(absl::Now() + absl::Seconds(options_.connect_timeout_s));
-    if (channel_->WaitForConnected(deadline)) return absl::OkStatus();
-    return absl::UnavailableError(
-        absl::StrCat("no server answers at ", options_.connect, "; start one with: weft serve"));
+    const absl::Duration most = absl::Seconds(options_.connect_timeout_s);
+    const absl::Time begin = absl::Now();
+    const auto connected = [this, begin](absl::Duration wait) {
+      return channel_->WaitForConnected(absl::ToChronoTime(begin + wait));
+    };
+    if (connected(std::min(most, kSilentWait))) return absl::OkStatus();
+    if (most > kSilentWait) {
+      std::fputs(absl::StrFormat("waiting for %s, up to %d s (--connect-timeout-s)\n",
+                                 options_.connect, options_.connect_timeout_s)
+                     .c_str(),
+                 stderr);
+      if (connected(most)) return absl::OkStatus();
+    }
+    return absl::UnavailableError(absl::StrCat(
+        "no gRPC server answers at ", options_.connect,
+        "; start one with: weft serve (is --connect its gRPC address, not the HTTP one?)"));
   }
 
   // Sends `text` and prints the answer. Question and answer become part of the history, also when

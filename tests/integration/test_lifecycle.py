@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import threading
 import unittest
@@ -112,6 +113,17 @@ class CommandsTest(unittest.TestCase):
         report = json.loads(result.stdout)
         self.assertEqual((report["layers"], report["heads"], report["kv_heads"]), (30, 9, 3))
         self.assertEqual(report["plans"][0]["kv_bytes_per_token"], 23040)
+
+    def test_chat_says_that_it_waits_and_that_nobody_answers(self):
+        with socket.socket() as nobody:
+            nobody.bind(("127.0.0.1", 0))  # and does not listen
+            address = f"127.0.0.1:{nobody.getsockname()[1]}"
+            chat = self.run_weft("chat", f"--connect={address}", "--prompt=x",
+                                 "--connect-timeout-s=2")
+        self.assertEqual(chat.returncode, 1)
+        self.assertIn(f"waiting for {address}, up to 2 s", chat.stderr)
+        self.assertIn(f"no gRPC server answers at {address}", chat.stderr)
+        self.assertIn("weft serve", chat.stderr)
 
     def test_chat_and_bench(self):
         with WeftServer() as server:
