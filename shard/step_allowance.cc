@@ -12,6 +12,9 @@ namespace {
 constexpr double kSlack = 16;
 // Reads of weights and KV cache, which the work does not show, and work between ranks.
 constexpr int64_t kAlwaysUs = 500'000;
+// A step of the warm-up. An epoch that ends there does not wait much longer: a rank that died in
+// the warm-up would hold up the next epoch.
+constexpr int64_t kUnlearnedUs = 5'000'000;
 
 }  // namespace
 
@@ -34,7 +37,7 @@ void StepAllowance::Learn(const StepBatch& batch, int64_t device_us) {
 }
 
 int64_t StepAllowance::AllowedUs(const StepBatch& batch) const {
-  if (us_of_work_ == 0) return kStepAllowedUsMax;
+  if (us_of_work_ == 0) return kUnlearnedUs;
   const double us = kAlwaysUs + kSlack * us_of_work_ * Work(batch);
   return static_cast<int64_t>(std::min(us, static_cast<double>(kStepAllowedUsMax)));
 }

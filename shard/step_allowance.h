@@ -24,7 +24,7 @@ class StepAllowance {
 
   // A step of prompt chunks took so long in the warm-up: the slowest rate counts.
   void Learn(const StepBatch& batch, int64_t device_us);
-  // What a step may take; kStepAllowedUsMax before anything was learned.
+  // What a step may take, at most kStepAllowedUsMax; 5 s before anything was learned.
   int64_t AllowedUs(const StepBatch& batch) const;
 
  private:

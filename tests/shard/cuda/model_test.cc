@@ -73,7 +73,10 @@ TEST_CASE("Tiny models agree with transformers on two to four GPUs", "[cuda][mod
   REQUIRE(loads_eagerly);
   // Of one model, every section begins here anew.
   const TimeLimit limit(120);
-  // Uneven heads, biases, packed weights; the others differ in what one GPU shows.
+  // Uneven heads, biases, packed weights; the others differ in what one GPU shows. Not in bfloat16:
+  // its sums' kernels wait on their devices for other ranks' launches, which calls of the same
+  // process can hold up for good (seen with three ranks). tests/gpu/serve_test.py has it with a
+  // process for each rank.
   for (int world = 2; world <= std::min(4, Gpus()); ++world) {
     for (const std::string name : {"llama_nine_heads_f16", "llama_biased", "llama_q4_1"}) {
       DYNAMIC_SECTION(name << " on " << world) {
@@ -81,8 +84,6 @@ TEST_CASE("Tiny models agree with transformers on two to four GPUs", "[cuda][mod
         options.model = test::GoldenModelPath(name);
         options.world = static_cast<uint32_t>(world);
         CheckModel(name, options);
-        options.dtype = NumberType::kBfloat16;
-        CheckModel(name, options, 0.6, /*greedy=*/false);
       }
     }
   }
