@@ -11,6 +11,8 @@ namespace {
 
 // Between two looks at a call that NCCL goes on with by itself.
 constexpr absl::Duration kPoll = absl::Microseconds(20);
+// The device thread has so long to end an aborted epoch by itself.
+constexpr absl::Duration kAbortPatience = absl::Milliseconds(200);
 
 ncclDataType_t NcclType(kernels::cuda::DType type) {
   return type == kernels::cuda::DType::kFloat32 ? ncclFloat32 : ncclBfloat16;
@@ -39,33 +41,42 @@ NcclCommunicator::~NcclCommunicator() {
   FinishEnd();
 }
 
-absl::Status NcclCommunicator::Enqueued(ncclResult_t result, absl::string_view what) {
+absl::Status NcclCommunicator::Enqueue(absl::FunctionRef<ncclResult_t(ncclComm_t)> collective,
+                                       absl::string_view what) {
+  WEFT_CHECK_GT(world_, 1u);
   const absl::Time deadline = absl::Now() + peer_timeout_;
-  while (result == ncclInProgress) {
+  ncclResult_t result = ncclInProgress;
+  for (bool is_first = true; true; is_first = false) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      if (communicator_ == nullptr) return absl::AbortedError("the epoch was aborted");
+      const ncclResult_t asked =
+          is_first ? collective(communicator_) : ncclCommGetAsyncError(communicator_, &result);
+      if (is_first || asked != ncclSuccess) result = asked;
+      if (result != ncclInProgress) return CollectiveStatus(result, communicator_, what);
+    }
     if (AbortedWithin(kPoll)) return absl::AbortedError("the epoch was aborted");
     if (absl::Now() > deadline) {
       return absl::DeadlineExceededError(absl::StrCat("NCCL: ", what, " was not enqueued within ",
                                                       absl::FormatDuration(peer_timeout_)));
     }
-    const ncclResult_t asked = ncclCommGetAsyncError(communicator_, &result);
-    if (asked != ncclSuccess) result = asked;
   }
-  return CollectiveStatus(result, communicator_, what);
 }
 
 absl::Status NcclCommunicator::AllReduce(void* values, uint64_t count, kernels::cuda::DType type,
                                          cudaStream_t stream) {
-  WEFT_CHECK(communicator_ != nullptr);
-  return Enqueued(
-      ncclAllReduce(values, values, count, NcclType(type), ncclSum, communicator_, stream),
-      "all-reduce");
+  const auto reduce = [&](ncclComm_t communicator) {
+    return ncclAllReduce(values, values, count, NcclType(type), ncclSum, communicator, stream);
+  };
+  return Enqueue(reduce, "all-reduce");
 }
 
 absl::Status NcclCommunicator::AllGather(const float* mine, uint64_t count, float* all,
                                          cudaStream_t stream) {
-  WEFT_CHECK(communicator_ != nullptr);
-  return Enqueued(ncclAllGather(mine, all, count, ncclFloat32, communicator_, stream),
-                  "all-gather");
+  const auto gather = [&](ncclComm_t communicator) {
+    return ncclAllGather(mine, all, count, ncclFloat32, communicator, stream);
+  };
+  return Enqueue(gather, "all-gather");
 }
 
 absl::StatusOr<cudaError_t> NcclCommunicator::AwaitDevice(absl::FunctionRef<cudaError_t()> query,
@@ -80,19 +91,37 @@ absl::StatusOr<cudaError_t> NcclCommunicator::AwaitDevice(absl::FunctionRef<cuda
 }
 
 void NcclCommunicator::Abort() {
-  if (!abort_begun_.exchange(true)) aborted_.Notify();
+  if (!abort_begun_.exchange(true)) {
+    aborted_at_ = absl::Now();
+    aborted_.Notify();
+    return;
+  }
+  if (!aborted() || absl::Now() - aborted_at_ < kAbortPatience) return;
+  // Where NCCL itself is being called it sees the abort on its return.
+  const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
+  if (lock.owns_lock()) BeginEndLocked();
 }
 
 void NcclCommunicator::BeginEnd() {
-  if (communicator_ == nullptr) return;
   Abort();
+  const std::lock_guard<std::mutex> lock(mutex_);
+  BeginEndLocked();
+}
+
+void NcclCommunicator::BeginEndLocked() {
+  if (communicator_ == nullptr) return;
   ending_ = Thread("nccl-abort", [communicator = std::exchange(communicator_, nullptr)] {
     ncclCommAbort(communicator);
   });
 }
 
 void NcclCommunicator::FinishEnd() {
-  if (ending_.joinable()) ending_.Join();
+  Thread ending;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    ending = std::move(ending_);
+  }
+  ending.Join();
 }
 
 }  // namespace weft::shard

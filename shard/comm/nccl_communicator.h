@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "absl/functional/function_ref.h"
@@ -48,7 +49,9 @@ class NcclCommunicator : public Communicator {
   // Enqueues: `all` [world, count] = every rank's `mine` [count], in rank order.
   absl::Status AllGather(const float* mine, uint64_t count, float* all, cudaStream_t stream);
 
-  // The device thread ends the epoch next; kernels that wait for others end then.
+  // The device thread ends the epoch next; kernels that wait for others end then. Asked again a
+  // while later it begins the end itself: a device thread inside a call of CUDA that waits for the
+  // device (a library loads a kernel) would wait for those kernels for ever. Any thread.
   void Abort() override;
   bool aborted() const { return aborted_.HasBeenNotified(); }
   // Waits until Abort, at most `timeout`: between two looks at what can only be asked for.
@@ -68,14 +71,23 @@ class NcclCommunicator : public Communicator {
   void FinishEnd();
 
  private:
-  absl::Status Enqueued(ncclResult_t result, absl::string_view what);
+  // Calls `collective` and waits until NCCL has it on the stream.
+  absl::Status Enqueue(absl::FunctionRef<ncclResult_t(ncclComm_t)> collective,
+                       absl::string_view what);
+  void BeginEndLocked();
 
+  // Guards the communicator against its end while NCCL is called; std::mutex, which can be tried.
+  std::mutex mutex_;
+  // Null where there is one rank, and after the begin of the end.
   ncclComm_t communicator_;
   const Rank rank_;
   const uint32_t world_;
   const absl::Duration peer_timeout_;
   std::atomic<bool> abort_begun_{false};
+  // Written before aborted_ is notified.
+  absl::Time aborted_at_;
   absl::Notification aborted_;
+  // Guarded by mutex_.
   Thread ending_;
 };
 
