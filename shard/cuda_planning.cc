@@ -7,8 +7,8 @@
 #include "common/status.h"
 #include "kernels/cuda/decode_attention.h"
 #include "shard/cuda_model_runner.h"
+#include "shard/cuda_status.h"
 #include "shard/device/cuda/cuda_memory_plan.h"
-#include "shard/device/cuda/cuda_status.h"
 
 namespace weft::shard {
 namespace {

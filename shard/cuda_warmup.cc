@@ -10,7 +10,7 @@
 #include "common/status.h"
 #include "kernels/cuda/kv.h"
 #include "shard/cuda_model_runner_impl.h"
-#include "shard/device/cuda/cuda_status.h"
+#include "shard/cuda_status.h"
 #include "shard/warmup_batch.h"
 
 namespace weft::shard {

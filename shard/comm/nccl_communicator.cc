@@ -18,6 +18,13 @@ ncclDataType_t NcclType(kernels::cuda::DType type) {
   return type == kernels::cuda::DType::kFloat32 ? ncclFloat32 : ncclBfloat16;
 }
 
+// What has become of a call that was in progress.
+ncclResult_t AsyncResult(ncclComm_t communicator) {
+  ncclResult_t result = ncclSuccess;
+  const ncclResult_t asked = ncclCommGetAsyncError(communicator, &result);
+  return asked == ncclSuccess ? result : asked;
+}
+
 // Of a collective. What another rank's end does to this one is no error of this rank's device.
 absl::Status CollectiveStatus(ncclResult_t result, ncclComm_t communicator,
                               absl::string_view what) {
@@ -45,14 +52,11 @@ absl::Status NcclCommunicator::Enqueue(absl::FunctionRef<ncclResult_t(ncclComm_t
                                        absl::string_view what) {
   WEFT_CHECK_GT(world_, 1u);
   const absl::Time deadline = absl::Now() + peer_timeout_;
-  ncclResult_t result = ncclInProgress;
   for (bool is_first = true; true; is_first = false) {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
       if (communicator_ == nullptr) return absl::AbortedError("the epoch was aborted");
-      const ncclResult_t asked =
-          is_first ? collective(communicator_) : ncclCommGetAsyncError(communicator_, &result);
-      if (is_first || asked != ncclSuccess) result = asked;
+      const ncclResult_t result = is_first ? collective(communicator_) : AsyncResult(communicator_);
       if (result != ncclInProgress) return CollectiveStatus(result, communicator_, what);
     }
     if (AbortedWithin(kPoll)) return absl::AbortedError("the epoch was aborted");

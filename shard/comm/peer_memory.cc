@@ -8,6 +8,7 @@
 #include "common/check.h"
 #include "common/limits.h"
 #include "common/status.h"
+#include "shard/cuda_status.h"
 
 namespace weft::shard {
 namespace {
@@ -21,15 +22,6 @@ struct Offer {
 };
 // Gathered as floats.
 constexpr uint64_t kOfferBytes = (sizeof(Offer) + 15) / 16 * 16;
-
-absl::Status DeviceStatus(cudaError_t error, absl::string_view what) {
-  if (error == cudaSuccess) return absl::OkStatus();
-  // Ranks that cannot map memory go on without: the next launch must not find this error.
-  (void)cudaGetLastError();
-  const std::string message = absl::StrCat("CUDA: ", what, ": ", cudaGetErrorString(error));
-  return error == cudaErrorMemoryAllocation ? absl::ResourceExhaustedError(message)
-                                            : absl::InternalError(message);
-}
 
 // Tells processes apart, also those of containers with process ids of their own.
 uint64_t ThisProcess() {
@@ -53,10 +45,10 @@ absl::StatusOr<std::unique_ptr<PeerMemory>> PeerMemory::Create(uint64_t bytes) {
   memory->bytes_ = bytes;
   void* data = nullptr;
   WEFT_RETURN_IF_ERROR(
-      DeviceStatus(cudaMalloc(&data, bytes), absl::StrCat(bytes, " bytes that all ranks map")));
+      CudaStatus(cudaMalloc(&data, bytes), absl::StrCat(bytes, " bytes that all ranks map")));
   memory->data_ = static_cast<uint8_t*>(data);
   WEFT_RETURN_IF_ERROR(
-      DeviceStatus(cudaMalloc(&data, (kWorldMax + 1) * kOfferBytes), "memory for an exchange"));
+      CudaStatus(cudaMalloc(&data, (kWorldMax + 1) * kOfferBytes), "memory for an exchange"));
   memory->exchange_ = static_cast<uint8_t*>(data);
   return memory;
 }
@@ -70,7 +62,7 @@ PeerMemory::~PeerMemory() {
 absl::Status PeerMemory::Gather(NcclCommunicator& communicator, const void* mine, uint64_t bytes,
                                 void* all, cudaStream_t stream, absl::Time deadline) {
   uint8_t* const gathered = exchange_ + kOfferBytes;
-  WEFT_RETURN_IF_ERROR(DeviceStatus(
+  WEFT_RETURN_IF_ERROR(CudaStatus(
       cudaMemcpyAsync(exchange_, mine, bytes, cudaMemcpyHostToDevice, stream), "copy of an offer"));
   WEFT_RETURN_IF_ERROR(communicator.AllGather(reinterpret_cast<const float*>(exchange_),
                                               bytes / sizeof(float),
@@ -79,10 +71,9 @@ absl::Status PeerMemory::Gather(NcclCommunicator& communicator, const void* mine
       const cudaError_t state,
       communicator.AwaitDevice([stream] { return cudaStreamQuery(stream); }, deadline,
                                "not all ranks came to exchange their memory"));
-  WEFT_RETURN_IF_ERROR(DeviceStatus(state, "exchange of offers"));
-  return DeviceStatus(
-      cudaMemcpy(all, gathered, bytes * communicator.world(), cudaMemcpyDeviceToHost),
-      "copy of offers");
+  WEFT_RETURN_IF_ERROR(CudaStatus(state, "exchange of offers"));
+  return CudaStatus(cudaMemcpy(all, gathered, bytes * communicator.world(), cudaMemcpyDeviceToHost),
+                    "copy of offers");
 }
 
 absl::StatusOr<PeerMemory::Peer> PeerMemory::Open(const void* data) const {
@@ -93,15 +84,15 @@ absl::StatusOr<PeerMemory::Peer> PeerMemory::Open(const void* data) const {
     // Ranks in one process, as tests have them: a handle of the own process cannot be opened.
     const cudaError_t error = cudaDeviceEnablePeerAccess(offer.device, 0);
     if (error != cudaSuccess && error != cudaErrorPeerAccessAlreadyEnabled) {
-      return DeviceStatus(error, absl::StrCat("access to GPU ", offer.device));
+      return CudaStatus(error, absl::StrCat("access to GPU ", offer.device));
     }
     (void)cudaGetLastError();
     return Peer{offer.data, false};
   }
   void* mapped = nullptr;
   WEFT_RETURN_IF_ERROR(
-      DeviceStatus(cudaIpcOpenMemHandle(&mapped, offer.handle, cudaIpcMemLazyEnablePeerAccess),
-                   "mapping another rank's memory"));
+      CudaStatus(cudaIpcOpenMemHandle(&mapped, offer.handle, cudaIpcMemLazyEnablePeerAccess),
+                 "mapping another rank's memory"));
   return Peer{static_cast<uint8_t*>(mapped), true};
 }
 
@@ -113,9 +104,9 @@ absl::Status PeerMemory::Connect(NcclCommunicator& communicator, cudaStream_t st
   Disconnect();
   // All ranks have met: none runs kernels of an older epoch.
   WEFT_RETURN_IF_ERROR(
-      DeviceStatus(cudaMemsetAsync(data_, 0, bytes_, stream), "clearing shared memory"));
+      CudaStatus(cudaMemsetAsync(data_, 0, bytes_, stream), "clearing shared memory"));
   Offer offer = {};
-  absl::Status opened = DeviceStatus(cudaIpcGetMemHandle(&offer.handle, data_), "a memory handle");
+  absl::Status opened = CudaStatus(cudaIpcGetMemHandle(&offer.handle, data_), "a memory handle");
   offer.process = ThisProcess();
   offer.device = CurrentDevice();
   offer.data = data_;

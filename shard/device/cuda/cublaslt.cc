@@ -8,12 +8,21 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/status.h"
-#include "shard/device/cuda/cuda_status.h"
+#include "shard/cuda_status.h"
 
 namespace weft::shard {
 namespace {
 
 using kernels::cuda::DType;
+
+// As CudaStatus.
+absl::Status CublasStatus(cublasStatus_t error, absl::string_view what) {
+  if (error == CUBLAS_STATUS_SUCCESS) return absl::OkStatus();
+  const std::string message =
+      absl::StrCat("cuBLASLt: ", what, ": ", cublasLtGetStatusString(error));
+  if (error == CUBLAS_STATUS_ALLOC_FAILED) return absl::ResourceExhaustedError(message);
+  return absl::InternalError(message);
+}
 
 cudaDataType_t CudaType(DType type) { return type == DType::kFloat32 ? CUDA_R_32F : CUDA_R_16BF; }
 

@@ -3,7 +3,7 @@
 #include "common/check.h"
 #include "common/limits.h"
 #include "common/status.h"
-#include "shard/device/cuda/cuda_status.h"
+#include "shard/cuda_status.h"
 
 namespace weft::shard {
 

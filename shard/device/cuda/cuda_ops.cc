@@ -15,7 +15,7 @@
 #include "kernels/cuda/rope.h"
 #include "kernels/cuda/rotary_table.h"
 #include "kernels/cuda/rows.h"
-#include "shard/device/cuda/cuda_status.h"
+#include "shard/cuda_status.h"
 
 namespace weft::shard {
 namespace {

@@ -12,7 +12,7 @@
 #include "common/status.h"
 #include "kernels/cuda/random_fill.h"
 #include "kernels/random_weight.h"
-#include "shard/device/cuda/cuda_status.h"
+#include "shard/cuda_status.h"
 #include "shard/device/cuda/row_image.h"
 #include "shard/device/cuda/upload.h"
 #include "shard/device/cuda/weight_layout.h"

@@ -7,7 +7,7 @@
 #include "kernels/cuda/decode_attention.h"
 #include "kernels/cuda/gemv.h"
 #include "kernels/cuda/kv.h"
-#include "shard/device/cuda/cuda_status.h"
+#include "shard/cuda_status.h"
 #include "shard/device/cuda/step_upload.h"
 
 namespace weft::shard {

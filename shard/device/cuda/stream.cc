@@ -1,7 +1,7 @@
 #include "shard/device/cuda/stream.h"
 
 #include "common/status.h"
-#include "shard/device/cuda/cuda_status.h"
+#include "shard/cuda_status.h"
 
 namespace weft::shard {
 

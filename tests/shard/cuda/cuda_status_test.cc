@@ -1,4 +1,4 @@
-#include "shard/device/cuda/cuda_status.h"
+#include "shard/cuda_status.h"
 
 #include <cuda_runtime_api.h>
 

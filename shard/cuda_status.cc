@@ -1,4 +1,4 @@
-#include "shard/device/cuda/cuda_status.h"
+#include "shard/cuda_status.h"
 
 #include "absl/strings/str_cat.h"
 
@@ -12,14 +12,6 @@ absl::Status CudaStatus(cudaError_t error, absl::string_view what) {
   const std::string message = absl::StrCat("CUDA: ", what, ": ", cudaGetErrorString(error), " (",
                                            cudaGetErrorName(error), ")");
   if (error == cudaErrorMemoryAllocation) return absl::ResourceExhaustedError(message);
-  return absl::InternalError(message);
-}
-
-absl::Status CublasStatus(cublasStatus_t error, absl::string_view what) {
-  if (error == CUBLAS_STATUS_SUCCESS) return absl::OkStatus();
-  const std::string message =
-      absl::StrCat("cuBLASLt: ", what, ": ", cublasLtGetStatusString(error));
-  if (error == CUBLAS_STATUS_ALLOC_FAILED) return absl::ResourceExhaustedError(message);
   return absl::InternalError(message);
 }
 

@@ -1,9 +1,8 @@
-// Errors of CUDA's libraries as absl::Status: INTERNAL with the call and the library's own words;
+// An error of CUDA's runtime as absl::Status: INTERNAL with the call and the runtime's own words;
 // RESOURCE_EXHAUSTED for memory. An error of the device ends the epoch, and the shard with it.
 
 #pragma once
 
-#include <cublasLt.h>
 #include <cuda_runtime_api.h>
 
 #include "absl/status/status.h"
@@ -13,6 +12,5 @@ namespace weft::shard {
 
 // `what` names the call, as "copy of step inputs".
 absl::Status CudaStatus(cudaError_t error, absl::string_view what);
-absl::Status CublasStatus(cublasStatus_t error, absl::string_view what);
 
 }  // namespace weft::shard
