@@ -5,6 +5,7 @@
 #include "kernels/cuda/device/decode_merge.cuh"
 #include "kernels/cuda/device/decode_plain.cuh"
 #include "kernels/cuda/device/dependent.cuh"
+#include "kernels/cuda/device/multiprocessors.cuh"
 
 namespace weft::kernels::cuda {
 namespace {
@@ -219,11 +220,8 @@ cudaError_t LaunchPlain(const DecodeAttentionParams& params, cudaStream_t stream
 }  // namespace
 
 cudaError_t DecodeGrid(uint32_t head_dim, uint32_t group_max, uint32_t* grid) {
-  int device = 0;
-  int multiprocessors = 0;
-  cudaError_t error = cudaGetDevice(&device);
-  if (error != cudaSuccess) return error;
-  error = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
+  uint32_t multiprocessors = 0;
+  const cudaError_t error = CountMultiprocessors(&multiprocessors);
   if (error != cudaSuccess) return error;
   return WithShape(head_dim, group_max, [&](auto shape) {
     using Shape = decltype(shape);
@@ -232,7 +230,7 @@ cudaError_t DecodeGrid(uint32_t head_dim, uint32_t group_max, uint32_t* grid) {
     if (error != cudaSuccess) return error;
     error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, Decode<Shape>, Shape::kThreads,
                                                           Shape::kSharedBytes);
-    *grid = static_cast<uint32_t>(multiprocessors) * static_cast<uint32_t>(blocks);
+    *grid = multiprocessors * static_cast<uint32_t>(blocks);
     return error;
   });
 }

@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/device/gemv_input.cuh"
 #include "kernels/cuda/device/gemv_stream.cuh"
+#include "kernels/cuda/device/multiprocessors.cuh"
 
 namespace weft::kernels::cuda {
 namespace {
@@ -246,14 +247,11 @@ __global__ void __launch_bounds__(GemvShape::kAllThreads, kElements == 512 ? 2 :
 
 template <uint32_t kGroup, uint32_t kElements>
 cudaError_t Launch(const GemvParams& params, const GemvTuning& tuning, cudaStream_t stream) {
-  int device = 0;
-  int multiprocessors = 0;
-  cudaError_t error = cudaGetDevice(&device);
-  if (error != cudaSuccess) return error;
-  error = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
+  uint32_t multiprocessors = 0;
+  cudaError_t error = CountMultiprocessors(&multiprocessors);
   if (error != cudaSuccess) return error;
   GemvPlan plan;
-  if (!plan.Make<kElements>(params, tuning, static_cast<uint32_t>(multiprocessors))) {
+  if (!plan.Make<kElements>(params, tuning, multiprocessors)) {
     return cudaErrorInvalidValue;
   }
   const auto kernel = MultiplyRows<kGroup, kElements>;
@@ -264,18 +262,8 @@ cudaError_t Launch(const GemvParams& params, const GemvTuning& tuning, cudaStrea
   error = cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
                                cudaSharedmemCarveoutMaxShared);
   if (error != cudaSuccess) return error;
-  cudaLaunchAttribute attribute = {};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(plan.grid);
-  config.blockDim = dim3(GemvShape::kAllThreads);
-  config.dynamicSmemBytes = plan.shared_bytes;
-  config.stream = stream;
-  config.attrs = &attribute;
-  config.numAttrs = params.dependent ? 1 : 0;
-  error = cudaLaunchKernelEx(&config, kernel, params, plan);
-  return error != cudaSuccess ? error : cudaGetLastError();
+  return LaunchKernel(kernel, dim3(plan.grid), GemvShape::kAllThreads, plan.shared_bytes,
+                      params.dependent, stream, params, plan);
 }
 
 template <uint32_t kElements>

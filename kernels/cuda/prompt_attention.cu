@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "kernels/cuda/device/multiprocessors.cuh"
 #include "kernels/cuda/device/prompt_plain.cuh"
 #include "kernels/cuda/device/prompt_tile.cuh"
 #include "kernels/cuda/device/prompt_wgmma.cuh"
@@ -91,17 +92,14 @@ cudaError_t LaunchWgmma(const PromptAttentionParams& params, uint32_t tiles, cud
   using Shape = WgmmaShape<kHeadDim>;
   if (params.tensor_maps == nullptr) return LaunchTiles<kHeadDim, kBias>(params, tiles, stream);
   if (params.counters == nullptr) return cudaErrorInvalidValue;
-  int device = 0;
-  int multiprocessors = 0;
-  cudaError_t error = cudaGetDevice(&device);
-  if (error != cudaSuccess) return error;
-  error = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
+  uint32_t multiprocessors = 0;
+  cudaError_t error = CountMultiprocessors(&multiprocessors);
   if (error != cudaSuccess) return error;
   error = cudaFuncSetAttribute(PromptAttentionWgmma<kHeadDim, kBias>,
                                cudaFuncAttributeMaxDynamicSharedMemorySize, Shape::kSharedBytes);
   if (error != cudaSuccess) return error;
   const uint64_t items = uint64_t{tiles} * params.attention.query_heads;
-  const auto grid = static_cast<uint32_t>(std::min(items, static_cast<uint64_t>(multiprocessors)));
+  const auto grid = static_cast<uint32_t>(std::min(items, uint64_t{multiprocessors}));
   PromptAttentionWgmma<kHeadDim, kBias>
       <<<grid, Shape::kThreads, Shape::kSharedBytes, stream>>>(params, *params.tensor_maps);
   return cudaGetLastError();
