@@ -39,10 +39,11 @@ struct DecodeAttentionParams {
   // May start before the kernel in front of it ends. Until that end only kv_head_begin is read:
   // no kernel in flight may write it.
   bool dependent = false;
-  // Only with `dependent`: the kernel in front is RotateAndAppend, and of what is read here it
-  // writes nothing but the query and each sequence's last position of the cache. All else, the
-  // schedule and the keys before, is read while it runs: it lets the next kernel start only when
-  // everything in front of itself is complete.
+  // Only with `dependent`: the kernel in front is RotateAndAppend or a Gemv that does its work, and
+  // of what is read here it writes nothing but the query and each sequence's last position of the
+  // cache. All else, the schedule and the keys before, is read while it runs. RotateAndAppend lets
+  // the next kernel start only when everything in front of itself is complete; in front of a Gemv
+  // a kernel that is not launched as dependent has to stand behind whatever writes those.
   bool after_append = false;
 };
 

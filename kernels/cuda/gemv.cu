@@ -3,78 +3,12 @@
 #include <cuda_runtime.h>
 
 #include "kernels/cuda/device/gemv_input.cuh"
+#include "kernels/cuda/device/gemv_output.cuh"
 #include "kernels/cuda/device/gemv_stream.cuh"
 #include "kernels/cuda/device/multiprocessors.cuh"
 
 namespace weft::kernels::cuda {
 namespace {
-
-__device__ __forceinline__ float RoundToBfloat16(float x) {
-  return ToFloat(FromFloat<__nv_bfloat16>(x));
-}
-
-// As kernels/cuda/activation.cu has it.
-__device__ __forceinline__ float GatedSilu(float gate, float up) {
-  return __fdividef(gate, 1.0f + __expf(-gate)) * up;
-}
-
-// The thread's element of a pair of tiles of `out`: half of the threads to a tile, sixteen
-// neighbours to a row of `out`.
-class GemvOut {
- public:
-  // After the wait for earlier kernels. What `out` holds is under way while the sums are made.
-  __device__ __forceinline__ GemvOut(const GemvParams& params, const GemvPlan& plan,
-                                     const GemvRange& pair) {
-    const uint32_t width = GemvTile::Width(plan.gated);
-    column_ = pair.begin + Tile() * width + Column();
-    present_ = Row() < params.rows && Column() < width && column_ < pair.end;
-    if (present_ && params.epilogue == GemvEpilogue::kAccumulate) {
-      before_ = LoadWritten(static_cast<const float*>(params.out) + At(params));
-    }
-  }
-
-  // `sums`: of all warps, tile by tile, each as the lanes of a warp have them.
-  __device__ __forceinline__ void Write(const GemvParams& params, const float* sums) const {
-    if (!present_) return;
-    // Lane 4 i + j has of the tile's rows i and i + 8 those of the input's rows 2 j and 2 j + 1.
-    const uint32_t at = Column() % 8 * 16 + Row() / 2 * 4 + Column() / 8 * 2 + Row() % 2;
-    const float* of_warps = sums + Tile() * GemvShape::kWarps * GemvShape::kTileSums + at;
-    float value = OverWarps(of_warps);
-    if (params.epilogue == GemvEpilogue::kGatedSilu) {
-      const float up = OverWarps(of_warps + 2);
-      value = GatedSilu(RoundToBfloat16(value), RoundToBfloat16(up));
-    } else if (params.epilogue == GemvEpilogue::kAccumulate) {
-      value += before_;
-    }
-    if (params.out_type == DType::kFloat32) {
-      static_cast<float*>(params.out)[At(params)] = value;
-    } else {
-      static_cast<__nv_bfloat16*>(params.out)[At(params)] = FromFloat<__nv_bfloat16>(value);
-    }
-  }
-
- private:
-  static __device__ __forceinline__ uint32_t Tile() { return threadIdx.x / GemvShape::kTileSums; }
-  static __device__ __forceinline__ uint32_t Row() {
-    return threadIdx.x % GemvShape::kTileSums / GemvShape::kTileRows;
-  }
-  static __device__ __forceinline__ uint32_t Column() { return threadIdx.x % GemvShape::kTileRows; }
-
-  __device__ __forceinline__ size_t At(const GemvParams& params) const {
-    return size_t{Row()} * params.out_stride + column_;
-  }
-  static __device__ __forceinline__ float OverWarps(const float* sums) {
-    float sum = 0;
-#pragma unroll
-    for (uint32_t i = 0; i < GemvShape::kWarps; ++i) sum += sums[i * GemvShape::kTileSums];
-    return sum;
-  }
-
-  uint32_t column_;
-  float before_ = 0;
-  bool present_;
-};
-static_assert(GemvShape::kTiles * GemvShape::kTileSums == GemvShape::kThreads);
 
 // A warp's sums of a tile, over its slices of the chunks: two chains, to be added.
 struct GemvSums {
@@ -180,7 +114,8 @@ __device__ __forceinline__ void MultiplyBlock(const GemvParams& params, const Ge
                           reinterpret_cast<float*>(shared + GemvShape::kNormSums),
                           reinterpret_cast<float*>(shared + GemvShape::kScales));
   Multiplier<kElements> multiplier(params, SharedAddress(shared), x, plan);
-  const uint32_t width = GemvTile::Width(plan.gated);
+  const GemvHeads heads(params);
+  const uint32_t width = plan.pairs.Width();
   WaitForEarlierKernels();
   input.FillFirst(params, GemvPanel(params, plan, 0, kChunkVectors));
   GemvBarrier();
@@ -189,7 +124,7 @@ __device__ __forceinline__ void MultiplyBlock(const GemvParams& params, const Ge
   while (true) {
     const GemvRange pair = multiplier.NextPair(shared);
     if (pair.begin >= pair.end) break;
-    const GemvOut out(params, plan, pair);
+    const GemvOut out(params, plan, pair, heads);
     GemvSums of_tiles[GemvShape::kTiles];
 #pragma unroll 1
     for (uint32_t panel = 0; panel < plan.panels; ++panel) {
@@ -277,12 +212,26 @@ cudaError_t LaunchGroup(const GemvParams& params, const GemvTuning& tuning, cuda
   return Launch<1, kElements>(params, tuning, stream);
 }
 
+bool HasPairs(uint32_t n, uint32_t head_dim) {
+  return head_dim != 0 && head_dim % 2 == 0 && n % head_dim == 0;
+}
+
+bool AreWholeHeads(const RotateAndAppendParams& heads, uint32_t n) {
+  const KvLayer& kv = heads.kv;
+  return HasPairs(n, kv.head_dim) && n / kv.head_dim == heads.query_heads + 2 * kv.kv_heads &&
+         (heads.rotary == nullptr || heads.rotary_dim == kv.head_dim) &&
+         kv.type == DType::kBfloat16;
+}
+
 bool IsValid(const GemvParams& params) {
   if (params.rows > kGemvRowsMax || params.k == 0 || params.k % GemvShape::kVector != 0) {
     return false;
   }
   const GemvNext& next = params.next;
   if (next.weight != nullptr && (next.k == 0 || next.k % GemvShape::kVector != 0)) return false;
+  if (next.epilogue == GemvEpilogue::kRotateAppend && !HasPairs(next.n, next.head_dim)) {
+    return false;
+  }
   switch (params.epilogue) {
     case GemvEpilogue::kStore:
       return true;
@@ -290,6 +239,8 @@ bool IsValid(const GemvParams& params) {
       return params.out_type == DType::kFloat32;
     case GemvEpilogue::kGatedSilu:
       return params.out_type == DType::kBfloat16 && params.n % 2 == 0;
+    case GemvEpilogue::kRotateAppend:
+      return AreWholeHeads(params.heads, params.n);
   }
   return false;
 }

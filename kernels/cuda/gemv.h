@@ -5,9 +5,11 @@
 //
 //   x: `in`, or bf16(residual / sqrt(mean(residual^2) + epsilon) * norm_weight), which every block
 //      computes again from `residual_in`: no norm kernel in front of the product
-//   y: stored; added to what `out` holds (the residual sum); or, of a weight whose first half of
-//      rows are gates and whose second half are ups, bf16(silu(g) * u) with g and u rounded to bf16
-//      first, as the product and GatedActivation one after the other round
+//   y: stored; added to what `out` holds (the residual sum); of a weight whose first half of rows
+//      are gates and whose second half are ups, bf16(silu(g) * u); or, of query, key and value
+//      heads, rotated, the query stored and key and value appended to the cache (rope.h). In the
+//      latter two y is rounded to bf16 first: the bits are those of the product and
+//      GatedActivation or RotateAndAppend one after the other
 //
 // Sums in float32 in an order that depends on k alone: a row's bits depend neither on its
 // neighbours nor on their number, which also costs nothing: one to eight rows take the same matrix
@@ -18,12 +20,13 @@
 // way. All launches let dependents start at once: the next launch's block takes a multiprocessor
 // when this one's leaves it and requests its first weights, up to 200 KB, while other blocks of
 // this launch still run. They wait for everything before them (griddepcontrol.wait) before they
-// touch anything but `weight` and `norm_weight`. A launch that is told its successor (`next`) also
-// has the first of that one's weights brought into the L2, so that the memory is busy while blocks
-// change.
+// touch anything but what is said below to lie ready: weights, and where a row's heads go. A launch
+// that is told its successor (`next`) also has the first of that one's weights brought into the L2,
+// so that the memory is busy while blocks change.
 
 #pragma once
 
+#include "kernels/cuda/rope.h"
 #include "kernels/cuda/types.h"
 
 namespace weft::kernels::cuda {
@@ -33,7 +36,7 @@ inline constexpr uint32_t kGemvRowsMax = 8;
 // Of GemvParams::workspace.
 inline constexpr size_t kGemvWorkspaceBytes = 8;
 
-enum class GemvEpilogue : uint8_t { kStore, kAccumulate, kGatedSilu };
+enum class GemvEpilogue : uint8_t { kStore, kAccumulate, kGatedSilu, kRotateAppend };
 
 // A later Gemv on the same device, as far as its weights are concerned.
 struct GemvNext {
@@ -42,6 +45,8 @@ struct GemvNext {
   GemvEpilogue epilogue = GemvEpilogue::kStore;
   uint32_t n = 0;
   uint32_t k = 0;
+  // With kRotateAppend.
+  uint32_t head_dim = 0;
 };
 
 struct GemvParams {
@@ -54,15 +59,21 @@ struct GemvParams {
   // bf16 [k], 16-byte aligned, under the same rule as `weight`; with residual_in only.
   const void* norm_weight = nullptr;
   float epsilon = 0;
-  // [rows, n], kGatedSilu [rows, n / 2]; `out_stride` elements from row to row.
+  // [rows, n], kGatedSilu [rows, n / 2]; `out_stride` elements from row to row. Not with
+  // kRotateAppend.
   void* out = nullptr;
   uint32_t out_stride = 0;
-  // kAccumulate is always float32, kGatedSilu bf16.
+  // kAccumulate is always float32, kGatedSilu and kRotateAppend bf16.
   DType out_type = DType::kBfloat16;
   GemvEpilogue epilogue = GemvEpilogue::kStore;
   // 1 to kGemvRowsMax.
   uint32_t rows = 0;
-  // kGatedSilu: even.
+  // kRotateAppend only: where the heads go. Of all of RotateAndAppendParams but qkv, qkv_stride,
+  // rows, type and dependent; bf16 in and out, whole heads rotated or none. Bias, rotary table,
+  // positions, sequences and block tables lie ready, under the same rule as `weight`.
+  RotateAndAppendParams heads;
+  // kGatedSilu: even. kRotateAppend: (heads.query_heads + 2 * heads.kv.kv_heads) *
+  // heads.kv.head_dim.
   uint32_t n = 0;
   // A multiple of 8.
   uint32_t k = 0;

@@ -1,6 +1,7 @@
 #include <cuda_runtime.h>
 
 #include "kernels/cuda/device/dependent.cuh"
+#include "kernels/cuda/device/rotate.cuh"
 #include "kernels/cuda/device/vector.cuh"
 #include "kernels/cuda/rope.h"
 
@@ -50,27 +51,8 @@ __device__ __forceinline__ void Rotate(const float2* table, float (&low)[kWidth]
   }
 #pragma unroll
   for (int i = 0; i < kWidth; ++i) {
-    const float x = low[i];
-    low[i] = x * turn[2 * i] - high[i] * turn[2 * i + 1];
-    high[i] = high[i] * turn[2 * i] + x * turn[2 * i + 1];
+    RotatePair({turn[2 * i], turn[2 * i + 1]}, &low[i], &high[i]);
   }
-}
-
-// Where key or value head `head` (keys first) of this row goes: its first element in the cache.
-// Null for a row of padding.
-template <typename KvT>
-__device__ __forceinline__ KvT* CacheTarget(const RotateAndAppendParams& params, uint32_t row,
-                                            uint32_t head) {
-  const KvLayer& kv = params.kv;
-  const uint32_t sequence = __ldcg(params.sequences + row);
-  if (sequence == kNoSequence) return nullptr;
-  const uint32_t position = __ldcg(params.positions + row);
-  const size_t block = __ldcg(params.tables.ids + size_t{sequence} * params.tables.stride +
-                              position / kKvBlockTokens);
-  const bool is_value = head >= kv.kv_heads;
-  const uint32_t kv_head = is_value ? head - kv.kv_heads : head;
-  const size_t token = (block * kv.kv_heads + kv_head) * kKvBlockTokens + position % kKvBlockTokens;
-  return static_cast<KvT*>(is_value ? kv.values : kv.keys) + token * kv.head_dim;
 }
 
 // A thread takes one unit of a head: kWidth elements of its first half with those of the second
@@ -111,8 +93,9 @@ __global__ void __launch_bounds__(kThreads) RotateUnits(RotateAndAppendParams pa
     Write(to, low);
     if (in_pair) Write(to + half, high);
   } else {
-    KvT* to = CacheTarget<KvT>(params, row, head - params.query_heads);
-    if (to == nullptr) return;
+    const CacheRow place = FindCacheRow(params, row, __ldcg(params.positions + row));
+    if (!place.present) return;
+    KvT* to = CacheHead<KvT>(params.kv, place, head - params.query_heads);
     Write(to + element, low);
     if (in_pair) Write(to + element + half, high);
   }

@@ -67,7 +67,7 @@ class GemvStream {
   // All of the block's weights, in the order in which they are used.
   __device__ __forceinline__ void Run(const GemvParams& params, const GemvPlan& plan) {
     GemvRange range(plan.owned, blockIdx.x, plan.grid);
-    const uint32_t width = GemvTile::Width(plan.gated);
+    const uint32_t width = plan.pairs.Width();
     for (; range.begin < range.end; range.begin += GemvShape::kTiles * width) {
       RunPair(params, plan, range);
     }
@@ -98,14 +98,12 @@ class GemvStream {
   // The weights that this block of the next launch will request first, into the L2.
   __device__ __forceinline__ void PrefetchNext(const GemvNext& next, const GemvPlan& plan) const {
     if (plan.next_chunks == 0 || blockIdx.x >= plan.next_grid) return;
-    const bool gated = next.epilogue == GemvEpilogue::kGatedSilu;
-    const uint32_t columns = gated ? next.n / 2 : next.n;
     const GemvRange range(plan.next_owned, blockIdx.x, plan.next_grid);
     const uint32_t chunks = next.k / kElements + (next.k % kElements != 0);
     for (uint32_t i = 0; i < plan.next_chunks; ++i) {
-      const uint32_t column = range.begin + i / chunks * GemvTile::Width(gated);
+      const uint32_t column = range.begin + i / chunks * plan.next_pairs.Width();
       if (column >= range.end) break;
-      const GemvTile tile(gated, columns, column, range.end);
+      const GemvTile tile(plan.next_pairs, column, range.end);
       const uint32_t element = i % chunks * kElements;
       if (!tile.Has(lane_)) continue;
       PrefetchBulk(Source(next.weight, next.k, tile) + size_t{element} * 2,
@@ -135,9 +133,9 @@ class GemvStream {
       const uint32_t first = panel * plan.panel_chunks;
       const uint32_t last = min(first + plan.panel_chunks, plan.chunks);
       for (uint32_t t = 0; t < GemvShape::kTiles; ++t) {
-        const uint32_t column = range.begin + t * GemvTile::Width(plan.gated);
+        const uint32_t column = range.begin + t * plan.pairs.Width();
         if (column >= range.end) break;
-        RunTile(params, GemvTile(plan.gated, plan.columns, column, range.end), first, last);
+        RunTile(params, GemvTile(plan.pairs, column, range.end), first, last);
       }
     }
   }

@@ -3,7 +3,8 @@
 // A block owns neighbouring columns (elements of a row of `out`) and goes through them two tiles at
 // a time. Of a long product the last columns belong to nobody: who is done with its own claims a
 // tile of them after the other, since multiprocessors do not all read at one speed. A tile is
-// sixteen rows of the weight: sixteen columns, or eight gates and their eight ups. Its weights come
+// sixteen rows of the weight: sixteen columns, or eight pairs of rows that make a column together,
+// gates with their ups or elements of a head that are rotated by each other. Its weights come
 // in chunks: sixteen rows of kChunk elements of k, a slot of the ring. Eight warps share a chunk,
 // each a slice of its k over all sixteen rows, and keep sums of their own over all chunks, which
 // are added up, in the order of the warps, when the two tiles are done. So the order of a sum
@@ -67,8 +68,37 @@ struct GemvChunk {
   static_assert(kSliceSteps % 2 == 0 && kSlotBytes % 128 == 0);
 };
 
+// Which rows of the weight make a column.
+struct GemvPairs {
+  // 0: one. Otherwise the rows come in runs of twice so many, of whose first half each has its
+  // partner so far behind it.
+  uint32_t distance = 0;
+
+  static __host__ __device__ constexpr uint32_t Distance(GemvEpilogue epilogue, uint32_t n,
+                                                         uint32_t head_dim) {
+    return epilogue == GemvEpilogue::kGatedSilu      ? n / 2
+           : epilogue == GemvEpilogue::kRotateAppend ? head_dim / 2
+                                                     : 0;
+  }
+  GemvPairs() = default;
+  __host__ __device__ constexpr GemvPairs(GemvEpilogue epilogue, uint32_t n, uint32_t head_dim)
+      : distance(Distance(epilogue, n, head_dim)) {}
+
+  __host__ __device__ constexpr uint32_t Columns(uint32_t n) const {
+    return distance != 0 ? n / 2 : n;
+  }
+  // Columns of a tile.
+  __host__ __device__ constexpr uint32_t Width() const {
+    return distance != 0 ? GemvShape::kTileRows / 2 : GemvShape::kTileRows;
+  }
+  // The first of the column's rows.
+  __host__ __device__ constexpr uint32_t FirstRow(uint32_t column) const {
+    return distance != 0 ? column + column / distance * distance : column;
+  }
+};
+
 struct GemvPlan {
-  bool gated;
+  GemvPairs pairs;
   // Elements of a row of `out`.
   uint32_t columns;
   // Those that blocks own; the tiles that they claim.
@@ -86,14 +116,11 @@ struct GemvPlan {
   // What of params.next the blocks bring into the L2; the grid that it will have and the columns
   // that its blocks will own, if it has a workspace just as this launch.
   uint32_t next_chunks;
+  GemvPairs next_pairs;
   uint32_t next_grid;
   uint32_t next_owned;
 
   static constexpr uint32_t DivideUp(uint32_t a, uint32_t b) { return a / b + (a % b != 0); }
-  static constexpr uint32_t Columns(GemvEpilogue epilogue, uint32_t n) {
-    return epilogue == GemvEpilogue::kGatedSilu ? n / 2 : n;
-  }
-
   // False: not even one chunk of the input fits.
   template <uint32_t kElements>
   bool Make(const GemvParams& params, const GemvTuning& tuning, uint32_t multiprocessors) {
@@ -123,20 +150,20 @@ struct GemvPlan {
     return columns - static_cast<uint32_t>(uint64_t{columns} * tuning.claimed_percent / 100);
   }
   void Divide(const GemvParams& params, const GemvTuning& tuning, uint32_t multiprocessors) {
-    gated = params.epilogue == GemvEpilogue::kGatedSilu;
-    columns = Columns(params.epilogue, params.n);
+    pairs = GemvPairs(params.epilogue, params.n, params.heads.kv.head_dim);
+    columns = pairs.Columns(params.n);
     grid = std::min(columns, multiprocessors);
     const GemvNext& next = params.next;
+    next_pairs = GemvPairs(next.epilogue, next.n, next.head_dim);
     owned = columns;
-    next_owned = Columns(next.epilogue, next.n);
+    next_owned = next_pairs.Columns(next.n);
     next_grid = std::min(next_owned, multiprocessors);
     next_chunks = next.weight == nullptr ? 0 : tuning.chunks_ahead;
     if (params.workspace != nullptr) {
       owned = Owned(columns, params.n, grid, tuning);
       next_owned = Owned(next_owned, next.n, next_grid, tuning);
     }
-    claimed_tiles =
-        DivideUp(columns - owned, gated ? GemvShape::kTileRows / 2 : GemvShape::kTileRows);
+    claimed_tiles = DivideUp(columns - owned, pairs.Width());
   }
 };
 
@@ -155,30 +182,26 @@ struct GemvRange {
 
 // The weight's rows of a tile.
 struct GemvTile {
-  bool gated;
-  // Of the weight, from a gate to its up.
-  uint32_t half;
+  GemvPairs pairs;
   uint32_t column;
   // Columns that there are.
   uint32_t count;
 
-  __host__ __device__ __forceinline__ GemvTile(bool gated_, uint32_t columns, uint32_t column_,
-                                               uint32_t end)
-      : gated(gated_),
-        half(columns),
+  __host__ __device__ __forceinline__ GemvTile(GemvPairs pairs_, uint32_t column_, uint32_t end)
+      : pairs(pairs_),
         column(column_),
-        count(end - column_ < Width(gated_) ? end - column_ : Width(gated_)) {}
+        count(end - column_ < pairs_.Width() ? end - column_ : pairs_.Width()) {}
 
-  static __host__ __device__ __forceinline__ uint32_t Width(bool gated) {
-    return gated ? GemvShape::kTileRows / 2 : GemvShape::kTileRows;
+  __host__ __device__ __forceinline__ uint32_t Rows() const {
+    return pairs.distance != 0 ? 2 * count : count;
   }
-  __host__ __device__ __forceinline__ uint32_t Rows() const { return gated ? 2 * count : count; }
   // Whether the tile's row (0 to 15) is there, and where in the weight.
   __host__ __device__ __forceinline__ bool Has(uint32_t row) const {
-    return row < GemvShape::kTileRows && row % Width(gated) < count;
+    return row < GemvShape::kTileRows && row % pairs.Width() < count;
   }
   __host__ __device__ __forceinline__ uint32_t WeightRow(uint32_t row) const {
-    return column + row % Width(gated) + (row < Width(gated) ? 0 : half);
+    const uint32_t width = pairs.Width();
+    return pairs.FirstRow(column + row % width) + (row < width ? 0 : pairs.distance);
   }
 };
 

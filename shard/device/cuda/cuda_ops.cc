@@ -12,7 +12,6 @@
 #include "kernels/cuda/decode_attention.h"
 #include "kernels/cuda/embedding.h"
 #include "kernels/cuda/prompt_attention.h"
-#include "kernels/cuda/rope.h"
 #include "kernels/cuda/rotary_table.h"
 #include "kernels/cuda/rows.h"
 #include "shard/cuda_status.h"
@@ -236,14 +235,13 @@ absl::Status CudaOps::Embed() {
 
 bool CudaOps::Overlaps() { return !std::exchange(after_nccl_, false); }
 
-void CudaOps::RotateAndAppend(uint32_t layer) {
-  if (failed()) return;
+kernels::cuda::RotateAndAppendParams CudaOps::HeadsOf(uint32_t layer) const {
   kernels::cuda::RotateAndAppendParams params;
   params.qkv = ws_.qkv;
   params.qkv_stride = shape_.qkv_columns();
   params.bias = weights_.layer(layer).qkv_bias;
   params.query_heads = shape_.query_heads;
-  params.rotary = ws_.rotary;
+  params.rotary = spec_.rope.dims != 0 ? ws_.rotary : nullptr;
   params.rotary_dim = spec_.rope.dims;
   params.positions = inputs_.positions;
   params.sequences = inputs_.row_sequences;
@@ -253,6 +251,12 @@ void CudaOps::RotateAndAppend(uint32_t layer) {
   params.tables = {ws_.block_tables, limits_.blocks_per_sequence()};
   params.rows = rows_;
   params.type = shape_.type;
+  return params;
+}
+
+void CudaOps::RotateAndAppend(uint32_t layer) {
+  if (failed() || AppendsInProduct()) return;
+  kernels::cuda::RotateAndAppendParams params = HeadsOf(layer);
   params.dependent = Overlaps();
   Check(kernels::cuda::RotateAndAppend(params, stream_), "rotary");
 }
@@ -284,7 +288,8 @@ void CudaOps::AttendDecode(uint32_t layer) {
   params.workspace = ws_.decode_partials;
   params.workspace_bytes = ws_.decode_partials_bytes;
   params.dependent = Overlaps();
-  // Decode rows come first, and nobody writes into their sequences but their own last position.
+  // Decode rows come first, and nobody writes into their sequences but their own last position. The
+  // schedule and all keys before were complete when the embedding began.
   params.after_append = params.dependent;
   Check(kernels::cuda::DecodeAttention(params, stream_), "decode attention");
 }

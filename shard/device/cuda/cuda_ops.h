@@ -17,6 +17,7 @@
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/gemv.h"
 #include "kernels/cuda/norm.h"
+#include "kernels/cuda/rope.h"
 #include "shard/comm/nccl_communicator.h"
 #include "shard/device/cuda/cuda_kv_cache.h"
 #include "shard/device/cuda/cuda_weights.h"
@@ -109,6 +110,8 @@ class CudaOps : public Ops {
                            uint32_t which);
   // This step's few rows take the kernel that has norm, activation and residual sum in it.
   bool UsesGemv() const;
+  // And then its query, key and value product rotates and appends as well.
+  bool AppendsInProduct() const;
   // This step's rows are few enough for the sum over ranks that has residual and norm in it.
   bool UsesPeerSum() const;
   // residual += the partial sums of all ranks; normed = its norm.
@@ -118,14 +121,18 @@ class CudaOps : public Ops {
   bool HasMlpBias(Norm norm, uint32_t layer) const;
   // A matrix as that kernel wants it; layer `layers` is the head.
   kernels::cuda::GemvNext MatrixAt(uint32_t layer, Matrix matrix) const;
-  // With the norm that waits, or of `in`; `next` is the product after it.
+  // With the norm that waits, or of `in`; `next` is the product after it, `heads` what
+  // kRotateAppend takes.
   void RunGemv(const kernels::cuda::GemvNext& matrix, const kernels::cuda::GemvNext& next,
-               const void* in, void* out, kernels::cuda::DType out_type);
+               const void* in, void* out, kernels::cuda::DType out_type,
+               const kernels::cuda::RotateAndAppendParams* heads = nullptr);
   // rows_ rows of hidden: the sum over ranks.
   void AllReduce(void* rows, kernels::cuda::DType type);
   // All ranks' logits, joined to rows.
   void GatherLogits();
   void AddBias(void* rows, const void* bias, uint32_t columns, kernels::cuda::DType type);
+  // Of all rows, from their product to the query and the cache.
+  kernels::cuda::RotateAndAppendParams HeadsOf(uint32_t layer) const;
   kernels::cuda::AttentionParams AttentionOf(uint32_t layer, uint32_t first_sequence,
                                              uint32_t sequences) const;
   void AttendDecode(uint32_t layer);

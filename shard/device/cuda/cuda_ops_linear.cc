@@ -78,7 +78,8 @@ GemvNext CudaOps::MatrixAt(uint32_t layer, Matrix matrix) const {
   const CudaLayer& weights = weights_.layer(layer);
   switch (matrix) {
     case Matrix::kQkv:
-      return {weights.qkv, GemvEpilogue::kStore, shape_.qkv_columns(), shape_.hidden};
+      return {weights.qkv, AppendsInProduct() ? GemvEpilogue::kRotateAppend : GemvEpilogue::kStore,
+              shape_.qkv_columns(), shape_.hidden, shape_.head_stride};
     case Matrix::kOutput:
       return {weights.output, GemvEpilogue::kAccumulate, shape_.hidden, shape_.query_columns()};
     case Matrix::kGateUp:
@@ -89,14 +90,21 @@ GemvNext CudaOps::MatrixAt(uint32_t layer, Matrix matrix) const {
   return {weights.down, GemvEpilogue::kAccumulate, shape_.hidden, shape_.mlp};
 }
 
+bool CudaOps::AppendsInProduct() const {
+  // As they lie in memory.
+  const bool whole_heads = spec_.rope.dims == 0 || spec_.rope.dims == shape_.head_stride;
+  return UsesGemv() && whole_heads;
+}
+
 void CudaOps::RunGemv(const GemvNext& matrix, const GemvNext& next, const void* in, void* out,
-                      DType out_type) {
+                      DType out_type, const kernels::cuda::RotateAndAppendParams* heads) {
   if (failed()) return;
   kernels::cuda::GemvParams params;
   params.weight = matrix.weight;
   params.epilogue = matrix.epilogue;
   params.n = matrix.n;
   params.k = matrix.k;
+  if (heads != nullptr) params.heads = *heads;
   params.in = pending_norm_ == nullptr ? in : nullptr;
   if (pending_norm_ != nullptr) {
     params.residual_in = residual_;
@@ -128,8 +136,9 @@ void CudaOps::AddPeers(const void* norm_weight) {
 
 void CudaOps::LinearQkv(uint32_t layer) {
   if (UsesGemv()) {
+    const kernels::cuda::RotateAndAppendParams heads = HeadsOf(layer);
     return RunGemv(MatrixAt(layer, Matrix::kQkv), MatrixAt(layer, Matrix::kOutput), ws_.normed,
-                   ws_.qkv, shape_.type);
+                   ws_.qkv, shape_.type, &heads);
   }
   Product(ws_.normed, weights_.layer(layer).qkv, shape_.qkv_columns(), shape_.hidden, ws_.qkv,
           shape_.type, false);
