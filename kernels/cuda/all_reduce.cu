@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "kernels/cuda/device/all_reduce_mail.cuh"
 #include "kernels/cuda/device/all_reduce_work.cuh"
 #include "kernels/cuda/device/dependent.cuh"
 #include "kernels/cuda/device/small_gemm_async.cuh"
@@ -70,6 +71,52 @@ __global__ void __launch_bounds__(kWarpsMax* kWarp)
   }
 }
 
+// Cluster c of the grid takes row c, each thread one vector.
+template <int kWorldMax>
+__global__ void __launch_bounds__(kWarpsMax* kWarp)
+    AllReduceByMail(const __grid_constant__ AllReduceParams params,
+                    const __grid_constant__ AllReducePlan plan) {
+  __shared__ float sums[kRowChunksMax];
+  AllowNextKernel();
+  // As above.
+  if (plan.ctas > 1) ClusterArrive();
+  PrefetchForMeeting(params);
+  const uint32_t row = blockIdx.x / plan.ctas;
+  RowPart<kWorldMax, 1> part(params, plan, blockIdx.x % plan.ctas);
+  part.LoadWeight();
+  WaitForEarlierKernels();
+
+  const uint32_t place = row * plan.vectors + part.VectorOf(0);
+  const Mail<kWorldMax> mail(params, place);
+  uint4 bits[kWorldMax] = {};
+  bool met = true;
+  if (part.Has(0)) {
+    const auto* const own = static_cast<const uint4*>(params.partial[params.rank]);
+    const uint4 mine = LoadFromPeer(own + place);
+    mail.Send(params, mine);
+    part.LoadResidual(row);
+    met = mail.Receive(params, bits);
+#pragma unroll
+    for (uint32_t p = 0; p < kWorldMax; ++p) {
+      if (p == params.rank) bits[p] = mine;
+    }
+  }
+  met = __syncthreads_and(met);
+  if (threadIdx.x == 0) mail.Count(params);
+  if (plan.ctas > 1) ClusterAwait();
+  if (met) part.AddReceived(bits);
+  if (params.weight != nullptr) {
+    part.ShareSquares(sums);
+    if (plan.ctas > 1) {
+      ClusterBarrier();
+    } else {
+      __syncthreads();
+    }
+    part.StoreNormed(row, sums);
+  }
+  part.StoreResidual(row);
+}
+
 struct Shape {
   AllReducePlan plan;
   uint32_t grid;
@@ -99,8 +146,10 @@ Shape ShapeOf(const AllReduceParams& params) {
   return shape;
 }
 
-template <int kWorldMax, int kVectors>
-cudaError_t Launch(const AllReduceParams& params, const Shape& shape, cudaStream_t stream) {
+using Kernel = void (*)(AllReduceParams, AllReducePlan);
+
+cudaError_t Launch(Kernel kernel, const AllReduceParams& params, const Shape& shape,
+                   cudaStream_t stream) {
   cudaLaunchAttribute attributes[2] = {};
   uint32_t count = 0;
   if (shape.plan.ctas > 1) {
@@ -121,17 +170,17 @@ cudaError_t Launch(const AllReduceParams& params, const Shape& shape, cudaStream
   config.stream = stream;
   config.attrs = attributes;
   config.numAttrs = count;
-  const cudaError_t error =
-      cudaLaunchKernelEx(&config, AllReduceRows<kWorldMax, kVectors>, params, shape.plan);
+  const cudaError_t error = cudaLaunchKernelEx(&config, kernel, params, shape.plan);
   return error != cudaSuccess ? error : cudaGetLastError();
 }
 
 template <int kWorldMax>
-cudaError_t Dispatch(const AllReduceParams& params, cudaStream_t stream) {
-  const Shape shape = ShapeOf(params);
-  if (shape.vectors == 1) return Launch<kWorldMax, 1>(params, shape, stream);
-  if (shape.vectors == 2) return Launch<kWorldMax, 2>(params, shape, stream);
-  return Launch<kWorldMax, kVectorsMax>(params, shape, stream);
+Kernel KernelFor(const AllReduceParams& params, const Shape& shape) {
+  const bool by_mail = params.mail[params.rank] != nullptr && params.rows <= kAllReduceMailRows;
+  if (shape.vectors == 1) {
+    return by_mail ? AllReduceByMail<kWorldMax> : AllReduceRows<kWorldMax, 1>;
+  }
+  return shape.vectors == 2 ? AllReduceRows<kWorldMax, 2> : AllReduceRows<kWorldMax, kVectorsMax>;
 }
 
 bool Aligned(const void* pointer) {
@@ -147,6 +196,7 @@ bool IsValid(const AllReduceParams& params) {
   }
   for (uint32_t p = 0; p < params.world; ++p) {
     if (!Aligned(params.partial[p]) || !Aligned(params.flags[p])) return false;
+    if ((params.mail[p] == nullptr) != (params.mail[0] == nullptr)) return false;
   }
   if (params.weight != nullptr && (!Aligned(params.weight) || !Aligned(params.out))) return false;
   return params.state != nullptr && Aligned(params.residual);
@@ -157,9 +207,11 @@ bool IsValid(const AllReduceParams& params) {
 cudaError_t AllReduceAddNorm(const AllReduceParams& params, cudaStream_t stream) {
   if (params.rows == 0) return cudaSuccess;
   if (!IsValid(params)) return cudaErrorInvalidValue;
-  if (params.world <= 2) return Dispatch<2>(params, stream);
-  if (params.world <= 4) return Dispatch<4>(params, stream);
-  return Dispatch<8>(params, stream);
+  const Shape shape = ShapeOf(params);
+  const Kernel kernel = params.world <= 2   ? KernelFor<2>(params, shape)
+                        : params.world <= 4 ? KernelFor<4>(params, shape)
+                                            : KernelFor<8>(params, shape);
+  return Launch(kernel, params, shape, stream);
 }
 
 }  // namespace weft::kernels::cuda

@@ -10,6 +10,12 @@
 // bytes over NVLink. hidden: a multiple of 8, at most 16,384; any number of rows, meant for 1..128:
 // beyond about 0.5 MB (8 ranks) to 2 MB (2 ranks) a two-step sum moves less.
 //
+// Up to kAllReduceMailRows rows go by mail instead, where the ranks have mailboxes: each rank
+// stores its partial sums into a place of its own in every other rank's mailbox, four bytes at a
+// time with the number of the call beside them, and each waits for the others' in its own memory.
+// That is twice the bytes, but one way over NVLink and not a flag and then a load there and back.
+// The same bits.
+//
 // What the ranks agree on. Every CTA tells the same CTA of every other rank that its rank's partial
 // sums are complete, waits until all have said so to it, and reads. No second meeting follows the
 // reads, so a buffer may be overwritten only when the others are known to have read it:
@@ -33,6 +39,8 @@
 
 #pragma once
 
+#include <cstddef>
+
 #include "kernels/cuda/types.h"
 
 namespace weft::kernels::cuda {
@@ -45,6 +53,13 @@ inline constexpr uint32_t kAllReduceCtasMax = 128;
 // In memory that all ranks map: word [c][p] is where rank p tells CTA c of the owner that it has
 // come. Zeroed before any rank's first call; 16-byte aligned.
 inline constexpr uint32_t kAllReduceFlags = kAllReduceCtasMax * kAllReduceRanksMax;
+
+// Rows of a call that goes by mail, and bytes of a mailbox: [ranks, rows, hidden] of four bytes.
+// In memory that all ranks map, zeroed before any rank's first call; 32-byte aligned.
+inline constexpr uint32_t kAllReduceMailRows = 8;
+inline constexpr size_t AllReduceMailBytes(uint32_t hidden) {
+  return size_t{kAllReduceRanksMax} * kAllReduceMailRows * hidden * 4;
+}
 
 // Of one rank, in its own memory; zeroed before its first call.
 struct AllReduceState {
@@ -67,6 +82,10 @@ struct AllReduceParams {
   const void* partial[kAllReduceRanksMax] = {};
   // Of each rank kAllReduceFlags words, as mapped here; own included.
   uint32_t* flags[kAllReduceRanksMax] = {};
+  // Of each rank a mailbox, as mapped here, own included: the one of the two that goes with
+  // `partial`. Or all null: nothing goes by mail. Calls of as many rows as may go by mail have one
+  // ctas_per_row between them.
+  void* mail[kAllReduceRanksMax] = {};
   AllReduceState* state = nullptr;
   uint32_t rank = 0;
   uint32_t world = 0;

@@ -1,5 +1,5 @@
-// The two halves of all_reduce.cu: how a CTA meets the same CTA of the other ranks, and what it
-// does to its part of a row. Device code only.
+// Two parts of all_reduce.cu: how a CTA meets the same CTA of the other ranks, and what it does to
+// its part of a row. Device code only.
 
 #pragma once
 
@@ -27,6 +27,26 @@ struct AllReducePlan {
   // Of a row.
   uint32_t vectors;
   uint32_t chunks;
+};
+
+// A long wait for a peer.
+class Patience {
+ public:
+  // Looks at the clock and the abort word; true when the wait is over, which is then known to all.
+  __device__ __forceinline__ bool IsOver(const AllReduceParams& params) {
+    const uint64_t now = Nanoseconds();
+    if (begin_ == 0) begin_ = now;
+    uint32_t status = kAllReduceOk;
+    if (now - begin_ > params.wait_max_ns) status = kAllReduceTimedOut;
+    if (params.abort != nullptr && LoadWord(params.abort) != 0) status = kAllReduceAborted;
+    if (status == kAllReduceOk) return false;
+    StoreWord(&params.state->stopped, status);
+    if (params.status != nullptr) StoreWord(params.status, status);
+    return true;
+  }
+
+ private:
+  uint64_t begin_ = 0;
 };
 
 // One meeting with the other ranks; for the CTA's first warp, whose lane p deals with rank p.
@@ -59,18 +79,9 @@ class Meeting {
   // A peer can be one call ahead, never two: it needs this rank's arrival to pass.
   __device__ __forceinline__ bool AwaitPeer(const AllReduceParams& params) const {
     const uint32_t* const flag = Flag(params.flags[params.rank], threadIdx.x);
-    uint64_t begin = 0;
+    Patience patience;
     for (uint32_t polls = 1; static_cast<int32_t>(LoadAcquire(flag) - call_) < 0; ++polls) {
-      if (polls % kPollsPerLook != 0) continue;
-      const uint64_t now = Nanoseconds();
-      if (begin == 0) begin = now;
-      uint32_t status = kAllReduceOk;
-      if (now - begin > params.wait_max_ns) status = kAllReduceTimedOut;
-      if (params.abort != nullptr && LoadWord(params.abort) != 0) status = kAllReduceAborted;
-      if (status == kAllReduceOk) continue;
-      StoreWord(&params.state->stopped, status);
-      if (params.status != nullptr) StoreWord(params.status, status);
-      return false;
+      if (polls % kPollsPerLook == 0 && patience.IsOver(params)) return false;
     }
     return true;
   }
@@ -143,6 +154,12 @@ class RowPart {
     }
   }
 
+  // The same of one vector, whose bits are there.
+  __device__ __forceinline__ void AddReceived(const uint4 (&bits)[kWorldMax]) {
+    static_assert(kVectors == 1);
+    if (Has(0)) Add(bits, row_[0]);
+  }
+
   __device__ __forceinline__ void StoreResidual(uint32_t row) const {
 #pragma unroll
     for (int v = 0; v < kVectors; ++v) {
@@ -189,14 +206,16 @@ class RowPart {
     }
   }
 
+  // Of a vector of the row: whether there is one, and which.
+  __device__ __forceinline__ bool Has(int v) const { return VectorOf(v) < plan_.vectors; }
+  __device__ __forceinline__ uint32_t VectorOf(int v) const {
+    return ChunkOf(v) * kWarp + threadIdx.x % kWarp;
+  }
+
  private:
   __device__ __forceinline__ uint32_t ChunkOf(int v) const {
     return (v * plan_.ctas + cta_) * (blockDim.x / kWarp) + threadIdx.x / kWarp;
   }
-  __device__ __forceinline__ uint32_t VectorOf(int v) const {
-    return ChunkOf(v) * kWarp + threadIdx.x % kWarp;
-  }
-  __device__ __forceinline__ bool Has(int v) const { return VectorOf(v) < plan_.vectors; }
   __device__ __forceinline__ size_t At(uint32_t row, int v) const {
     return size_t{row} * params_.hidden + VectorOf(v) * kRowVector;
   }

@@ -7,6 +7,9 @@
 // scope, which also drops what its multiprocessor's L1 holds; a CTA barrier then carries the order
 // to its fellow threads. Rows of other GPUs are loaded with ld.relaxed.sys: such loads are served
 // where the memory lives, never from an L1 line of an earlier call on the same buffer.
+//
+// Mail needs no order: data and the number that says it is there are one word of 64 bits, and each
+// such word of a vector access is stored and seen as a whole.
 
 #pragma once
 
@@ -39,6 +42,20 @@ __device__ __forceinline__ uint4 LoadFromPeer(const void* from) {
   uint4 out;
   asm volatile("ld.relaxed.sys.global.v4.u32 {%0, %1, %2, %3}, [%4];"
                : "=r"(out.x), "=r"(out.y), "=r"(out.z), "=r"(out.w)
+               : "l"(from)
+               : "memory");
+  return out;
+}
+
+// Two words into another GPU's memory, and as they are at the moment in the own.
+__device__ __forceinline__ void StoreMail(void* to, uint64_t first, uint64_t second) {
+  asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1, %2};" ::"l"(to), "l"(first), "l"(second)
+               : "memory");
+}
+__device__ __forceinline__ ulonglong2 LoadMail(const void* from) {
+  ulonglong2 out;
+  asm volatile("ld.relaxed.sys.global.v2.u64 {%0, %1}, [%2];"
+               : "=l"(out.x), "=l"(out.y)
                : "l"(from)
                : "memory");
   return out;

@@ -7,6 +7,7 @@
 
 namespace weft::shard {
 
+using kernels::cuda::AllReduceMailBytes;
 using kernels::cuda::AllReduceParams;
 using kernels::cuda::AllReduceState;
 using kernels::cuda::kAllReduceFlags;
@@ -14,8 +15,12 @@ using kernels::cuda::kAllReduceHiddenMax;
 using kernels::cuda::kAllReduceRanksMax;
 
 uint64_t PeerSum::Bytes(uint32_t hidden) {
-  return 2 * uint64_t{kRowsMax} * hidden * 2 + kAllReduceFlags * sizeof(uint32_t) +
-         sizeof(AllReduceState);
+  return 2 * (uint64_t{kRowsMax} * hidden * 2 + AllReduceMailBytes(hidden)) +
+         kAllReduceFlags * sizeof(uint32_t) + sizeof(AllReduceState);
+}
+
+uint64_t PeerSum::MailAt(uint32_t which) const {
+  return 2 * PartialBytes() + which * AllReduceMailBytes(hidden_);
 }
 
 absl::StatusOr<std::unique_ptr<PeerSum>> PeerSum::Create(uint32_t hidden) {
@@ -52,6 +57,7 @@ void PeerSum::Disconnect() { memory_->Disconnect(); }
 cudaError_t PeerSum::AddNorm(uint32_t which, AllReduceParams params, cudaStream_t stream) const {
   for (Rank rank = 0; rank < world_; ++rank) {
     params.partial[rank] = memory_->Of(rank) + which * PartialBytes();
+    params.mail[rank] = memory_->Of(rank) + MailAt(which);
     params.flags[rank] = reinterpret_cast<uint32_t*>(memory_->Of(rank) + FlagsAt());
   }
   params.state = reinterpret_cast<AllReduceState*>(state_.data());

@@ -51,7 +51,9 @@ class PeerSum {
 
   explicit PeerSum(uint32_t hidden) : hidden_(hidden) {}
   uint64_t PartialBytes() const { return uint64_t{kRowsMax} * hidden_ * 2; }
-  uint64_t FlagsAt() const { return 2 * PartialBytes(); }
+  // What all ranks map: two buffers of partial sums, two mailboxes, the flags.
+  uint64_t MailAt(uint32_t which) const;
+  uint64_t FlagsAt() const { return MailAt(2); }
   Words* words() const { return reinterpret_cast<Words*>(words_.data()); }
 
   const uint32_t hidden_;

@@ -109,6 +109,17 @@ std::vector<Result> Run(PeerRig& rig, const std::function<AllReduceParams(uint32
   return results;
 }
 
+AllReduceParams WithoutMail(AllReduceParams params) {
+  for (void*& mail : params.mail) mail = nullptr;
+  return params;
+}
+
+// Of a second call, whose rows the ranks load from each other.
+Result Pulled(PeerRig& rig, const Data& data, uint32_t rows) {
+  UploadData(rig, data, 1);
+  return Run(rig, [&](uint32_t rank) { return WithoutMail(rig.Params(rank, 1, rows)); })[0];
+}
+
 void CheckAgainstReference(const Data& data, const Result& result, uint32_t rows, uint32_t hidden,
                            float epsilon) {
   std::vector<double> residual(data.residual.begin(), data.residual.end());
@@ -155,6 +166,9 @@ TEST_CASE("All-reduce with residual and norm agrees with double precision", "[cu
   const Data data = RandomData(random, world, rows, hidden);
   UploadData(rig, data, 0);
   std::vector<Result> results = Run(rig, [&](uint32_t rank) { return rig.Params(rank, 0, rows); });
+  const Result pulled = Pulled(rig, data, rows);
+  CHECK(SameBits(pulled.residual, results[0].residual));
+  CHECK(SameBits(pulled.out, results[0].out));
   const size_t size = size_t{rows} * hidden;
   for (Result& result : results) {
     CHECK(std::all_of(result.residual.begin() + size, result.residual.end(),
@@ -184,7 +198,8 @@ TEST_CASE("A row's bits depend neither on the grid nor on other rows", "[cuda][a
       AllReduceParams params = rig.Params(rank, call, run_rows);
       params.ctas_per_row = ctas;
       if (!normed) params.weight = params.out = nullptr;
-      return params;
+      // Mail wants one grid.
+      return ctas != 0 ? WithoutMail(params) : params;
     });
     ++call;
     return results[1];
@@ -209,6 +224,8 @@ constexpr uint32_t kManyHidden = 4096;
 constexpr uint32_t kManyRows = 7;
 // Different grids from call to call, all in one chain.
 constexpr uint32_t RowsOfCall(uint32_t call) { return call % 3 == 0 ? 1 : call % 3 == 1 ? 7 : 2; }
+// Of five calls one goes without mail.
+constexpr bool GoesByMail(uint32_t call) { return call % 5 != 3; }
 
 // Partial sums that differ from set to set and rank to rank: small whole numbers, so that any sum
 // of them is exact and one value of a wrong set shows.
@@ -251,6 +268,7 @@ class ManyCalls {
     write.row_bytes = kManyHidden * 2;
     WEFT_CUDA_CHECK(GatherRows(write, stream));
     AllReduceParams params = rig_.Params(rank, call, RowsOfCall(call));
+    if (!GoesByMail(call)) params = WithoutMail(params);
     params.dependent = dependent;
     WEFT_CUDA_CHECK(AllReduceAddNorm(params, stream));
   }
@@ -329,28 +347,38 @@ TEST_CASE("All-reduces in a replayed graph", "[cuda][all_reduce]") {
 
 // -- a rank that never comes ---------------------------------------------------------------------
 
+// The first word that rank 0 writes into the other rank's memory.
+const uint32_t* FirstWordTo(PeerRank& other, bool mails) {
+  return mails ? other.mail[0]->data() + 1 : other.flags->data();
+}
+
 TEST_CASE("A peer that never comes keeps no kernel for ever", "[cuda][all_reduce]") {
   using Clock = std::chrono::steady_clock;
   using std::chrono::milliseconds;
   const bool aborts = GENERATE(true, false);
+  const bool mails = GENERATE(true, false);
   const uint32_t rows = GENERATE(1u, 4u);
   if (!CanRun(2, rows)) return;
-  CAPTURE(aborts, rows);
+  CAPTURE(aborts, mails, rows);
   PeerRig rig(2, rows, 4096);
   PeerRank& rank = rig.rank(0);
+  PeerRank& other = rig.rank(1);
+  const auto params_of = [&](uint32_t call) {
+    return mails ? rig.Params(0, call, rows) : WithoutMail(rig.Params(0, call, rows));
+  };
   WEFT_CUDA_CHECK(cudaSetDevice(rank.device));
-  AllReduceParams params = rig.Params(0, 0, rows);
+  AllReduceParams params = params_of(0);
   params.wait_max_ns = aborts ? 5'000'000'000 : 30'000'000;
   const auto begin = Clock::now();
   WEFT_CUDA_CHECK(AllReduceAddNorm(params, rank.stream));
   if (aborts) {
     // It has told the other rank, and waits.
-    PeerRank& other = rig.rank(1);
-    uint32_t flag = 0;
-    while (flag == 0 && Clock::now() - begin < milliseconds(1000)) {
-      WEFT_CUDA_CHECK(cudaMemcpy(&flag, other.flags->data(), sizeof(flag), cudaMemcpyDeviceToHost));
+    uint32_t word = 0;
+    while (word == 0 && Clock::now() - begin < milliseconds(1000)) {
+      WEFT_CUDA_CHECK(
+          cudaMemcpy(&word, FirstWordTo(other, mails), sizeof(word), cudaMemcpyDeviceToHost));
     }
-    CHECK(flag == 1);
+    CHECK(word == 1);
     CHECK(cudaStreamQuery(rank.stream) == cudaErrorNotReady);
     rank.host.Abort();
   }
@@ -362,19 +390,22 @@ TEST_CASE("A peer that never comes keeps no kernel for ever", "[cuda][all_reduce
 
   // From now on nothing waits, and no other rank's memory is touched.
   rank.host.Clear();
+  WEFT_CUDA_CHECK(cudaSetDevice(other.device));
+  const std::vector<uint32_t> mail[] = {other.mail[0]->Host(), other.mail[1]->Host()};
+  WEFT_CUDA_CHECK(cudaSetDevice(rank.device));
   const auto later = Clock::now();
   for (uint32_t call = 1; call <= 100; ++call) {
-    params = rig.Params(0, call, rows);
-    WEFT_CUDA_CHECK(AllReduceAddNorm(params, rank.stream));
+    WEFT_CUDA_CHECK(AllReduceAddNorm(params_of(call), rank.stream));
   }
   WEFT_CUDA_CHECK(cudaStreamSynchronize(rank.stream));
   CHECK(Clock::now() - later < milliseconds(1000));
-  WEFT_CUDA_CHECK(cudaSetDevice(rig.rank(1).device));
-  for (const uint32_t flag : rig.rank(1).flags->Host()) REQUIRE(flag <= 1);
+  WEFT_CUDA_CHECK(cudaSetDevice(other.device));
+  for (const uint32_t flag : other.flags->Host()) REQUIRE(flag <= 1);
+  for (const size_t i : {0, 1}) CHECK(SameBits(other.mail[i]->Host(), mail[i]));
 }
 
 TEST_CASE("What the header forbids is refused", "[cuda][all_reduce]") {
-  if (!CanRun(1, 1)) return;
+  if (!CanRun(2, 1)) return;
   PeerRig rig(1, 1, 64);
   const AllReduceParams good = rig.Params(0, 0, 1);
   const auto refused = [&](const std::function<void(AllReduceParams&)>& change) {
@@ -390,6 +421,10 @@ TEST_CASE("What the header forbids is refused", "[cuda][all_reduce]") {
   CHECK(refused([](AllReduceParams& params) { params.ctas_per_row = 3; }));
   CHECK(refused([](AllReduceParams& params) { params.ctas_per_row = 16; }));
   CHECK(refused([](AllReduceParams& params) { params.partial[0] = nullptr; }));
+  PeerRig two(2, 1, 64);
+  AllReduceParams half = two.Params(0, 0, 1);
+  half.mail[1] = nullptr;
+  CHECK(AllReduceAddNorm(half, nullptr) == cudaErrorInvalidValue);
   CHECK(refused([](AllReduceParams& params) { params.out = nullptr; }));
   CHECK(refused([](AllReduceParams& params) { params.state = nullptr; }));
   AllReduceParams none = good;
@@ -400,7 +435,7 @@ TEST_CASE("What the header forbids is refused", "[cuda][all_reduce]") {
 // -- time ----------------------------------------------------------------------------------------
 
 // Of one call in graphs of 64, the slowest rank's, the median of many replays.
-double UsPerCall(PeerRig& rig, uint32_t rows, bool dependent, uint32_t ctas) {
+double UsPerCall(PeerRig& rig, uint32_t rows, bool dependent, bool mails, uint32_t ctas) {
   constexpr uint32_t kCalls = 64;
   constexpr uint32_t kReplays = 31;
   std::vector<std::unique_ptr<testing::Graph>> graphs;
@@ -408,6 +443,7 @@ double UsPerCall(PeerRig& rig, uint32_t rows, bool dependent, uint32_t ctas) {
     graphs.push_back(std::make_unique<testing::Graph>([&](cudaStream_t stream) {
       for (uint32_t call = 0; call < kCalls; ++call) {
         AllReduceParams params = rig.Params(rank.rank, call, rows);
+        if (!mails) params = WithoutMail(params);
         params.dependent = dependent;
         params.ctas_per_row = ctas;
         WEFT_CUDA_CHECK(AllReduceAddNorm(params, stream));
@@ -438,24 +474,25 @@ TEST_CASE("All-reduce: time", "[cuda][all_reduce][time]") {
   }
   const uint32_t hidden = GENERATE(4096u, 8192u);
   PeerRig rig(world, 64, hidden);
-  const auto measure = [&](uint32_t rows, bool dependent, uint32_t ctas) {
-    const double us = UsPerCall(rig, rows, dependent, ctas);
+  const auto measure = [&](uint32_t rows, bool dependent, bool mails, uint32_t ctas) {
+    const double us = UsPerCall(rig, rows, dependent, mails, ctas);
     const double bytes = 2.0 * rows * hidden;
     testing::Report("all-reduce, residual, norm",
                     std::to_string(world) + " ranks, " + std::to_string(rows) + " x " +
                         std::to_string(hidden) + ", " +
                         std::to_string(static_cast<int>(bytes / 1024)) + " KB" +
-                        (dependent ? ", dependent" : "") +
+                        (dependent ? ", dependent" : "") + (mails ? ", by mail" : "") +
                         (ctas != 0 ? ", " + std::to_string(ctas) + " CTAs" : ""),
                     us, bytes);
   };
-  for (const uint32_t kilobytes : {16, 32, 64, 256}) {
-    for (const bool dependent : {false, true}) {
-      measure(kilobytes * 1024 / 2 / hidden, dependent, 0);
-    }
+  for (const uint32_t kilobytes : {8, 16, 32, 64, 256}) {
+    const uint32_t rows = kilobytes * 1024 / 2 / hidden;
+    if (rows == 0) continue;
+    for (const bool dependent : {false, true}) measure(rows, dependent, false, 0);
+    if (rows <= kAllReduceMailRows) measure(rows, true, true, 0);
   }
-  for (const uint32_t ctas : {1, 2, 4, 8}) measure(1, true, ctas);
-  for (const uint32_t ctas : {1, 2, 4, 8}) measure(32768 / hidden, true, ctas);
+  for (const uint32_t ctas : {1, 2, 4, 8}) measure(1, true, false, ctas);
+  for (const uint32_t ctas : {1, 2, 4, 8}) measure(32768 / hidden, true, false, ctas);
   rig.ForEachRank([](PeerRank& rank) { CHECK(rank.host.Status() == kAllReduceOk); });
 }
 

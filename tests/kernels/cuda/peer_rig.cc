@@ -69,6 +69,7 @@ PeerRank::PeerRank(uint32_t rank, int device, size_t elements, uint32_t hidden)
     : rank(rank), device(device) {
   WEFT_CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   for (auto& buffer : partial) buffer = std::make_unique<DeviceArray<__nv_bfloat16>>(elements);
+  for (auto& box : mail) box = Zeroed<uint32_t>(AllReduceMailBytes(hidden) / sizeof(uint32_t));
   flags = Zeroed<uint32_t>(kAllReduceFlags);
   state = Zeroed<AllReduceState>(1);
   residual = Zeroed<float>(elements);
@@ -101,6 +102,7 @@ AllReduceParams PeerRig::Params(uint32_t rank, uint32_t call, uint32_t rows) {
   AllReduceParams params;
   for (uint32_t p = 0; p < world(); ++p) {
     params.partial[p] = ranks_[p]->partial[call % 2]->data();
+    params.mail[p] = ranks_[p]->mail[call % 2]->data();
     params.flags[p] = ranks_[p]->flags->data();
   }
   PeerRank& own = *ranks_[rank];

@@ -52,6 +52,7 @@ struct PeerRank {
   cudaStream_t stream = nullptr;
   HostWords host;
   std::array<std::unique_ptr<DeviceArray<__nv_bfloat16>>, 2> partial;
+  std::array<std::unique_ptr<DeviceArray<uint32_t>>, 2> mail;
   std::unique_ptr<DeviceArray<uint32_t>> flags;
   std::unique_ptr<DeviceArray<AllReduceState>> state;
   std::unique_ptr<DeviceArray<float>> residual;
@@ -66,7 +67,7 @@ class PeerRig {
 
   uint32_t world() const { return static_cast<uint32_t>(ranks_.size()); }
   PeerRank& rank(uint32_t rank) { return *ranks_[rank]; }
-  // Of call `call`: it takes the buffer of that parity.
+  // Of call `call`: it takes the buffer of that parity, and the mailbox.
   AllReduceParams Params(uint32_t rank, uint32_t call, uint32_t rows);
 
   // One after another in this thread, with the rank's device current.
