@@ -24,7 +24,7 @@ inline constexpr uint32_t kKvGroupsMax = 4;
 inline constexpr uint32_t kStepsInFlightMax = 2;
 // Groups that a sequence may lose without progress before it runs alone, and before it ends.
 inline constexpr uint32_t kGroupLossesShared = 1;
-inline constexpr uint32_t kGroupLossesMax = 3;
+inline constexpr uint32_t kGroupLossesMax = 4;
 inline constexpr uint32_t kRunningMax = 1024;
 inline constexpr uint32_t kRunningDefault = 64;
 inline constexpr uint32_t kStepTokensMax = 16384;

@@ -176,7 +176,8 @@ cudaError_t Launch(Kernel kernel, const AllReduceParams& params, const Shape& sh
 
 template <int kWorldMax>
 Kernel KernelFor(const AllReduceParams& params, const Shape& shape) {
-  const bool by_mail = params.mail[params.rank] != nullptr && params.rows <= kAllReduceMailRows;
+  const bool by_mail = params.mail[params.rank] != nullptr &&
+                       AllReduceGoesByMail(params.world, params.rows, params.hidden);
   if (shape.vectors == 1) {
     return by_mail ? AllReduceByMail<kWorldMax> : AllReduceRows<kWorldMax, 1>;
   }

@@ -10,9 +10,9 @@
 // bytes over NVLink. hidden: a multiple of 8, at most 16,384; any number of rows, meant for 1..128:
 // beyond about 0.5 MB (8 ranks) to 2 MB (2 ranks) a two-step sum moves less.
 //
-// Up to kAllReduceMailRows rows go by mail instead, where the ranks have mailboxes: each rank
-// stores its partial sums into a place of its own in every other rank's mailbox, four bytes at a
-// time with the number of the call beside them, and each waits for the others' in its own memory.
+// The fewest rows (AllReduceGoesByMail) go by mail instead, where the ranks have mailboxes: each
+// rank stores its partial sums into a place of its own in every other rank's mailbox, four bytes at
+// a time with the number of the call beside them, and each waits for the others' in its own memory.
 // That is twice the bytes, but one way over NVLink and not a flag and then a load there and back.
 // The same bits.
 //
@@ -54,9 +54,16 @@ inline constexpr uint32_t kAllReduceCtasMax = 128;
 // come. Zeroed before any rank's first call; 16-byte aligned.
 inline constexpr uint32_t kAllReduceFlags = kAllReduceCtasMax * kAllReduceRanksMax;
 
-// Rows of a call that goes by mail, and bytes of a mailbox: [ranks, rows, hidden] of four bytes.
-// In memory that all ranks map, zeroed before any rank's first call; 32-byte aligned.
+// What goes by mail: so many rows at most, and so many bytes from one rank to all others, beyond
+// which loads are faster (docs/PERFORMANCE.md).
 inline constexpr uint32_t kAllReduceMailRows = 8;
+inline constexpr uint64_t kAllReduceMailBytesMax = 128 * 1024;
+inline constexpr bool AllReduceGoesByMail(uint32_t world, uint32_t rows, uint32_t hidden) {
+  return rows <= kAllReduceMailRows &&
+         uint64_t{world - 1} * rows * hidden * 4 <= kAllReduceMailBytesMax;
+}
+// Bytes of a mailbox: [ranks, rows, hidden] of four bytes. In memory that all ranks map, zeroed
+// before any rank's first call; 32-byte aligned.
 inline constexpr size_t AllReduceMailBytes(uint32_t hidden) {
   return size_t{kAllReduceRanksMax} * kAllReduceMailRows * hidden * 4;
 }

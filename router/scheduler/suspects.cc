@@ -2,8 +2,8 @@
 // scope.one). Nobody can tell from one lost group whose step it was, so losses are counted for each
 // sequence that was in flight, until it gets beyond what the lost steps were to reach: a token that
 // only comes from prefilling the log again is no progress. Who lost two groups runs alone, one
-// after the other, so that the third loss has one cause; what was innocent joins the others again
-// after a few steps.
+// after the other, so that a further loss has one suspect; what was innocent joins the others again
+// after a few steps. A shard may die of something else just then: the second such loss ends it.
 
 #include <algorithm>
 

@@ -489,7 +489,7 @@ TEST_CASE("All-reduce: time", "[cuda][all_reduce][time]") {
     const uint32_t rows = kilobytes * 1024 / 2 / hidden;
     if (rows == 0) continue;
     for (const bool dependent : {false, true}) measure(rows, dependent, false, 0);
-    if (rows <= kAllReduceMailRows) measure(rows, true, true, 0);
+    if (AllReduceGoesByMail(world, rows, hidden)) measure(rows, true, true, 0);
   }
   for (const uint32_t ctas : {1, 2, 4, 8}) measure(1, true, false, ctas);
   for (const uint32_t ctas : {1, 2, 4, 8}) measure(32768 / hidden, true, false, ctas);

@@ -241,9 +241,9 @@ TEST_CASE("A request whose steps always fail ends and takes nobody with it",
   ill->WaitEnd();
   INFO(ill->status().ToString());
   CHECK(absl::IsInternal(ill->status()));
-  CHECK(ill->status().message().find("3 times") != std::string::npos);
+  CHECK(ill->status().message().find("4 times") != std::string::npos);
   streams.Check();
-  CHECK(grown(losses) == 3);
+  CHECK(grown(losses) == 4);
   CHECK(rig.restarts() == 0);
   rig.CheckClean();
   rig.shard(0).SetFaults(nullptr);
