@@ -9,10 +9,12 @@
 
 #include "kernels/cuda/rope.h"
 #include "tests/kernels/cuda/decode_attention_rig.h"
-#include "tests/kernels/cuda/graph.h"
+#include "tests/kernels/cuda/overlap.h"
 
 namespace weft::kernels::cuda::decode_testing {
 namespace {
+
+using testing::Overlap;
 
 constexpr uint32_t kLayers = 6;
 constexpr uint32_t kTimedLayers = 32;
@@ -20,10 +22,6 @@ constexpr uint32_t kTimedLayers = 32;
 uint32_t Sum(const std::vector<uint32_t>& values) {
   return std::accumulate(values.begin(), values.end(), 0u);
 }
-
-// How launches follow each other: one after the other, each waiting before it reads, or attention
-// reading what the rotation in front of it does not write.
-enum class Overlap { kNone, kDependent, kAfterAppend };
 
 // All layers write the same query and the same place of the cache: a kernel that does not wait for
 // the one in front, or starts to write before it, shows. With `linked` and one sequence, a layer's
@@ -128,34 +126,7 @@ void CheckChain(const Case& shape, bool linked) {
   std::mt19937_64 random(testing::Seed());
   CAPTURE(shape.lengths, shape.groups, shape.fixed_split, static_cast<int>(shape.type), linked);
   Chain chain(shape, linked, kLayers, random);
-  chain.Poison();
-  chain.Launch(Overlap::kNone, true, nullptr);
-  const std::vector<std::vector<float>> expected = chain.Host();
-  for (const std::vector<float>& out : expected) {
-    CHECK(std::none_of(out.begin(), out.end(), [](float x) { return std::isnan(x); }));
-  }
-  // The layers differ, or nothing would show.
-  const bool differ = expected[0] != expected[1];
-  CHECK(differ);
-  cudaStream_t stream;
-  WEFT_CUDA_CHECK(cudaStreamCreate(&stream));
-  for (const Overlap overlap : {Overlap::kDependent, Overlap::kAfterAppend}) {
-    // Two steps: the schedule of the second against the last layer of the first.
-    const auto launch = [&](cudaStream_t to) {
-      chain.Launch(overlap, true, to);
-      chain.Launch(overlap, false, to);
-    };
-    const testing::Graph graph(launch);
-    for (int repeat = 0; repeat < 12; ++repeat) {
-      CAPTURE(static_cast<int>(overlap), repeat);
-      chain.Poison();
-      repeat % 2 == 0 ? launch(stream) : graph.Launch(stream);
-      WEFT_CUDA_CHECK(cudaStreamSynchronize(stream));
-      const bool same = chain.Host() == expected;
-      CHECK(same);
-    }
-  }
-  WEFT_CUDA_CHECK(cudaStreamDestroy(stream));
+  testing::CheckOverlaps(chain);
 }
 
 TEST_CASE("Decode chain: one sequence, layer into layer", "[cuda][decode_attention][dependent]") {
@@ -190,18 +161,12 @@ TEST_CASE("Decode chain: time", "[cuda][decode_attention][dependent][time]") {
   shape.groups.assign(8, 4);
   const double bytes = 4096.0 * sequences * length;
   shape.kv_copies = static_cast<uint32_t>(std::clamp(256e6 / bytes, 1.0, 32.0));
-  const Chain chain(shape, false, kTimedLayers, random);
+  Chain chain(shape, false, kTimedLayers, random);
   for (const Overlap overlap : {Overlap::kNone, Overlap::kDependent, Overlap::kAfterAppend}) {
-    testing::Graph graph([&](cudaStream_t capturing) { chain.Launch(overlap, true, capturing); });
-    std::vector<double> times;
-    for (int i = 0; i < 12; ++i) times.push_back(graph.Replay());
-    std::nth_element(times.begin(), times.begin() + 5, times.end());
-    const std::string how = overlap == Overlap::kNone        ? ""
-                            : overlap == Overlap::kDependent ? ", dependent"
-                                                             : ", after append";
-    testing::Report("rotate + decode, of 32",
-                    std::to_string(sequences) + " x " + std::to_string(length) + how,
-                    times[5] / kTimedLayers, bytes);
+    testing::Report(
+        "rotate + decode, of 32",
+        std::to_string(sequences) + " x " + std::to_string(length) + testing::NameOf(overlap),
+        testing::LayerUs(chain, overlap, kTimedLayers), bytes);
   }
 }
 

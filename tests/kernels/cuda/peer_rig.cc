@@ -139,6 +139,11 @@ void PeerRig::OnEachRank(const std::function<void(PeerRank&)>& work) {
   for (std::thread& thread : threads) thread.join();
 }
 
+AllReduceParams WithoutMail(AllReduceParams params) {
+  for (void*& mail : params.mail) mail = nullptr;
+  return params;
+}
+
 std::vector<__nv_bfloat16> Halves(const std::vector<float>& values) {
   std::vector<__nv_bfloat16> out;
   out.reserve(values.size());

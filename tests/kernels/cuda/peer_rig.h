@@ -80,6 +80,9 @@ class PeerRig {
   std::vector<std::unique_ptr<PeerRank>> ranks_;
 };
 
+// The same call with rows that the ranks load from each other.
+AllReduceParams WithoutMail(AllReduceParams params);
+
 std::vector<__nv_bfloat16> Halves(const std::vector<float>& values);
 
 }  // namespace weft::kernels::cuda::testing

@@ -9,7 +9,7 @@
 #include "kernels/cuda/gemv.h"
 #include "tests/kernels/cuda/decode_attention_rig.h"
 #include "tests/kernels/cuda/gemv_rig.h"
-#include "tests/kernels/cuda/graph.h"
+#include "tests/kernels/cuda/overlap.h"
 
 namespace weft::kernels::cuda {
 namespace {
@@ -17,13 +17,10 @@ namespace {
 using decode_testing::Case;
 using testing::DeviceArray;
 using testing::DeviceTensor;
+using testing::Overlap;
 
 constexpr uint32_t kLayers = 6;
 constexpr uint32_t kTimedLayers = 32;
-
-// How launches follow each other: one after the other, each waiting before it reads, or attention
-// reading what the product in front of it does not write.
-enum class Overlap { kNone, kDependent, kAfterAppend };
 
 uint32_t QueryColumns(const Case& shape) {
   return std::accumulate(shape.groups.begin(), shape.groups.end(), 0u) * shape.head_dim;
@@ -60,10 +57,10 @@ class Chain {
   }
 
   // A step. The first product waits for all in front of it, as what follows a step's embedding.
-  void Launch(Overlap overlap, cudaStream_t stream) {
+  void Launch(Overlap overlap, bool first, cudaStream_t stream) {
     const bool dependent = overlap != Overlap::kNone;
     DecodeScheduleParams schedule = problem_.schedule_params();
-    schedule.dependent = dependent;
+    schedule.dependent = dependent && !first;
     WEFT_CUDA_CHECK(MakeDecodeSchedule(schedule, stream));
     DecodeAttentionParams attend = problem_.params();
     attend.attention.query = query_.data();
@@ -134,34 +131,7 @@ TEST_CASE("Product chain: the bits of launches that do not overlap",
       Case{.lengths = {300, 200, 2}, .groups = {4, 4}, .head_dim = 64, .fixed_split = 128});
   CAPTURE(shape.lengths, shape.groups, shape.fixed_split);
   Chain chain(shape, QueryColumns(shape), kLayers, random);
-  chain.Poison();
-  chain.Launch(Overlap::kNone, nullptr);
-  const std::vector<std::vector<float>> expected = chain.Host();
-  for (const std::vector<float>& out : expected) {
-    CHECK(std::none_of(out.begin(), out.end(), [](float x) { return std::isnan(x); }));
-  }
-  // The layers differ, or nothing would show.
-  const bool differ = expected[0] != expected[1];
-  CHECK(differ);
-  cudaStream_t stream;
-  WEFT_CUDA_CHECK(cudaStreamCreate(&stream));
-  for (const Overlap overlap : {Overlap::kDependent, Overlap::kAfterAppend}) {
-    // Two steps: the schedule of the second against the last layer of the first.
-    const auto launch = [&](cudaStream_t to) {
-      chain.Launch(overlap, to);
-      chain.Launch(overlap, to);
-    };
-    const testing::Graph graph(launch);
-    for (int repeat = 0; repeat < 12; ++repeat) {
-      CAPTURE(static_cast<int>(overlap), repeat);
-      chain.Poison();
-      repeat % 2 == 0 ? launch(stream) : graph.Launch(stream);
-      WEFT_CUDA_CHECK(cudaStreamSynchronize(stream));
-      const bool same = chain.Host() == expected;
-      CHECK(same);
-    }
-  }
-  WEFT_CUDA_CHECK(cudaStreamDestroy(stream));
+  testing::CheckOverlaps(chain);
 }
 
 // Llama-3.1-8B, whole and a quarter of it: what a layer's product and attention add to a step. The
@@ -175,15 +145,11 @@ TEST_CASE("Product chain: time", "[cuda][gemv][decode_attention][dependent][time
   shape.kv_copies = kTimedLayers;
   Chain chain(shape, 4096, kTimedLayers, random);
   for (const Overlap overlap : {Overlap::kDependent, Overlap::kAfterAppend}) {
-    testing::Graph graph([&](cudaStream_t capturing) { chain.Launch(overlap, capturing); });
-    std::vector<double> times;
-    for (int i = 0; i < 12; ++i) times.push_back(graph.Replay());
-    std::nth_element(times.begin(), times.begin() + 5, times.end());
-    testing::Report("qkv + decode, of 32",
-                    std::to_string(groups) + " KV heads, " + std::to_string(length) +
-                        (overlap == Overlap::kDependent ? ", dependent" : ", after append"),
-                    times[5] / kTimedLayers,
-                    2.0 * AllColumns(shape) * 4096 + 512.0 * groups * length);
+    testing::Report(
+        "qkv + decode, of 32",
+        std::to_string(groups) + " KV heads, " + std::to_string(length) + testing::NameOf(overlap),
+        testing::LayerUs(chain, overlap, kTimedLayers),
+        2.0 * AllColumns(shape) * 4096 + 512.0 * groups * length);
   }
 }
 
