@@ -22,7 +22,7 @@ inline constexpr uint32_t kKvGroupsMax = 4;
 
 // -- Steps -------------------------------------------------------------------------------------
 inline constexpr uint32_t kStepsInFlightMax = 2;
-// Groups that a sequence may lose without progress before it runs alone, and before it ends.
+// Groups lost without progress: up to so many a sequence still shares steps; with so many it ends.
 inline constexpr uint32_t kGroupLossesShared = 1;
 inline constexpr uint32_t kGroupLossesMax = 4;
 inline constexpr uint32_t kRunningMax = 1024;

@@ -136,7 +136,7 @@ void Resolve(const Values& values, RouterFlags* flags) {
   EngineOptions& engine = flags->engine;
   if (engine.step_tokens_max == 0) engine.step_tokens_max = kStepTokensMax;
   if (engine.running_max == 0) engine.running_max = std::min(kRunningMax, engine.step_tokens_max);
-  flags->engine.inter_token_target_us = values.inter_token_target_ms * 1000;
+  engine.inter_token_target_us = values.inter_token_target_ms * 1000;
   flags->drain_timeout = absl::Seconds(values.drain_timeout_s);
   const std::string name = PathName(flags->engine.model_path);
   flags->front.model_aliases.push_back(name);

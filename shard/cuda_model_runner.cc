@@ -80,15 +80,16 @@ absl::Status CudaModelRunnerImpl::Load(ModelFiles& files, LoadProgress& progress
   WEFT_ASSIGN_OR_RETURN(stream_, MakeStream());
   WEFT_ASSIGN_OR_RETURN(weights_, CudaWeights::Create(spec_, shape_));
   WEFT_ASSIGN_OR_RETURN(workspace_, CudaWorkspace::Create(shape_, limits_));
+  const int64_t begin_us = MonotonicClock().NowUs();
   if (files.random()) {
     // Every rank its own numbers: equal ones would tie the ranks' parts of the vocabulary.
     WEFT_RETURN_IF_ERROR(weights_->FillRandom(kRandomWeightsSeed + slice_.rank));
-    WEFT_RETURN_IF_ERROR(weights_->Finish());
   } else {
-    const int64_t begin_us = MonotonicClock().NowUs();
     WEFT_RETURN_IF_ERROR(
         files.Load(slice_, static_cast<int>(options_.memory.threads), *weights_, progress, cancel));
-    WEFT_RETURN_IF_ERROR(weights_->Finish());
+  }
+  WEFT_RETURN_IF_ERROR(weights_->Finish());
+  if (!files.random()) {
     const double load_us = static_cast<double>(MonotonicClock().NowUs() - begin_us);
     const auto bytes = static_cast<double>(progress.bytes_done.load());
     WEFT_LOG_INFO("read {:.2f} GB of weights in {:.0f} ms, {:.1f} GB/s", bytes * 1e-9,

@@ -28,6 +28,23 @@ __device__ __forceinline__ void PrefetchForMeeting(const AllReduceParams& params
   }
 }
 
+// The end of a row whose sum is made: norm and residual. `sums`: the CTA's own of this row.
+template <typename Part>
+__device__ __forceinline__ void FinishRow(const AllReduceParams& params, const AllReducePlan& plan,
+                                          const Part& part, uint32_t row, float* sums) {
+  if (params.weight != nullptr) {
+    part.ShareSquares(sums);
+    if (plan.ctas > 1) {
+      ClusterBarrier();
+    } else {
+      __syncthreads();
+    }
+    part.StoreNormed(row, sums);
+  }
+  // Not earlier: the cluster's barrier would wait for these stores.
+  part.StoreResidual(row);
+}
+
 // Cluster c of the grid takes rows c, c + clusters, ...; its CTAs share a row's chunks.
 template <int kWorldMax, int kVectors>
 __global__ void __launch_bounds__(kWarpsMax* kWarp)
@@ -54,17 +71,7 @@ __global__ void __launch_bounds__(kWarpsMax* kWarp)
 
   for (uint32_t turn = 0;; turn ^= 1) {
     if (met) part.AddPartials(row);
-    if (params.weight != nullptr) {
-      part.ShareSquares(sums[turn]);
-      if (plan.ctas > 1) {
-        ClusterBarrier();
-      } else {
-        __syncthreads();
-      }
-      part.StoreNormed(row, sums[turn]);
-    }
-    // Not earlier: the cluster's barrier would wait for these stores.
-    part.StoreResidual(row);
+    FinishRow(params, plan, part, row, sums[turn]);
     row += stride;
     if (row >= params.rows) break;
     part.LoadResidual(row);
@@ -105,16 +112,7 @@ __global__ void __launch_bounds__(kWarpsMax* kWarp)
   if (threadIdx.x == 0) mail.Count(params);
   if (plan.ctas > 1) ClusterAwait();
   if (met) part.AddReceived(bits);
-  if (params.weight != nullptr) {
-    part.ShareSquares(sums);
-    if (plan.ctas > 1) {
-      ClusterBarrier();
-    } else {
-      __syncthreads();
-    }
-    part.StoreNormed(row, sums);
-  }
-  part.StoreResidual(row);
+  FinishRow(params, plan, part, row, sums);
 }
 
 struct Shape {
