@@ -15,7 +15,7 @@
 #include "absl/time/time.h"
 #include "common/limits.h"
 #include "router/intake.h"
-#include "router/shard_client.h"
+#include "router/shards/client.h"
 
 namespace weft::router {
 

@@ -15,8 +15,8 @@
 #include "boost/beast/http/error.hpp"
 #include "common/clock.h"
 #include "common/version.h"
-#include "router/front.h"
-#include "router/http_replies.h"
+#include "router/doors/front.h"
+#include "router/doors/http/replies.h"
 
 namespace weft::router {
 namespace {

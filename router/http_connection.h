@@ -18,10 +18,10 @@
 #include "boost/asio/steady_timer.hpp"
 #include "boost/beast/http/parser.hpp"
 #include "boost/beast/http/string_body.hpp"
-#include "router/http_message.h"
-#include "router/http_router.h"
-#include "router/http_server.h"
-#include "router/probe.h"
+#include "router/doors/http/message.h"
+#include "router/doors/http/router.h"
+#include "router/doors/http/server.h"
+#include "router/observe/probe.h"
 
 namespace weft::router {
 

@@ -10,7 +10,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
-#include "router/http_message.h"
+#include "router/doors/http/message.h"
 #include "router/intake.h"
 
 namespace weft::router {

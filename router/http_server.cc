@@ -1,4 +1,4 @@
-#include "router/http_server.h"
+#include "router/doors/http/server.h"
 
 #include <algorithm>
 #include <atomic>

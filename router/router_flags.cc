@@ -1,4 +1,4 @@
-#include "router/router_flags.h"
+#include "router/flags.h"
 
 #include <algorithm>
 #include <thread>

@@ -1,4 +1,4 @@
-#include "router/shard_group.h"
+#include "router/shards/group.h"
 
 #include <algorithm>
 #include <utility>

@@ -8,7 +8,7 @@
 #include "common/check.h"
 #include "common/limits.h"
 #include "router/errors.h"
-#include "router/prompt_reader.h"
+#include "router/text/prompt_reader.h"
 
 namespace weft::router {
 namespace {

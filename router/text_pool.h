@@ -21,7 +21,7 @@
 #include "common/thread.h"
 #include "router/admission.h"
 #include "router/live_request.h"
-#include "router/probe.h"
+#include "router/observe/probe.h"
 #include "router/request.h"
 #include "router/text/chat_template.h"
 #include "router/text/tokenizer.h"

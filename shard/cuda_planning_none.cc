@@ -1,6 +1,6 @@
 // A build without CUDA.
 
-#include "shard/cuda_planning.h"
+#include "shard/device/cuda/planning.h"
 
 namespace weft::shard {
 

@@ -1,6 +1,6 @@
 // A build without CUDA.
 
-#include "shard/cuda_tuning.h"
+#include "shard/device/cuda/tuning.h"
 
 namespace weft::shard {
 

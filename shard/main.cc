@@ -23,11 +23,11 @@
 #include "common/thread.h"
 #include "common/version.h"
 #include "prometheus/exposer.h"
-#include "shard/executor.h"
+#include "shard/control/executor.h"
+#include "shard/control/probe.h"
+#include "shard/control/step_service.h"
+#include "shard/flags.h"
 #include "shard/model_loading.h"
-#include "shard/probe.h"
-#include "shard/shard_flags.h"
-#include "shard/step_service.h"
 
 namespace weft::shard {
 namespace {

@@ -1,4 +1,4 @@
-#include "shard/memory_plan.h"
+#include "shard/kv/memory_plan.h"
 
 #include <algorithm>
 #include <string>
@@ -7,7 +7,7 @@
 #include "common/check.h"
 #include "common/status.h"
 #include "shard/device/cpu/workspace.h"
-#include "shard/kv_cache.h"
+#include "shard/kv/kv_cache.h"
 
 namespace weft::shard {
 namespace {

@@ -13,7 +13,7 @@
 #include "common/status.h"
 #include "common/version.h"
 #include "shard/comm/host_meeting.h"
-#include "shard/model_runner.h"
+#include "shard/device/cpu/runner.h"
 
 namespace weft::shard {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "absl/status/statusor.h"
 #include "proto/shard.pb.h"
-#include "shard/executor.h"
-#include "shard/shard_flags.h"
+#include "shard/control/executor.h"
+#include "shard/flags.h"
 #include "shard/weights/loader.h"
 
 namespace weft::shard {

@@ -1,4 +1,4 @@
-#include "shard/shard_flags.h"
+#include "shard/flags.h"
 
 #include <sched.h>
 
@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/flags.h"
 #include "common/status.h"
-#include "shard/memory_texts.h"
+#include "shard/kv/memory_texts.h"
 
 namespace weft::shard {
 namespace {

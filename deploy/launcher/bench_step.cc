@@ -19,7 +19,7 @@
 #include "common/status.h"
 #include "deploy/launcher/commands.h"
 #include "deploy/launcher/run_command.h"
-#include "shard/memory_texts.h"
+#include "shard/kv/memory_texts.h"
 #include "shard/model_loading.h"
 
 namespace weft::launcher {

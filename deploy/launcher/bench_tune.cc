@@ -20,7 +20,7 @@
 #include "common/status.h"
 #include "deploy/launcher/commands.h"
 #include "deploy/launcher/run_command.h"
-#include "shard/cuda_tuning.h"
+#include "shard/device/cuda/tuning.h"
 #include "shard/weights/loader.h"
 
 namespace weft::launcher {

@@ -10,9 +10,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/flags.h"
-#include "shard/cuda_planning.h"
-#include "shard/memory_plan.h"
-#include "shard/memory_texts.h"
+#include "shard/device/cuda/planning.h"
+#include "shard/kv/memory_plan.h"
+#include "shard/kv/memory_texts.h"
 #include "shard/weights/loader.h"
 
 namespace weft::launcher {

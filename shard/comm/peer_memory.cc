@@ -8,7 +8,7 @@
 #include "common/check.h"
 #include "common/limits.h"
 #include "common/status.h"
-#include "shard/cuda_status.h"
+#include "shard/device/cuda/runtime/status.h"
 
 namespace weft::shard {
 namespace {

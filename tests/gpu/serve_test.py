@@ -31,7 +31,7 @@ LOG_LINES = 30
 # around 20 are right to some hundredths. 27 answers hold a step whose runner-up is within 0.05, and
 # each such step may fall either way, which leaves 36; half of all are asked for. A change that
 # begins at a margin of 0.5 or more is a fault in any case: these are also the bounds of
-# tests/shard/cuda/model_test.cc.
+# tests/shard/device/cuda/model_test.cc.
 EQUAL_MIN = {"float32": 48, "bfloat16": 25}
 QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
 

@@ -5,7 +5,7 @@
 
 #include "common/status.h"
 #include "kernels/cpu/attention.h"
-#include "shard/sampler.h"
+#include "shard/sampling/sampler.h"
 
 namespace weft::shard {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/cpu/linear.h"
-#include "shard/device/cpu/host_memory.h"
+#include "shard/device/host/host_memory.h"
 #include "shard/model/decoder_spec.h"
 #include "shard/weights/slice_plan.h"
 

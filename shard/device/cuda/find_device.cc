@@ -4,8 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
-#include "shard/cuda_model_runner.h"
-#include "shard/cuda_status.h"
+#include "shard/device/cuda/runner.h"
+#include "shard/device/cuda/runtime/status.h"
 
 namespace weft::shard {
 namespace {

@@ -8,7 +8,7 @@
 #include "common/status.h"
 #include "kernels/cuda/gemv.h"
 #include "kernels/cuda/small_gemm.h"
-#include "shard/cuda_status.h"
+#include "shard/device/cuda/runtime/status.h"
 
 namespace weft::shard {
 namespace {

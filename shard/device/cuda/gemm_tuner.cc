@@ -13,12 +13,12 @@
 #include "common/status.h"
 #include "kernels/cuda/random_fill.h"
 #include "kernels/random_weight.h"
-#include "shard/cuda_status.h"
 #include "shard/device/cuda/buffer.h"
-#include "shard/device/cuda/cuda_workspace.h"
 #include "shard/device/cuda/gemm.h"
 #include "shard/device/cuda/graph_cache.h"
-#include "shard/device/cuda/stream.h"
+#include "shard/device/cuda/runtime/status.h"
+#include "shard/device/cuda/runtime/stream.h"
+#include "shard/device/cuda/workspace.h"
 
 namespace weft::shard {
 namespace {

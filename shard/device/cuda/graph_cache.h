@@ -14,8 +14,8 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "shard/device/cuda/runtime/stream.h"
 #include "shard/device/cuda/step_upload.h"
-#include "shard/device/cuda/stream.h"
 
 namespace weft::shard {
 

@@ -3,7 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/status.h"
-#include "shard/cuda_status.h"
+#include "shard/device/cuda/runtime/status.h"
 
 namespace weft::shard {
 

@@ -13,8 +13,8 @@
 #include "absl/status/statusor.h"
 #include "kernels/cuda/sampler.h"
 #include "shard/device/cuda/buffer.h"
-#include "shard/device/cuda/cuda_workspace.h"
 #include "shard/device/cuda/slot_table.h"
+#include "shard/device/cuda/workspace.h"
 #include "shard/step_batch.h"
 
 namespace weft::shard {

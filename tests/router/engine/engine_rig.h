@@ -15,7 +15,7 @@
 #include "absl/time/time.h"
 #include "common/thread.h"
 #include "router/engine_intake.h"
-#include "router/probe.h"
+#include "router/observe/probe.h"
 #include "router/request.h"
 #include "tests/support/mock_shard.h"
 

@@ -10,10 +10,10 @@
 #include "common/limits.h"
 #include "router/admission.h"
 #include "router/errors.h"
-#include "router/group_agreement.h"
-#include "router/shard_vitals.h"
-#include "router/step_ledger.h"
-#include "router/supervisor_client.h"
+#include "router/shards/agreement.h"
+#include "router/shards/ledger.h"
+#include "router/shards/supervisor_client.h"
+#include "router/shards/vitals.h"
 
 namespace weft::router {
 namespace {

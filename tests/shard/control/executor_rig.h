@@ -10,7 +10,7 @@
 #include "absl/synchronization/notification.h"
 #include "common/log.h"
 #include "shard/comm/host_meeting.h"
-#include "shard/executor.h"
+#include "shard/control/executor.h"
 #include "tests/shard/control/step_builder.h"
 #include "tests/support/fake_model_runner.h"
 

@@ -1,6 +1,6 @@
 // The shard's state machine: order, fencing, leaving in the middle of things, races.
 
-#include "shard/executor.h"
+#include "shard/control/executor.h"
 
 #include <catch2/catch.hpp>
 #include <memory>

@@ -1,6 +1,6 @@
 // The shard's metrics: the whole list is there at zero, and steps move it.
 
-#include "shard/probe.h"
+#include "shard/control/probe.h"
 
 #include <catch2/catch.hpp>
 #include <string>

@@ -1,6 +1,6 @@
 // The wire parser of steps: what good steps turn into, a table of bad ones, and random ones.
 
-#include "shard/step_inputs.h"
+#include "shard/control/step_inputs.h"
 
 #include <catch2/catch.hpp>
 #include <cstring>

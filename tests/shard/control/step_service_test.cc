@@ -1,6 +1,6 @@
 // The shard's gRPC door over real sockets with a real client stub.
 
-#include "shard/step_service.h"
+#include "shard/control/step_service.h"
 
 #include <grpcpp/grpcpp.h>
 #include <sys/stat.h>

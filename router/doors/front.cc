@@ -1,0 +1,93 @@
+#include "router/doors/front.h"
+
+#include <sys/random.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "common/check.h"
+#include "common/limits.h"
+#include "router/errors.h"
+
+namespace weft::router {
+
+Front::Front(Intake* intake, Probe* probe, FrontOptions options)
+    : intake_(intake), probe_(probe), options_(std::move(options)) {}
+
+absl::Status Front::Admit() const {
+  const ServerStatus status = Status();
+  switch (status.state) {
+    case ServerState::kReady:
+    case ServerState::kRecovering:  // requests queue until the group is back
+      return absl::OkStatus();
+    case ServerState::kDraining:
+      probe_->Rejected(RejectReason::kDraining);
+      probe_->Failed(FailureReason::kUnavailable);
+      return UnavailableError("DRAINING", "the server is shutting down", absl::Seconds(5));
+    case ServerState::kStarting:
+    case ServerState::kLoading:
+    case ServerState::kWarming:
+      break;
+  }
+  probe_->Rejected(RejectReason::kNotReady);
+  probe_->Failed(FailureReason::kUnavailable);
+  return UnavailableError(
+      "LOADING",
+      absl::StrCat("the model is not ready: ", ServerStateName(status.state), ", ", status.percent,
+                   " %", status.detail.empty() ? "" : ", ", status.detail),
+      absl::Seconds(1));
+}
+
+absl::Status Front::CheckModel(absl::string_view name) const {
+  if (name.empty() || name == "tgi" || name == intake_->Model().model_name) {
+    return absl::OkStatus();
+  }
+  const std::vector<std::string>& aliases = options_.model_aliases;
+  if (std::find(aliases.begin(), aliases.end(), name) != aliases.end()) return absl::OkStatus();
+  return absl::NotFoundError(absl::StrCat("the model `", name.substr(0, 256),
+                                          "` does not exist; served is `",
+                                          intake_->Model().model_name, "`"));
+}
+
+ServerStatus Front::Status() const {
+  ServerStatus status = intake_->Status();
+  if (draining()) status.state = ServerState::kDraining;
+  return status;
+}
+
+absl::string_view ServerStateName(ServerState state) {
+  switch (state) {
+    case ServerState::kStarting:
+      return "starting";
+    case ServerState::kLoading:
+      return "loading";
+    case ServerState::kWarming:
+      return "warming";
+    case ServerState::kReady:
+      return "ready";
+    case ServerState::kRecovering:
+      return "recovering";
+    case ServerState::kDraining:
+      return "draining";
+  }
+  return "unknown";
+}
+
+std::string NewRequestId() {
+  char bytes[16];
+  WEFT_CHECK_EQ(getrandom(bytes, sizeof(bytes), 0), static_cast<ssize_t>(sizeof(bytes)));
+  return absl::BytesToHexString(absl::string_view(bytes, sizeof(bytes)));
+}
+
+bool IsRequestId(absl::string_view text) {
+  if (text.empty() || text.size() > kRequestIdBytesMax) return false;
+  return std::all_of(text.begin(), text.end(), [](char c) {
+    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '_' || c == '-';
+  });
+}
+
+}  // namespace weft::router

@@ -1,0 +1,310 @@
+#include "router/doors/grpc/generate.h"
+
+#include <chrono>
+#include <iterator>
+#include <utility>
+
+#include "absl/strings/str_join.h"
+#include "common/check.h"
+#include "common/clock.h"
+#include "grpcpp/impl/codegen/proto_utils.h"
+#include "grpcpp/server_context.h"
+#include "router/doors/grpc/errors.h"
+#include "router/doors/grpc/request.h"
+#include "router/errors.h"
+
+namespace weft::router {
+namespace {
+
+int64_t NowUs() { return MonotonicClock().NowUs(); }
+
+weft::types::v1::FinishReason WireReason(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kLength:
+      return weft::types::v1::FINISH_REASON_LENGTH;
+    case FinishReason::kEosToken:
+      return weft::types::v1::FINISH_REASON_EOS_TOKEN;
+    case FinishReason::kStopSequence:
+      return weft::types::v1::FINISH_REASON_STOP_SEQUENCE;
+  }
+  return weft::types::v1::FINISH_REASON_UNSPECIFIED;
+}
+
+void FillFinish(const FinishedEvent& finished, weft::v1::GenerateResponse* response) {
+  if (!finished.text.empty()) *response->mutable_output()->mutable_text() += finished.text;
+  weft::v1::FinishInfo* info = response->mutable_finish_info();
+  info->set_reason(WireReason(finished.reason));
+  info->set_prompt_tokens(finished.prompt_tokens);
+  info->set_output_tokens(finished.output_tokens);
+  info->set_stop_sequence(finished.stop_sequence);
+}
+
+// The call's deadline as monotonic microseconds; 0 = none.
+int64_t DeadlineUs(const grpc::CallbackServerContext& context) {
+  const auto deadline = context.deadline();
+  const auto now = std::chrono::system_clock::now();
+  // No deadline is the largest time there is; a year from now is as good.
+  if (deadline - now > std::chrono::hours(24 * 365)) return 0;
+  return NowUs() + std::chrono::duration_cast<std::chrono::microseconds>(deadline - now).count();
+}
+
+}  // namespace
+
+// -- Calls ---------------------------------------------------------------------------------------
+
+void GrpcCalls::MarkDirty(std::shared_ptr<GenerateReactor> call) {
+  absl::MutexLock lock(&mutex_);
+  dirty_.push_back(std::move(call));
+}
+
+void GrpcCalls::Wake() {
+  std::vector<std::shared_ptr<GenerateReactor>> calls;
+  {
+    absl::MutexLock lock(&mutex_);
+    calls.swap(dirty_);
+  }
+  for (const std::shared_ptr<GenerateReactor>& call : calls) call->Pump();
+}
+
+void GrpcCalls::Add(GenerateReactor* call) {
+  absl::MutexLock lock(&mutex_);
+  all_.insert(call);
+}
+
+void GrpcCalls::Remove(GenerateReactor* call) {
+  absl::MutexLock lock(&mutex_);
+  all_.erase(call);
+}
+
+void GrpcCalls::CheckSlow(int64_t now_us, int64_t timeout_us) {
+  std::vector<std::shared_ptr<GenerateReactor>> calls;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (GenerateReactor* call : all_) calls.push_back(call->shared_from_this());
+  }
+  for (const std::shared_ptr<GenerateReactor>& call : calls) call->CheckSlow(now_us, timeout_us);
+}
+
+// -- Start ---------------------------------------------------------------------------------------
+
+GenerateReactor::GenerateReactor(Front* front, GrpcCalls* calls,
+                                 grpc::CallbackServerContext* context)
+    : front_(front), calls_(calls), context_(context), start_us_(NowUs()) {}
+
+grpc::ServerWriteReactor<grpc::ByteBuffer>* GenerateReactor::Start(
+    Front* front, GrpcCalls* calls, grpc::CallbackServerContext* context,
+    const grpc::ByteBuffer* request, size_t message_bytes_max) {
+  std::shared_ptr<GenerateReactor> call(new GenerateReactor(front, calls, context));
+  call->self_ = call;
+  calls->Add(call.get());
+  call->Submit(*request, message_bytes_max);
+  return call.get();
+}
+
+void GenerateReactor::Submit(const grpc::ByteBuffer& bytes, size_t message_bytes_max) {
+  const absl::Status admitted = front_->Admit();
+  if (!admitted.ok()) return End(admitted);
+  const absl::Status fits = CheckMessageBytes(bytes.Length(), message_bytes_max);
+  if (!fits.ok()) {
+    front_->probe().Failed(FailureReason::kValidation);
+    return End(fits);
+  }
+  grpc::ByteBuffer copy(bytes);  // by reference
+  if (!grpc::SerializationTraits<weft::v1::GenerateRequest>::Deserialize(&copy, &request_).ok()) {
+    front_->probe().Failed(FailureReason::kValidation);
+    return End(FieldError("request",
+                          "is not a GenerateRequest: malformed, or text in it is not "
+                          "UTF-8"));
+  }
+  std::vector<std::string> ignored;
+  absl::StatusOr<GenerateInput> input = ReadGenerate(*front_, request_, &ignored);
+  if (!input.ok()) {
+    front_->probe().Failed(FailureReason::kValidation);
+    return End(input.status());
+  }
+  // Sent with the first message.
+  context_->AddInitialMetadata("x-request-id", input->request_id);
+  if (!ignored.empty()) {
+    if (ignored.size() > 16) ignored.resize(16);
+    context_->AddInitialMetadata("x-weft-ignored-fields", absl::StrJoin(ignored, ", "));
+  }
+  deadline_us_ = DeadlineUs(*context_);
+  input->deadline_us = deadline_us_;
+  std::shared_ptr<RequestHandle> handle =
+      front_->intake().Submit(*std::move(input), shared_from_this());
+  bool cancelled = false;
+  CancelReason reason = CancelReason::kClientGone;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!finished_) handle_ = handle;  // it may be over already
+    cancelled = cancelled_;
+    reason = cancel_reason_;
+  }
+  if (cancelled) handle->Cancel(reason);
+}
+
+// -- Events --------------------------------------------------------------------------------------
+
+Waker* GenerateReactor::Deliver(absl::Span<ResponseEvent> events) {
+  absl::MutexLock lock(&mutex_);
+  mailbox_.insert(mailbox_.end(), std::make_move_iterator(events.begin()),
+                  std::make_move_iterator(events.end()));
+  if (!dirty_) {
+    dirty_ = true;
+    calls_->MarkDirty(shared_from_this());
+  }
+  return calls_;
+}
+
+void GenerateReactor::FillToken(const TokenEvent& token,
+                                weft::v1::GenerateResponse* response) const {
+  weft::v1::Output* output = response->mutable_output();
+  output->set_text(token.text);
+  if (!request_.response().omit_token_ids()) output->add_token_ids(token.id);
+  if (!token.has_logprob) return;
+  weft::v1::TokenDetail* detail = output->add_details();
+  detail->set_logprob(token.logprob);
+  for (const TokenLogprob& top : token.top) {
+    weft::types::v1::TokenLogprob* one = detail->add_top();
+    one->set_id(top.id);
+    one->set_logprob(top.logprob);
+  }
+}
+
+bool GenerateReactor::TakeNext(weft::v1::GenerateResponse* response, bool* last,
+                               absl::Status* status) {
+  while (mailbox_at_ < mailbox_.size()) {
+    ResponseEvent& event = mailbox_[mailbox_at_++];
+    if (auto* started = std::get_if<StartedEvent>(&event)) {
+      started_ = std::make_unique<StartedEvent>(std::move(*started));
+      continue;
+    }
+    if (auto* failed = std::get_if<FailedEvent>(&event)) {
+      *status = WithGrpcField(failed->status, request_);
+      return true;
+    }
+    auto* finished = std::get_if<FinishedEvent>(&event);
+    if (finished == nullptr) {
+      if (cancelled_) continue;  // nobody reads: only the end counts
+      FillToken(std::get<TokenEvent>(event), response);
+      if (mailbox_at_ < mailbox_.size()) {
+        finished = std::get_if<FinishedEvent>(&mailbox_[mailbox_at_]);
+        if (finished != nullptr) ++mailbox_at_;
+      }
+    }
+    if (finished != nullptr) {
+      FillFinish(*finished, response);
+      *last = true;
+    }
+    if (started_ != nullptr) {
+      weft::v1::PromptInfo* info = response->mutable_prompt_info();
+      info->set_request_id(started_->request_id);
+      info->set_prompt_tokens(started_->prompt_tokens);
+      info->set_cached_tokens(started_->cached_tokens);
+      info->set_seed(started_->seed);
+      started_.reset();
+    }
+    return true;
+  }
+  mailbox_.clear();
+  mailbox_at_ = 0;
+  return false;
+}
+
+void GenerateReactor::Pump() {
+  weft::v1::GenerateResponse response;
+  bool last = false;
+  absl::Status status;
+  std::shared_ptr<RequestHandle> dropped;  // its destructor runs outside the lock
+  {
+    absl::MutexLock lock(&mutex_);
+    dirty_ = false;
+    if (writing_ || finished_ || !TakeNext(&response, &last, &status)) return;
+    if (!status.ok() || last) {
+      finished_ = true;
+      dropped = std::move(handle_);
+    }
+    if (status.ok()) {
+      writing_ = true;
+      write_start_us_ = NowUs();
+    } else {
+      code_ = static_cast<grpc::StatusCode>(status.code());
+    }
+  }
+  if (!status.ok()) {
+    Finish(ToGrpcStatus(status));
+    return;
+  }
+  buffer_.Clear();  // Serialize takes an empty buffer only
+  bool own_buffer = false;
+  const grpc::Status encoded = grpc::SerializationTraits<weft::v1::GenerateResponse>::Serialize(
+      response, &buffer_, &own_buffer);
+  WEFT_CHECK_MSG(encoded.ok(), encoded.error_message());
+  if (last) {
+    StartWriteAndFinish(&buffer_, grpc::WriteOptions(), grpc::Status::OK);
+  } else {
+    StartWrite(&buffer_);
+  }
+}
+
+void GenerateReactor::End(const absl::Status& status) {
+  {
+    absl::MutexLock lock(&mutex_);
+    finished_ = true;
+    code_ = static_cast<grpc::StatusCode>(status.code());
+  }
+  Finish(ToGrpcStatus(status));
+}
+
+void GenerateReactor::OnWriteDone(bool ok) {
+  {
+    absl::MutexLock lock(&mutex_);
+    writing_ = false;
+  }
+  if (!ok) CancelRequest(CancelReason::kClientGone);
+  Pump();
+}
+
+// -- Ends ----------------------------------------------------------------------------------------
+
+void GenerateReactor::OnCancel() {
+  const bool late = deadline_us_ != 0 && NowUs() >= deadline_us_;
+  CancelRequest(late ? CancelReason::kDeadline : CancelReason::kClientGone);
+}
+
+void GenerateReactor::CancelRequest(CancelReason reason) {
+  std::shared_ptr<RequestHandle> handle;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (cancelled_) return;
+    cancelled_ = true;
+    cancel_reason_ = reason;
+    handle = handle_;
+  }
+  // The terminal event follows and finishes the call.
+  if (handle != nullptr) handle->Cancel(reason);
+}
+
+void GenerateReactor::CheckSlow(int64_t now_us, int64_t timeout_us) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!writing_ || now_us - write_start_us_ < timeout_us) return;
+  }
+  CancelRequest(CancelReason::kSlowReader);
+  absl::MutexLock lock(&mutex_);
+  if (!done_) context_->TryCancel();  // the pending write fails
+}
+
+void GenerateReactor::OnDone() {
+  calls_->Remove(this);
+  grpc::StatusCode code;
+  {
+    absl::MutexLock lock(&mutex_);
+    code = code_;
+    done_ = true;
+  }
+  front_->probe().GrpcHandled("Generate", GrpcCodeName(code), NowUs() - start_us_);
+  self_.reset();  // may delete this
+}
+
+}  // namespace weft::router

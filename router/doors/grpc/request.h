@@ -1,0 +1,33 @@
+// Reads weft.v1 request messages into what the intake takes: every field is checked and named as in
+// generation.proto. No gRPC in here, only messages. Pure; any thread.
+
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "proto/generation.pb.h"
+#include "router/doors/front.h"
+#include "router/request.h"
+
+namespace weft::router {
+
+// OK for a message of at most `bytes_max` bytes.
+absl::Status CheckMessageBytes(size_t bytes, size_t bytes_max);
+
+// Numbers of fields this build does not know ("30", "sampling.12"); refused when the front is
+// strict, else counted and added to *ignored.
+absl::StatusOr<GenerateInput> ReadGenerate(const Front& front,
+                                           const weft::v1::GenerateRequest& request,
+                                           std::vector<std::string>* ignored);
+
+absl::StatusOr<std::variant<std::string, ChatPrompt>> ReadTokenize(
+    const weft::v1::TokenizeRequest& request);
+absl::StatusOr<std::vector<TokenId>> ReadDetokenize(const weft::v1::DetokenizeRequest& request);
+
+// An error of the engine, its canonical field name turned into the path in GenerateRequest.
+absl::Status WithGrpcField(const absl::Status& status, const weft::v1::GenerateRequest& request);
+
+}  // namespace weft::router

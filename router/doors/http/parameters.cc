@@ -1,0 +1,152 @@
+#include "router/doors/http/parameters.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "common/limits.h"
+#include "router/doors/http/json.h"
+#include "router/errors.h"
+
+namespace weft::router {
+namespace {
+
+void ReadLogitBias(FieldReader& fields, SamplingParams* sampling) {
+  const boost::json::object* object = fields.Object("logit_bias");
+  if (object == nullptr) return;
+  if (object->size() > kLogitBiasMax) {
+    fields.Fail("logit_bias", absl::StrCat("must have at most ", kLogitBiasMax, " entries, not ",
+                                           object->size()));
+    return;
+  }
+  for (const auto& member : *object) {
+    const absl::string_view key(member.key().data(), member.key().size());
+    uint32_t id = 0;
+    if (!absl::SimpleAtoi(key, &id) || id >= kVocabMax || absl::StrCat(id) != key) {
+      fields.Fail("logit_bias",
+                  absl::StrCat("has the key \"", key.substr(0, 64),
+                               "\"; keys must be token ids between 0 and ", kVocabMax - 1));
+      return;
+    }
+    const bool number = member.value().is_number();
+    const double bias = number ? member.value().to_number<double>() : 0.0;
+    if (!number || !(bias >= -kLogitBiasAbsMax && bias <= kLogitBiasAbsMax)) {
+      fields.Fail("logit_bias", absl::StrCat("of token ", id, " must be a number between ",
+                                             -kLogitBiasAbsMax, " and ", kLogitBiasAbsMax));
+      return;
+    }
+    sampling->logit_bias.emplace_back(id, static_cast<float>(bias));
+  }
+  std::sort(sampling->logit_bias.begin(), sampling->logit_bias.end());
+}
+
+}  // namespace
+
+void ReadCommonParameters(FieldReader& fields, GenerateInput* input) {
+  SamplingParams& sampling = input->sampling;
+  sampling.top_k = static_cast<uint32_t>(
+      std::max<int64_t>(0, fields.Integer("top_k", -1, kVocabMax).value_or(0)));
+  sampling.top_p = fields.Float("top_p", kPositiveShareRange).value_or(1.0f);
+  sampling.min_p = fields.Float("min_p", kShareRange).value_or(0.0f);
+  sampling.typical_p = fields.Float("typical_p", kPositiveShareRange).value_or(1.0f);
+  sampling.repetition_penalty =
+      fields.Float("repetition_penalty", kRepetitionPenaltyRange).value_or(1.0f);
+  sampling.presence_penalty = fields.Float("presence_penalty", kPenaltyRange).value_or(0.0f);
+  sampling.frequency_penalty = fields.Float("frequency_penalty", kPenaltyRange).value_or(0.0f);
+  ReadLogitBias(fields, &sampling);
+  input->seed = fields.Bits("seed");
+  input->ignore_eos = fields.Bool("ignore_eos").value_or(false);
+  input->priority = static_cast<int32_t>(
+      fields.Integer("priority", -kPriorityAbsMax, kPriorityAbsMax).value_or(0));
+  input->add_special_tokens = fields.Bool("add_special_tokens").value_or(input->add_special_tokens);
+}
+
+void ReadStop(FieldReader& fields, absl::string_view name, GenerateInput* input) {
+  const boost::json::value* value = fields.Value(name);
+  if (value == nullptr) return;
+  const auto add = [&](const boost::json::value& one) {
+    const boost::json::string* text = one.if_string();
+    if (text == nullptr) {
+      fields.Fail(name, absl::StrCat("must hold strings, not ", JsonKindName(one)));
+    } else if (text->empty() || text->size() > kStopSequenceBytesMax) {
+      fields.Fail(name,
+                  absl::StrCat("must hold strings of 1 to ", kStopSequenceBytesMax, " bytes"));
+    } else {
+      input->stop_sequences.emplace_back(text->data(), text->size());
+    }
+  };
+  if (value->is_string()) {
+    add(*value);
+  } else if (const boost::json::array* list = value->if_array()) {
+    if (list->size() > kStopSequencesMax) {
+      fields.Fail(name, absl::StrCat("must hold at most ", kStopSequencesMax, " strings, not ",
+                                     list->size()));
+      return;
+    }
+    for (const boost::json::value& one : *list) add(one);
+  } else {
+    fields.Fail(name,
+                absl::StrCat("must be a string or a list of strings, not ", JsonKindName(*value)));
+  }
+}
+
+std::optional<uint32_t> ReadTokenCount(FieldReader& fields, absl::string_view name) {
+  const std::optional<int64_t> count = fields.Integer(name, 1, kContextTokensMax);
+  if (!count.has_value()) return std::nullopt;
+  return static_cast<uint32_t>(*count);
+}
+
+absl::StatusOr<std::vector<TokenId>> ReadTokenIds(const boost::json::array& array,
+                                                  absl::string_view name) {
+  if (array.empty()) return FieldError(name, "must not be empty");
+  if (array.size() > kContextTokensMax) {
+    return FieldError(name, absl::StrCat("has more than ", kContextTokensMax, " token ids"));
+  }
+  std::vector<TokenId> ids;
+  ids.reserve(array.size());
+  for (const boost::json::value& value : array) {
+    const std::optional<int64_t> id = WholeNumber(value);
+    if (!id.has_value() || *id < 0 || *id >= kVocabMax) {
+      return FieldError(name, absl::StrCat("must hold token ids, integers between 0 and ",
+                                           kVocabMax - 1, "; at index ", ids.size(), " is ",
+                                           id.has_value() ? absl::StrCat(*id)
+                                                          : std::string(JsonKindName(value))));
+    }
+    ids.push_back(static_cast<TokenId>(*id));
+  }
+  return ids;
+}
+
+absl::Status CheckPromptText(absl::string_view text, absl::string_view name) {
+  if (text.empty()) return FieldError(name, "must not be empty");
+  if (text.size() > kPromptBytesMax) {
+    return FieldError(name, absl::StrCat("is longer than ", kPromptBytesMax, " bytes"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<boost::json::value> ParseBody(absl::string_view body) {
+  absl::StatusOr<boost::json::value> value = ParseJson(body);
+  if (value.ok() && !value->is_object()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the body must be a JSON object, not ", JsonKindName(*value)));
+  }
+  return value;
+}
+
+absl::Status FinishFields(const Front& front, Door door, absl::Span<FieldReader* const> readers,
+                          std::vector<std::string>* ignored) {
+  for (const FieldReader* reader : readers) {
+    if (!reader->ok()) return reader->status();
+  }
+  for (const FieldReader* reader : readers) {
+    for (std::string& name : reader->Unknown()) ignored->push_back(std::move(name));
+  }
+  if (ignored->empty()) return absl::OkStatus();
+  if (front.options().strict_fields) return FieldError(ignored->front(), "is unknown");
+  front.probe().IgnoredFields(door, static_cast<uint32_t>(ignored->size()));
+  return absl::OkStatus();
+}
+
+}  // namespace weft::router

@@ -1,0 +1,44 @@
+// The generation parameters that have one name and one meaning on all HTTP doors, and the checks of
+// values that several doors take under different names. Pure functions over a FieldReader.
+
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "boost/json/value.hpp"
+#include "router/doors/front.h"
+#include "router/doors/http/fields.h"
+#include "router/request.h"
+
+namespace weft::router {
+
+// top_k, top_p, min_p, typical_p, repetition_penalty, presence_penalty, frequency_penalty,
+// logit_bias, seed, ignore_eos, priority, add_special_tokens. Temperature and the limit on tokens
+// differ by door. top_k = -1 also means off, as in vLLM.
+void ReadCommonParameters(FieldReader& fields, GenerateInput* input);
+
+// `name` (stop): a string or a list of strings.
+void ReadStop(FieldReader& fields, absl::string_view name, GenerateInput* input);
+
+// A limit on new tokens, or on prompt tokens: 1 .. kContextTokensMax.
+std::optional<uint32_t> ReadTokenCount(FieldReader& fields, absl::string_view name);
+
+// Token ids of a prompt given as a list of numbers. `name` for errors.
+absl::StatusOr<std::vector<TokenId>> ReadTokenIds(const boost::json::array& array,
+                                                  absl::string_view name);
+
+// Text of a prompt: not empty, at most kPromptBytesMax.
+absl::Status CheckPromptText(absl::string_view text, absl::string_view name);
+
+// Parses `body` into an object. Errors are INVALID_ARGUMENT without a field.
+absl::StatusOr<boost::json::value> ParseBody(absl::string_view body);
+
+// Ends the reading: the first error of `readers`, or that of an unknown field when the front is
+// strict. Otherwise `ignored` holds the unknown names, which are counted for `door`.
+absl::Status FinishFields(const Front& front, Door door, absl::Span<FieldReader* const> readers,
+                          std::vector<std::string>* ignored);
+
+}  // namespace weft::router

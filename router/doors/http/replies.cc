@@ -1,0 +1,197 @@
+#include "router/doors/http/replies.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "router/doors/http/json.h"
+#include "router/errors.h"
+
+namespace weft::router {
+namespace {
+
+int TgiCode(const absl::Status& status) {
+  switch (HttpCode(status)) {
+    case 400:
+      return 422;
+    case 500:
+      return 424;
+    default:
+      return HttpCode(status);
+  }
+}
+
+// Words of TGI's error_type, for the codes it knows, and plain ones for the others.
+absl::string_view TgiType(int code) {
+  switch (code) {
+    case 422:
+      return "validation";
+    case 424:
+      return "generation";
+    case 429:
+      return "overloaded";
+    case 404:
+      return "not_found";
+    case 409:
+      return "conflict";
+    case 499:
+      return "cancelled";
+    case 503:
+      return "unavailable";
+    case 504:
+      return "deadline";
+    default:
+      return code < 500 || code == 505 ? "request" : "generation";
+  }
+}
+
+absl::string_view OpenAiType(int code) {
+  if (code == 429) return "rate_limit_error";
+  if (code == 503) return "service_unavailable_error";
+  return code < 500 || code == 505 ? "invalid_request_error" : "server_error";
+}
+
+// OpenAI's `code`: a stable word, or empty for null.
+std::string OpenAiWord(const absl::Status& status) {
+  const std::string reason = ErrorReason(status);
+  if (!reason.empty()) return absl::AsciiStrToLower(reason);
+  switch (HttpCode(status)) {
+    case 404:
+      return "model_not_found";
+    case 409:
+      return "request_id_in_use";
+    case 499:
+      return "cancelled";
+    case 503:
+      return "unavailable";
+    case 504:
+      return "deadline_exceeded";
+    default:
+      return HttpCode(status) >= 500 ? "internal_error" : "";
+  }
+}
+
+std::string TgiBody(absl::string_view message, absl::string_view type) {
+  std::string body;
+  JsonWriter(&body)
+      .BeginObject()
+      .Key("error")
+      .String(message)
+      .Key("error_type")
+      .String(type)
+      .EndObject();
+  return body;
+}
+
+std::string OpenAiBody(absl::string_view message, absl::string_view type,
+                       const std::optional<std::string>& param, absl::string_view code) {
+  std::string body;
+  JsonWriter json(&body);
+  json.BeginObject().Key("error").BeginObject();
+  json.Key("message").String(message).Key("type").String(type).Key("param");
+  if (param.has_value()) {
+    json.String(*param);
+  } else {
+    json.Null();
+  }
+  json.Key("code");
+  if (code.empty()) {
+    json.Null();
+  } else {
+    json.String(code);
+  }
+  json.EndObject().EndObject();
+  return body;
+}
+
+void AddRetryAfter(const absl::Status& status, HttpReply* reply) {
+  const std::optional<absl::Duration> after = RetryAfter(status);
+  if (!after.has_value()) return;
+  // Whole seconds (RFC 9110, 10.2.3), never 0: that would invite a storm.
+  const int64_t seconds = absl::ToInt64Seconds(absl::Ceil(*after, absl::Seconds(1)));
+  reply->headers.emplace_back("retry-after", absl::StrCat(std::max<int64_t>(1, seconds)));
+}
+
+}  // namespace
+
+HttpReply TgiError(const absl::Status& status) {
+  HttpReply reply;
+  reply.status = TgiCode(status);
+  reply.body = TgiErrorBody(status);
+  AddRetryAfter(status, &reply);
+  return reply;
+}
+
+std::string TgiErrorBody(const absl::Status& status) {
+  return TgiBody(status.message(), TgiType(TgiCode(status)));
+}
+
+HttpReply OpenAiError(const absl::Status& status) {
+  HttpReply reply;
+  reply.status = HttpCode(status);
+  reply.body = OpenAiErrorBody(status);
+  AddRetryAfter(status, &reply);
+  return reply;
+}
+
+std::string OpenAiErrorBody(const absl::Status& status) {
+  return OpenAiBody(status.message(), OpenAiType(HttpCode(status)), ErrorField(status),
+                    OpenAiWord(status));
+}
+
+HttpReply TransportError(absl::string_view path, int code, absl::string_view message) {
+  HttpReply reply;
+  reply.status = code;
+  reply.body = absl::StartsWith(path, "/v1/")
+                   ? OpenAiBody(message, OpenAiType(code), std::nullopt, "")
+                   : TgiBody(message, TgiType(code));
+  return reply;
+}
+
+absl::string_view HttpReason(int code) {
+  switch (code) {
+    case 200:
+      return "OK";
+    case 400:
+      return "Bad Request";
+    case 404:
+      return "Not Found";
+    case 405:
+      return "Method Not Allowed";
+    case 408:
+      return "Request Timeout";
+    case 409:
+      return "Conflict";
+    case 413:
+      return "Content Too Large";
+    case 417:
+      return "Expectation Failed";
+    case 422:
+      return "Unprocessable Content";
+    case 424:
+      return "Failed Dependency";
+    case 429:
+      return "Too Many Requests";
+    case 431:
+      return "Request Header Fields Too Large";
+    case 499:
+      return "Client Closed Request";
+    case 500:
+      return "Internal Server Error";
+    case 501:
+      return "Not Implemented";
+    case 503:
+      return "Service Unavailable";
+    case 504:
+      return "Gateway Timeout";
+    case 505:
+      return "HTTP Version Not Supported";
+    default:
+      return "Unknown";
+  }
+}
+
+}  // namespace weft::router

@@ -1,0 +1,39 @@
+#include "router/doors/http/router.h"
+
+#include <utility>
+
+#include "absl/strings/match.h"
+
+namespace weft::router {
+namespace {
+
+bool Matches(absl::string_view pattern, absl::string_view path) {
+  if (!absl::EndsWith(pattern, "/*")) return pattern == path;
+  pattern.remove_suffix(1);
+  return absl::StartsWith(path, pattern) && path.size() > pattern.size();
+}
+
+}  // namespace
+
+void HttpRouter::Add(HttpMethod method, std::string path, HttpHandler handler) {
+  routes_.push_back({method, std::move(path), std::move(handler)});
+}
+
+HttpRouter::Match HttpRouter::Find(HttpMethod method, absl::string_view path) const {
+  if (method == HttpMethod::kHead) method = HttpMethod::kGet;
+  Match match;
+  for (const Route& route : routes_) {
+    if (!Matches(route.path, path)) continue;
+    match.route = route.path;
+    if (route.method == method) {
+      match.handler = &route.handler;
+      match.allow.clear();
+      return match;
+    }
+    if (!match.allow.empty()) match.allow += ", ";
+    match.allow += route.method == HttpMethod::kGet ? "GET, HEAD" : "POST";
+  }
+  return match;
+}
+
+}  // namespace weft::router

@@ -1,0 +1,38 @@
+// The table of HTTP routes: path and method to handler, 404 and 405 otherwise. Filled once at
+// start, then only read, by all io_context threads.
+
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "router/doors/http/message.h"
+
+namespace weft::router {
+
+class HttpRouter {
+ public:
+  // `path` matches exactly; one that ends in "/*" matches everything below it. A GET route serves
+  // HEAD too.
+  void Add(HttpMethod method, std::string path, HttpHandler handler);
+
+  struct Match {
+    // Null: the path is unknown (`allow` empty) or known with other methods (`allow` names them).
+    const HttpHandler* handler = nullptr;
+    // Name for the metric: the path as it was added, or "other".
+    absl::string_view route = "other";
+    std::string allow;
+  };
+  Match Find(HttpMethod method, absl::string_view path) const;
+
+ private:
+  struct Route {
+    HttpMethod method;
+    std::string path;
+    HttpHandler handler;
+  };
+  std::vector<Route> routes_;
+};
+
+}  // namespace weft::router

@@ -1,0 +1,26 @@
+// Server-sent events as the doors use them: one `data:` line an event, no comments, no pings
+// (benchmark clients parse every line as JSON). Pure functions.
+
+#pragma once
+
+#include <string>
+
+#include "router/doors/http/message.h"
+
+namespace weft::router {
+
+// The head of a stream's response: neither a cache nor a proxy may hold events back.
+inline HttpReply SseReply() {
+  HttpReply reply;
+  reply.content_type = "text/event-stream";
+  reply.headers = {{"cache-control", "no-cache"}, {"x-accel-buffering", "no"}};
+  return reply;
+}
+
+// An event is SseBegin, one line of JSON, SseEnd: nothing is copied twice.
+inline void SseBegin(std::string* out) { out->append("data: "); }
+inline void SseEnd(std::string* out) { out->append("\n\n"); }
+// The end of OpenAI's streams.
+inline void SseDone(std::string* out) { out->append("data: [DONE]\n\n"); }
+
+}  // namespace weft::router

@@ -1,0 +1,265 @@
+#include "router/doors/openai/format.h"
+
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/version.h"
+#include "router/doors/http/json.h"
+#include "router/doors/http/replies.h"
+#include "router/doors/http/sse.h"
+#include "router/errors.h"
+
+namespace weft::router {
+namespace {
+
+// OpenAI's stand-in for minus infinity.
+constexpr float kLogprobFloor = -9999.0f;
+
+float Finite(float logprob) { return std::isfinite(logprob) ? logprob : kLogprobFloor; }
+
+absl::string_view OpenAiFinishReason(FinishReason reason) {
+  return reason == FinishReason::kLength ? "length" : "stop";
+}
+
+// Characters (not bytes) of a text.
+uint64_t CharacterCount(absl::string_view text) {
+  uint64_t count = 0;
+  for (const char c : text) count += (static_cast<unsigned char>(c) & 0xc0) != 0x80;
+  return count;
+}
+
+// token, logprob and bytes: what a chat log-probability holds beside its alternatives.
+void WriteChatLogprob(absl::string_view text, float logprob, JsonWriter* json) {
+  json->Key("token").String(text).Key("logprob").Float(Finite(logprob)).Key("bytes").BeginArray();
+  for (const char c : text) json->Unsigned(static_cast<unsigned char>(c));
+  json->EndArray();
+}
+
+void WriteChatLogprobs(absl::Span<const TokenEvent> tokens, JsonWriter* json) {
+  json->BeginObject().Key("content").BeginArray();
+  for (const TokenEvent& token : tokens) {
+    json->BeginObject();
+    WriteChatLogprob(token.token_text, token.logprob, json);
+    json->Key("top_logprobs").BeginArray();
+    for (const TokenLogprob& top : token.top) {
+      json->BeginObject();
+      WriteChatLogprob(top.text, top.logprob, json);
+      json->EndObject();
+    }
+    json->EndArray().EndObject();
+  }
+  json->EndArray().Key("refusal").Null().EndObject();
+}
+
+// One entry of `top_logprobs`: the most likely tokens and, if it is not among them, the one chosen.
+void WriteTopObject(const TokenEvent& token, std::string* scratch, JsonWriter* json) {
+  const auto member = [&](absl::string_view text, float logprob) {
+    scratch->clear();
+    AppendJsonString(text, scratch);
+    const absl::string_view quoted = *scratch;
+    json->Key(quoted.substr(1, quoted.size() - 2)).Float(Finite(logprob));
+  };
+  bool chosen = false;
+  json->BeginObject();
+  for (const TokenLogprob& top : token.top) {
+    chosen |= top.id == token.id;
+    member(top.text, top.logprob);
+  }
+  if (!chosen) member(token.token_text, token.logprob);
+  json->EndObject();
+}
+
+// `offset` is the first token's place in the answer, in characters; moved on past the last.
+void WriteCompletionLogprobs(absl::Span<const TokenEvent> tokens, bool with_top, uint64_t* offset,
+                             JsonWriter* json) {
+  json->BeginObject().Key("text_offset").BeginArray();
+  for (const TokenEvent& token : tokens) {
+    json->Unsigned(*offset);
+    *offset += CharacterCount(token.token_text);
+  }
+  json->EndArray().Key("token_logprobs").BeginArray();
+  for (const TokenEvent& token : tokens) json->Float(Finite(token.logprob));
+  json->EndArray().Key("tokens").BeginArray();
+  for (const TokenEvent& token : tokens) json->String(token.token_text);
+  json->EndArray().Key("top_logprobs");
+  if (with_top) {
+    std::string scratch;
+    json->BeginArray();
+    for (const TokenEvent& token : tokens) WriteTopObject(token, &scratch, json);
+    json->EndArray();
+  } else {
+    json->Null();
+  }
+  json->EndObject();
+}
+
+class OpenAiFormatter : public ResponseFormatter {
+ public:
+  explicit OpenAiFormatter(OpenAiFormat format) : format_(std::move(format)) {
+    const bool chunk = format_.chat && format_.stream;
+    JsonWriter json(&prefix_);
+    json.BeginObject();
+    json.Key("id").String(absl::StrCat(format_.chat ? "chatcmpl-" : "cmpl-", format_.request_id));
+    json.Key("object").String(!format_.chat ? "text_completion"
+                              : chunk       ? "chat.completion.chunk"
+                                            : "chat.completion");
+    json.Key("created").Signed(format_.created_unix_s).Key("model").String(format_.model);
+    json.Key("system_fingerprint").String(absl::StrCat("weft-", Version(), "-", Revision()));
+    json.Key("choices");
+  }
+
+  bool streaming() const override { return format_.stream; }
+
+  void Started(const StartedEvent& started) override {
+    prompt_tokens_ = started.prompt_tokens;
+    cached_tokens_ = started.cached_tokens;
+  }
+
+  void Step(const TokenEvent* token, const FinishedEvent* finished, std::string* out) override {
+    if (token != nullptr) ++output_tokens_;
+    if (finished != nullptr) {
+      prompt_tokens_ = finished->prompt_tokens;
+      output_tokens_ = finished->output_tokens;
+      finish_reason_ = OpenAiFinishReason(finished->reason);
+    }
+    if (!format_.stream) {
+      if (token != nullptr) {
+        text_ += token->text;
+        if (format_.logprobs) tokens_.push_back(*token);
+      }
+      if (finished != nullptr) text_ += finished->text;
+      return;
+    }
+    SseBegin(out);
+    *out += prefix_;
+    WriteChunk(token, finished, out);
+    SseEnd(out);
+    if (finished == nullptr) return;
+    if (format_.usage) {
+      SseBegin(out);
+      absl::StrAppend(out, prefix_, "[],\"usage\":");
+      WriteUsage(out);
+      out->push_back('}');
+      SseEnd(out);
+    }
+    SseDone(out);
+  }
+
+  void Fail(const absl::Status& status, std::string* out) override {
+    SseBegin(out);
+    *out += OpenAiErrorBody(Named(status));
+    SseEnd(out);
+    SseDone(out);
+  }
+
+  HttpReply Reply() override {
+    if (format_.stream) return SseReply();
+    HttpReply reply;
+    reply.body = prefix_;
+    JsonWriter json(&reply.body);
+    json.BeginArray().BeginObject().Key("index").Unsigned(0);
+    if (format_.chat) {
+      json.Key("message").BeginObject().Key("role").String("assistant");
+      json.Key("content").String(text_).Key("refusal").Null().EndObject();
+    } else {
+      json.Key("text").String(text_);
+    }
+    json.Key("logprobs");
+    WriteLogprobs(tokens_, &json);
+    json.Key("finish_reason").String(finish_reason_).EndObject().EndArray();
+    reply.body += ",\"usage\":";
+    WriteUsage(&reply.body);
+    reply.body.push_back('}');
+    return reply;
+  }
+
+  HttpReply Error(const absl::Status& status) override { return OpenAiError(Named(status)); }
+
+ private:
+  // The engine's field names in OpenAI's words.
+  absl::Status Named(const absl::Status& status) const {
+    const std::string field = ErrorField(status).value_or("");
+    if (field == "prompt" && format_.chat) return RenameField(status, "messages");
+    if (field == "stop_sequences") return RenameField(status, "stop");
+    return status;
+  }
+
+  // The choices of a chunk and the rest of it, after `prefix_`.
+  void WriteChunk(const TokenEvent* token, const FinishedEvent* finished, std::string* out) {
+    std::string& text = text_;  // of this chunk alone
+    text.clear();
+    if (token != nullptr) text += token->text;
+    if (finished != nullptr) text += finished->text;
+    JsonWriter json(out);
+    json.BeginArray().BeginObject().Key("index").Unsigned(0);
+    if (format_.chat) {
+      json.Key("delta").BeginObject();
+      // The role goes with the first token: a chunk of its own would fake the first token's time.
+      if (!role_sent_) json.Key("role").String("assistant");
+      role_sent_ = true;
+      if (token != nullptr || !text.empty()) json.Key("content").String(text);
+      json.EndObject();
+    } else {
+      json.Key("text").String(text);
+    }
+    json.Key("logprobs");
+    WriteLogprobs(
+        token == nullptr ? absl::Span<const TokenEvent>() : absl::Span<const TokenEvent>(token, 1),
+        &json);
+    json.Key("finish_reason");
+    if (finished == nullptr) {
+      json.Null();
+    } else {
+      json.String(finish_reason_);
+    }
+    json.EndObject().EndArray();
+    if (format_.usage_in_every_chunk) {
+      *out += ",\"usage\":";
+      WriteUsage(out);
+    } else if (format_.usage) {
+      *out += ",\"usage\":null";
+    }
+    out->push_back('}');
+  }
+
+  void WriteLogprobs(absl::Span<const TokenEvent> tokens, JsonWriter* json) {
+    if (!format_.logprobs || (format_.stream && tokens.empty())) {
+      json->Null();
+    } else if (format_.chat) {
+      WriteChatLogprobs(tokens, json);
+    } else {
+      WriteCompletionLogprobs(tokens, format_.top_logprobs > 0, &text_offset_, json);
+    }
+  }
+
+  void WriteUsage(std::string* out) const {
+    JsonWriter json(out);
+    json.BeginObject().Key("prompt_tokens").Unsigned(prompt_tokens_);
+    json.Key("completion_tokens").Unsigned(output_tokens_);
+    json.Key("total_tokens").Unsigned(uint64_t{prompt_tokens_} + output_tokens_);
+    json.Key("prompt_tokens_details").BeginObject().Key("cached_tokens").Unsigned(cached_tokens_);
+    json.EndObject().EndObject();
+  }
+
+  const OpenAiFormat format_;
+  // The same bytes begin every chunk.
+  std::string prefix_;
+  std::string text_;
+  absl::string_view finish_reason_ = "stop";
+  std::vector<TokenEvent> tokens_;
+  uint64_t text_offset_ = 0;
+  uint32_t prompt_tokens_ = 0;
+  uint32_t cached_tokens_ = 0;
+  uint32_t output_tokens_ = 0;
+  bool role_sent_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<ResponseFormatter> NewOpenAiFormatter(OpenAiFormat format) {
+  return std::make_unique<OpenAiFormatter>(std::move(format));
+}
+
+}  // namespace weft::router

@@ -1,0 +1,109 @@
+#include "router/doors/openai/routes.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/strip.h"
+#include "router/doors/http/fields.h"
+#include "router/doors/http/json.h"
+#include "router/doors/http/replies.h"
+#include "router/doors/openai/format.h"
+#include "router/doors/openai/request.h"
+#include "router/errors.h"
+#include "router/http_generate.h"
+
+namespace weft::router {
+namespace {
+
+constexpr absl::string_view kModelsPath = "/v1/models/";
+
+std::shared_ptr<HttpExchange> Complete(Front* front, bool chat, HttpRequest http,
+                                       HttpResponder& responder, IoWaker& waker) {
+  const absl::Status admitted = front->Admit();
+  if (!admitted.ok()) {
+    responder.Reply(OpenAiError(admitted));
+    return nullptr;
+  }
+  absl::StatusOr<OpenAiRequest> request =
+      chat ? ReadChatRequest(*front, http, Door::kOpenAi) : ReadCompletionRequest(*front, http);
+  if (!request.ok()) {
+    front->probe().Failed(FailureReason::kValidation);
+    responder.Reply(OpenAiError(request.status()));
+    return nullptr;
+  }
+  HttpHeaders headers;
+  AddIgnoredHeader(request->ignored, &headers);
+  return GenerateExchange::Start(front->intake(), std::move(request->input),
+                                 NewOpenAiFormatter(std::move(request->format)), std::move(headers),
+                                 responder, waker);
+}
+
+void WriteModel(const ModelFacts& model, JsonWriter* json) {
+  json->BeginObject().Key("id").String(model.model_name).Key("object").String("model");
+  json->Key("created").Signed(model.created_unix_s).Key("owned_by").String("weft");
+  json->Key("max_model_len").Unsigned(model.context_tokens).EndObject();
+}
+
+HttpReply Models(const Front& front) {
+  HttpReply reply;
+  JsonWriter json(&reply.body);
+  json.BeginObject().Key("object").String("list").Key("data").BeginArray();
+  const ModelFacts model = front.intake().Model();
+  if (!model.model_name.empty()) WriteModel(model, &json);
+  json.EndArray().EndObject();
+  return reply;
+}
+
+// Undoes percent-encoding; what is not a good escape stays as it is.
+std::string PercentDecode(absl::string_view text) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '%' && i + 2 < text.size() &&
+        absl::ascii_isxdigit(static_cast<unsigned char>(text[i + 1])) &&
+        absl::ascii_isxdigit(static_cast<unsigned char>(text[i + 2]))) {
+      out += absl::HexStringToBytes(text.substr(i + 1, 2));
+      i += 2;
+    } else {
+      out.push_back(text[i]);
+    }
+  }
+  return out;
+}
+
+HttpReply OneModel(const Front& front, const HttpRequest& http) {
+  const absl::Status known =
+      front.CheckModel(PercentDecode(absl::StripPrefix(http.path, kModelsPath)));
+  if (!known.ok()) return OpenAiError(known);
+  HttpReply reply;
+  JsonWriter json(&reply.body);
+  WriteModel(front.intake().Model(), &json);
+  return reply;
+}
+
+}  // namespace
+
+void AddOpenAiRoutes(Front* front, HttpRouter* router) {
+  const auto complete = [&](std::string path, bool chat) {
+    router->Add(HttpMethod::kPost, std::move(path),
+                [front, chat](HttpRequest request, HttpResponder& responder, IoWaker& waker) {
+                  return Complete(front, chat, std::move(request), responder, waker);
+                });
+  };
+  complete("/v1/chat/completions", true);
+  complete("/v1/completions", false);
+  router->Add(HttpMethod::kGet, "/v1/models",
+              [front](HttpRequest, HttpResponder& responder, IoWaker&) {
+                responder.Reply(Models(*front));
+                return std::shared_ptr<HttpExchange>();
+              });
+  router->Add(HttpMethod::kGet, "/v1/models/*",
+              [front](HttpRequest request, HttpResponder& responder, IoWaker&) {
+                responder.Reply(OneModel(*front, request));
+                return std::shared_ptr<HttpExchange>();
+              });
+}
+
+}  // namespace weft::router

@@ -1,0 +1,96 @@
+#include "router/doors/ops/routes.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "common/version.h"
+#include "router/doors/http/json.h"
+
+namespace weft::router {
+namespace {
+
+// {"status", "state", "percent", "detail"} with 200 or 503.
+HttpReply StatusReply(const ServerStatus& status, bool good) {
+  HttpReply reply;
+  reply.status = good ? 200 : 503;
+  if (!good) reply.headers.emplace_back("retry-after", "1");
+  JsonWriter json(&reply.body);
+  json.BeginObject().Key("status").String(good ? "ok" : "unavailable");
+  json.Key("state").String(ServerStateName(status.state));
+  json.Key("percent").Signed(status.percent).Key("detail").String(status.detail);
+  json.Key("stalled_ms").Signed(status.stalled_us / 1000).EndObject();
+  return reply;
+}
+
+HttpReply Live(const Front& front) {
+  const ServerStatus status = front.Status();
+  return StatusReply(status, status.stalled_us <= kStalledUsMax);
+}
+
+HttpReply Ready(const Front& front) {
+  const ServerStatus status = front.Status();
+  return StatusReply(status, status.state == ServerState::kReady);
+}
+
+HttpReply Startup(const Front& front) {
+  const ServerStatus status = front.Status();
+  const bool started = status.state != ServerState::kStarting &&
+                       status.state != ServerState::kLoading &&
+                       status.state != ServerState::kWarming;
+  return StatusReply(status, started);
+}
+
+HttpReply MetricsReply(const Front& front) {
+  front.probe().SetServerState(front.Status().state);
+  HttpReply reply;
+  reply.content_type = "text/plain; version=0.0.4; charset=utf-8";
+  reply.body = front.probe().Render();
+  return reply;
+}
+
+HttpReply VersionReply(const Front&) {
+  HttpReply reply;
+  JsonWriter(&reply.body)
+      .BeginObject()
+      .Key("version")
+      .String(Version())
+      .Key("revision")
+      .String(Revision())
+      .EndObject();
+  return reply;
+}
+
+HttpReply ConfigReply(const Front& front) {
+  HttpReply reply;
+  JsonWriter json(&reply.body);
+  json.BeginObject();
+  for (const auto& [name, value] : front.options().config) json.Key(name).String(value);
+  json.EndObject();
+  return reply;
+}
+
+void AddGet(Front* front, HttpRouter* router, std::string path, HttpReply (*make)(const Front&)) {
+  router->Add(HttpMethod::kGet, std::move(path),
+              [front, make](HttpRequest, HttpResponder& responder, IoWaker&) {
+                responder.Reply(make(*front));
+                return std::shared_ptr<HttpExchange>();
+              });
+}
+
+}  // namespace
+
+void AddMetricsRoute(Front* front, HttpRouter* router) {
+  AddGet(front, router, "/metrics", MetricsReply);
+}
+
+void AddOpsRoutes(Front* front, HttpRouter* router) {
+  AddGet(front, router, "/livez", Live);
+  AddGet(front, router, "/readyz", Ready);
+  AddGet(front, router, "/startupz", Startup);
+  AddMetricsRoute(front, router);
+  AddGet(front, router, "/version", VersionReply);
+  AddGet(front, router, "/config", ConfigReply);
+}
+
+}  // namespace weft::router

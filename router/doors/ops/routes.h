@@ -1,0 +1,21 @@
+// Routes for operators and orchestrators: probes, metrics, version, effective configuration. They
+// answer from memory and ask neither queue nor device.
+
+#pragma once
+
+#include <cstdint>
+
+#include "router/doors/front.h"
+#include "router/doors/http/router.h"
+
+namespace weft::router {
+
+// Work exists and no step has ended for this long: /livez fails.
+inline constexpr int64_t kStalledUsMax = 60'000'000;
+
+// GET /livez, /readyz, /startupz, /metrics, /version, /config. `front` must outlive the router.
+void AddOpsRoutes(Front* front, HttpRouter* router);
+// GET /metrics alone, for a public port without the others.
+void AddMetricsRoute(Front* front, HttpRouter* router);
+
+}  // namespace weft::router

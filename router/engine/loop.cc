@@ -1,0 +1,311 @@
+#include "router/engine/loop.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "common/check.h"
+#include "common/limits.h"
+#include "common/log.h"
+#include "common/status.h"
+#include "router/engine/random_id.h"
+#include "router/errors.h"
+
+namespace weft::router {
+namespace {
+
+// How long a stopping router waits for shards to leave, so that the next one finds them READY.
+constexpr int64_t kLeaveWaitUs = 500'000;
+constexpr absl::Duration kComeBack = absl::Seconds(2);
+
+absl::Status NotReady() {
+  return UnavailableError("LOADING", "the shards are loading the model", kComeBack);
+}
+
+int64_t Earlier(int64_t a, int64_t b) { return b > 0 ? std::min(a, b) : a; }
+
+}  // namespace
+
+EngineLoop::EngineLoop(EngineLoopOptions options, Admission* admission, Probe* probe,
+                       const Clock* clock)
+    : options_(std::move(options)),
+      admission_(admission),
+      probe_(probe),
+      clock_(clock),
+      queue_(kEngineEventsMax),
+      poller_(clock) {
+  admission_->Close(NotReady());
+}
+
+EngineLoop::~EngineLoop() { Stop(); }
+
+absl::Status EngineLoop::Start(const ClientFactory& make_clients, TextPool* text,
+                               ShardRestarter* restarter) {
+  text_ = text;
+  outbox_.resize(text->size());
+  ShardGroupOptions group_options;
+  group_options.hang_timeout_ms = options_.hang_timeout_ms;
+  group_options.router_id = RandomId();
+  auto sink = [this](ShardReply reply) {
+    // Replies are bounded by the calls in flight: only a closed queue refuses one.
+    WEFT_CHECK(Push(std::move(reply)) || queue_.closed());
+  };
+  WEFT_ASSIGN_OR_RETURN(std::vector<std::unique_ptr<ShardClient>> clients,
+                        make_clients(sink, &poller_));
+  group_ = std::make_unique<ShardGroup>(group_options, std::move(clients), restarter, probe_, this);
+  thread_ = Thread("engine", [this] { Run(); });
+  return absl::OkStatus();
+}
+
+void EngineLoop::Stop() {
+  if (!thread_.joinable()) return;
+  Push(StopEvent{});
+  thread_.Join();
+  queue_.Close();
+  group_.reset();  // waits for the replies in flight
+}
+
+// -- From any thread -----------------------------------------------------------------------------
+
+bool EngineLoop::Push(Event&& event) {
+  if (!queue_.TryPush(std::move(event))) return false;
+  poller_.Wake();
+  return true;
+}
+
+bool EngineLoop::Arrive(std::shared_ptr<LiveRequest> request) { return Push(std::move(request)); }
+
+void EngineLoop::CancelSequence(SequenceId sequence) {
+  // One per request and cause, so bounded by the permits: only a closed queue refuses it, and the
+  // loop then ends the request by itself.
+  WEFT_CHECK(Push(CancelEvent{sequence}) || queue_.closed());
+}
+
+void EngineLoop::ShardDied(const ShardDeath& death) { Push(ShardDeath(death)); }
+
+void EngineLoop::EndAllAt(int64_t deadline_us) {
+  draining_.store(true, std::memory_order_release);
+  Push(DrainEvent{deadline_us});
+}
+
+ServerStatus EngineLoop::Status() const {
+  ServerStatus status;
+  {
+    absl::MutexLock lock(&mutex_);
+    status = status_;
+  }
+  if (draining_.load(std::memory_order_acquire)) status.state = ServerState::kDraining;
+  const int64_t since_us = idle_since_us_.load(std::memory_order_acquire);
+  status.stalled_us = since_us > 0 ? std::max<int64_t>(clock_->NowUs() - since_us, 0) : 0;
+  return status;
+}
+
+ServedShape EngineLoop::Shape() const {
+  absl::MutexLock lock(&mutex_);
+  return shape_;
+}
+
+// -- Thread --------------------------------------------------------------------------------------
+
+void EngineLoop::Run() {
+  int64_t wake_us = 0;
+  while (!stopping_ || (group_->leaving() && clock_->NowUs() < leave_by_us_)) {
+    poller_.Wait(wake_us);
+    std::vector<Event> events = queue_.PopAll(absl::ZeroDuration());
+    const int64_t now_us = clock_->NowUs();
+    for (Event& event : events) Handle(event, now_us);
+    wake_us = OnTimers(now_us);
+    // Steps first: the shards come before the readers.
+    PumpSteps();
+    FlushText();
+    Publish(now_us);
+  }
+  queue_.Close();
+  for (Event& event : queue_.PopAll(absl::ZeroDuration())) Handle(event, clock_->NowUs());
+  FlushText();
+}
+
+void EngineLoop::Handle(Event& event, int64_t now_us) {
+  if (auto* reply = std::get_if<ShardReply>(&event)) {
+    group_->OnReply(std::move(*reply), now_us);
+  } else if (auto* request = std::get_if<std::shared_ptr<LiveRequest>>(&event)) {
+    OnArrival(std::move(*request), now_us);
+  } else if (auto* cancel = std::get_if<CancelEvent>(&event)) {
+    OnCancel(cancel->sequence, now_us);
+  } else if (auto* death = std::get_if<ShardDeath>(&event)) {
+    group_->OnShardDied(*death, now_us);
+  } else if (auto* drain = std::get_if<DrainEvent>(&event)) {
+    end_all_us_ = Earlier(drain->deadline_us, end_all_us_);
+  } else if (!stopping_) {
+    stopping_ = true;
+    FailAll(UnavailableError("SHUTTING_DOWN", "the server is shutting down", kComeBack), now_us);
+    group_->Leave(now_us);
+    leave_by_us_ = now_us + kLeaveWaitUs;
+  }
+}
+
+void EngineLoop::OnArrival(std::shared_ptr<LiveRequest> request, int64_t now_us) {
+  LiveRequest& r = *request;
+  absl::Status failure;
+  if (const EndCause cause = r.cancel.load(); cause != EndCause::kNone) {
+    failure = CancelStatus(cause);
+  } else if (stopping_ || scheduler_ == nullptr) {
+    failure = UnavailableError("SHUTTING_DOWN", "the server is shutting down", kComeBack);
+  }
+  if (!failure.ok()) {
+    CountEnd(r, failure);
+    r.permit.Release();
+    const uint32_t worker = r.worker;
+    outbox_[worker].ends.push_back({std::move(request), std::move(failure), {}});
+    return;
+  }
+  Arrival arrival;
+  arrival.id = r.sequence;
+  arrival.prompt = r.prompt;
+  arrival.max_new_tokens = r.max_new_tokens;
+  arrival.priority = r.input.priority;
+  arrival.ignore_eos = r.input.ignore_eos;
+  if (r.input.deadline_us > 0) deadlines_.emplace(r.input.deadline_us, r.sequence);
+  scheduler_->OnArrival(arrival, now_us);
+  std::vector<TokenId>().swap(r.prompt);  // the scheduler's log has it
+  live_[arrival.id].request = std::move(request);
+}
+
+void EngineLoop::OnCancel(SequenceId sequence, int64_t now_us) {
+  const auto it = live_.find(sequence);
+  if (it == live_.end()) return;  // ended just before, or on its way here
+  Fail(sequence, CancelStatus(it->second.request->cancel.load()), now_us);
+}
+
+int64_t EngineLoop::OnTimers(int64_t now_us) {
+  while (!deadlines_.empty() && deadlines_.begin()->first <= now_us) {
+    const SequenceId sequence = deadlines_.begin()->second;
+    deadlines_.erase(deadlines_.begin());
+    live_.at(sequence).request->TryCancel(EndCause::kDeadline);
+    OnCancel(sequence, now_us);
+  }
+  if (end_all_us_ > 0 && now_us >= end_all_us_) {
+    FailAll(UnavailableError("DRAINING", "the server shut down before the answer was complete",
+                             kComeBack),
+            now_us);
+  }
+  const int64_t give_up_us = lost_us_ > 0 ? lost_us_ + options_.recovery_timeout_us : 0;
+  if (give_up_us > 0 && now_us >= give_up_us) {
+    FailAll(UnavailableError(
+                "GROUP_LOST",
+                absl::StrCat("the shards did not come back within ",
+                             options_.recovery_timeout_us / 1'000'000, " s: ", group_->detail()),
+                kComeBack),
+            now_us);
+    admission_->Close(UnavailableError("GROUP_LOST", "the shards are being restarted", kComeBack));
+  }
+  int64_t wake_us = group_->OnTimer(now_us);
+  if (!deadlines_.empty()) wake_us = Earlier(wake_us, deadlines_.begin()->first);
+  // What is over due waits for the group's own tick.
+  if (end_all_us_ > now_us) wake_us = Earlier(wake_us, end_all_us_);
+  if (give_up_us > now_us) wake_us = Earlier(wake_us, give_up_us);
+  return wake_us;
+}
+
+void EngineLoop::PumpSteps() {
+  while (group_->state() == GroupState::kServing) {
+    const int64_t now_us = clock_->NowUs();
+    const StepPlan* plan = scheduler_->Plan(now_us);
+    if (plan == nullptr) return;
+    const int64_t planned_us = clock_->NowUs();
+    MarkPlanned(*plan, now_us);
+    SendStep(*plan, planned_us - now_us, planned_us);
+  }
+}
+
+void EngineLoop::MarkPlanned(const StepPlan& plan, int64_t now_us) {
+  for (const PlannedChunk& chunk : plan.chunks) {
+    if (!chunk.first) continue;
+    LiveRequest& request = *live_.at(chunk.id).request;
+    if (request.planned_us > 0) continue;  // prefilled again
+    request.planned_us = now_us;
+    request.cached_tokens = scheduler_->CachedTokens(chunk.id);
+    request.permit.MarkRunning();
+    probe_->LeftQueue(now_us - request.arrival_us);
+    probe_->RequestAccepted(request.prompt_tokens, request.cached_tokens, request.max_new_tokens,
+                            request.validation_us);
+  }
+}
+
+void EngineLoop::SendStep(const StepPlan& plan, int64_t plan_us, int64_t now_us) {
+  SentStep& sent = sent_.emplace_back();
+  sent.step = plan.step;
+  if (plan.with_decode || plan.kind == StepKind::kDecode) {
+    sent.rows.assign(plan.decode_slots.begin(), plan.decode_slots.end());
+  }
+  sent.sample.kind = plan.kind;
+  sent.sample.tokens = static_cast<uint32_t>(sent.rows.size());
+  sent.sample.rows = static_cast<uint32_t>(sent.rows.size() + plan.chunks.size());
+  for (const PlannedChunk& chunk : plan.chunks) {
+    sent.sample.tokens += chunk.count;
+    if (chunk.last) sent.rows.push_back(chunk.slot);
+    Live& live = live_.at(chunk.id);
+    if (chunk.first) live.resumed = live.prefill_epoch == group_->epoch();
+    live.prefill_epoch = group_->epoch();
+    sent.partial_chunks += chunk.first && chunk.last ? 0 : 1;
+    sent.resumed_chunks += live.resumed ? 1 : 0;
+  }
+  sent.sent_us = now_us;
+  const SharedBytes bytes =
+      message_.Build(group_->epoch(), plan, *scheduler_, [this](SequenceId id) {
+        const LiveRequest& request = *live_.at(id).request;
+        return ChunkSource{&request.input.sampling, request.seed};
+      });
+  group_->SendStep(StepMessage::CallOf(plan.kind), plan.step, bytes, now_us);
+  sent.sample.host_us = plan_us + clock_->NowUs() - now_us;
+}
+
+void EngineLoop::FlushText() {
+  for (uint32_t worker = 0; worker < outbox_.size(); ++worker) {
+    if (outbox_[worker].empty()) continue;
+    // A full queue keeps the batch here; the next step's tokens join it. Its size is bounded by
+    // what the live requests may emit.
+    if (text_->Post(worker, std::move(outbox_[worker]))) outbox_[worker] = TextBatch();
+  }
+}
+
+void EngineLoop::Publish(int64_t now_us) {
+  const bool working = !live_.empty() && group_->state() == GroupState::kServing;
+  if (!working) {
+    idle_since_us_.store(0, std::memory_order_release);
+  } else if (idle_since_us_.load(std::memory_order_relaxed) == 0) {
+    idle_since_us_.store(now_us, std::memory_order_release);
+  }
+  if (scheduler_ != nullptr) {
+    probe_->Scheduler(scheduler_->Stats(), group_->state() == GroupState::kServing);
+  }
+  if (group_->state() == published_state_ && group_->state() == GroupState::kServing) return;
+  published_state_ = group_->state();
+  absl::MutexLock lock(&mutex_);
+  status_.state = StateForDoors();
+  status_.percent = group_->percent();
+  status_.detail = group_->detail();
+  probe_->SetServerState(draining_.load() ? ServerState::kDraining : status_.state);
+}
+
+ServerState EngineLoop::StateForDoors() const {
+  switch (group_->state()) {
+    case GroupState::kConnecting:
+      return scheduler_ == nullptr ? ServerState::kStarting : ServerState::kRecovering;
+    case GroupState::kLoading:
+      return ServerState::kLoading;
+    case GroupState::kJoining:
+    case GroupState::kWarming:
+      return scheduler_ == nullptr ? ServerState::kWarming : ServerState::kRecovering;
+    case GroupState::kServing:
+      return ServerState::kReady;
+    case GroupState::kRecovering:
+      return ServerState::kRecovering;
+  }
+  return ServerState::kStarting;
+}
+
+}  // namespace weft::router

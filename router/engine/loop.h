@@ -1,0 +1,204 @@
+// The router's heart: one thread that owns the scheduler and the shard group. Arrivals, cancels,
+// step answers and timers come in through one bounded queue; step calls go out to the shards, and
+// what became of each step goes to the text workers, one push per worker. It waits only where its
+// poller does: for that queue and for the sockets of its shards. Two steps are in flight so that
+// the device never waits for it (invariant ahead.two).
+
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/btree_set.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/synchronization/mutex.h"
+#include "common/bounded_queue.h"
+#include "common/clock.h"
+#include "common/thread.h"
+#include "router/admission.h"
+#include "router/engine/step_message.h"
+#include "router/intake.h"
+#include "router/live_request.h"
+#include "router/observe/probe.h"
+#include "router/scheduler/scheduler.h"
+#include "router/shards/client.h"
+#include "router/shards/group.h"
+#include "router/shards/poller.h"
+#include "router/shards/supervisor_client.h"
+#include "router/text_pool.h"
+
+namespace weft::router {
+
+struct EngineLoopOptions {
+  // Upper bounds; the shards may allow less. 0 context = the model's.
+  uint32_t running_max = kRunningDefault;
+  uint32_t step_tokens_max = kStepTokensDefault;
+  uint32_t context_tokens_max = 0;
+  uint32_t waiting_max = kQueueRequestsDefault;
+  uint32_t inter_token_target_us = 0;
+  bool prefix_cache = true;
+  std::vector<TokenId> eos_ids;
+  int64_t hang_timeout_ms = 0;
+  int64_t recovery_timeout_us = 0;
+  std::function<void(const absl::Status&)> on_fatal;
+  int64_t step_delay_for_test_us = 0;
+};
+
+// The part of ModelFacts that the shards know.
+struct ServedShape {
+  std::string family;
+  uint64_t parameters = 0;
+  uint32_t vocab_size = 0;
+  uint32_t context_tokens = 0;
+  uint32_t request_tokens_max = 0;
+  std::string dtype;
+  std::string device;
+};
+
+class EngineLoop : public EngineInbox, public ShardGroupListener {
+ public:
+  // Makes the clients of the group's shards, whose replies go to `sink`; `poller` is the thread's.
+  using ClientFactory = std::function<absl::StatusOr<std::vector<std::unique_ptr<ShardClient>>>(
+      const ShardReplySink& sink, Poller* poller)>;
+
+  // `admission`, `probe` and `clock` must outlive this.
+  EngineLoop(EngineLoopOptions options, Admission* admission, Probe* probe, const Clock* clock);
+  ~EngineLoop() override;
+
+  // Starts the thread, or says why the clients cannot be made. `text` must outlive it; `restarter`
+  // too, and may be null.
+  absl::Status Start(const ClientFactory& make_clients, TextPool* text, ShardRestarter* restarter);
+  // Ends live requests with UNAVAILABLE, leaves the group and joins the thread. Idempotent.
+  void Stop();
+
+  // -- From any thread; never block
+  bool Arrive(std::shared_ptr<LiveRequest> request) override;
+  void CancelSequence(SequenceId sequence) override;
+  void ShardDied(const ShardDeath& death);
+  // Live requests still there at `deadline_us` fail with UNAVAILABLE.
+  void EndAllAt(int64_t deadline_us);
+  ServerStatus Status() const;
+  // Zeros until the first group formed.
+  ServedShape Shape() const;
+  uint32_t vocab_size() const { return vocab_size_.load(std::memory_order_acquire); }
+
+  // -- The shard group's news, on the thread
+  void OnGroupFormed(const FormedGroup& group, int64_t now_us) override;
+  void OnGroupLost(const absl::Status& why, int64_t now_us) override;
+  void OnStepAnswer(const StepAnswer& answer, int64_t now_us) override;
+  void OnGroupFatal(const absl::Status& why) override;
+
+ private:
+  struct CancelEvent {
+    SequenceId sequence;
+  };
+  struct DrainEvent {
+    int64_t deadline_us;
+  };
+  struct StopEvent {};
+  using Event = std::variant<std::shared_ptr<LiveRequest>, CancelEvent, ShardReply, ShardDeath,
+                             DrainEvent, StopEvent>;
+
+  // A request the scheduler knows.
+  struct Live {
+    std::shared_ptr<LiveRequest> request;
+    // OK, or how it is to fail when the scheduler gives it back.
+    absl::Status failure;
+    int64_t last_token_us = 0;
+    // The epoch its last first chunk was in, and whether that was for the second time: it had been
+    // preempted.
+    Epoch prefill_epoch = 0;
+    bool resumed = false;
+  };
+
+  // What was sent and is not answered; checked against the answer.
+  struct SentStep {
+    StepNumber step = 0;
+    // Slots of the rows that sample, in the answer's order.
+    std::vector<Slot> rows;
+    StepSample sample;
+    int64_t sent_us = 0;
+    // Chunks that are a piece of a longer prompt, and those of preempted sequences.
+    uint32_t partial_chunks = 0;
+    uint32_t resumed_chunks = 0;
+  };
+
+  // From any thread. False when the queue is full or closed; the event is then left untouched.
+  bool Push(Event&& event);
+
+  // -- Thread
+  void Run();
+  void Handle(Event& event, int64_t now_us);
+  void OnArrival(std::shared_ptr<LiveRequest> request, int64_t now_us);
+  void OnCancel(SequenceId sequence, int64_t now_us);
+  // Deadlines, drain, recovery time-out. Returns when it wants to be called again.
+  int64_t OnTimers(int64_t now_us);
+  void PumpSteps();
+  void SendStep(const StepPlan& plan, int64_t plan_us, int64_t now_us);
+  void MarkPlanned(const StepPlan& plan, int64_t now_us);
+  // Says what the lost group had been asked for and did not answer.
+  void CountLostSteps(int64_t now_us);
+  void FlushText();
+  void Publish(int64_t now_us);
+
+  void MakeScheduler(const FormedGroup& group);
+
+  // -- Ends
+  // Takes a live request from the scheduler; it fails with `why`.
+  void Fail(SequenceId sequence, const absl::Status& why, int64_t now_us);
+  void FailAll(const absl::Status& why, int64_t now_us);
+  // The scheduler gave `ended_` back.
+  void EndLives();
+  void CountEnd(const LiveRequest& request, const absl::Status& failure);
+  void SendEmitted(const weft::shard::v1::StepResponse& response, int64_t now_us);
+  ServerState StateForDoors() const;
+
+  const EngineLoopOptions options_;
+  Admission* const admission_;
+  Probe* const probe_;
+  const Clock* const clock_;
+  BoundedQueue<Event> queue_;
+  Poller poller_;
+
+  // -- The thread's own
+  TextPool* text_ = nullptr;
+  std::unique_ptr<ShardGroup> group_;
+  std::unique_ptr<Scheduler> scheduler_;
+  StepMessage message_;
+  absl::flat_hash_map<SequenceId, Live> live_;
+  absl::btree_set<std::pair<int64_t, SequenceId>> deadlines_;
+  std::deque<SentStep> sent_;
+  std::vector<TextBatch> outbox_;
+  // Scratch of one step.
+  std::vector<SampledRow> rows_;
+  std::vector<Emitted> emitted_;
+  std::vector<Ended> ended_;
+  std::vector<uint32_t> gaps_us_;
+  std::vector<int32_t> row_logprob_;
+  int64_t end_all_us_ = 0;
+  int64_t lost_us_ = 0;
+  int64_t leave_by_us_ = 0;
+  bool stopping_ = false;
+  GroupState published_state_ = GroupState::kConnecting;
+
+  // -- Seen from outside
+  std::atomic<uint32_t> vocab_size_{0};
+  std::atomic<bool> draining_{false};
+  // Since when there is work and no step has ended; 0 = no work.
+  std::atomic<int64_t> idle_since_us_{0};
+  mutable absl::Mutex mutex_;
+  ServerStatus status_ ABSL_GUARDED_BY(mutex_);
+  ServedShape shape_ ABSL_GUARDED_BY(mutex_);
+
+  Thread thread_;
+};
+
+}  // namespace weft::router

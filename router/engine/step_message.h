@@ -1,0 +1,41 @@
+// Makes the bytes of a step call out of the scheduler's plan: each field is written once, on one
+// arena that is used again for every step, and serialised once for all ranks. Owned by the engine
+// loop; no I/O. A decoded row that needs no new block costs no byte.
+
+#pragma once
+
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "common/ids.h"
+#include "google/protobuf/arena.h"
+#include "proto/shard.pb.h"
+#include "router/request.h"
+#include "router/scheduler/scheduler.h"
+#include "router/shards/client.h"
+
+namespace weft::router {
+
+// What a chunk needs beside the plan and the log.
+struct ChunkSource {
+  const SamplingParams* sampling = nullptr;
+  uint64_t seed = 0;
+};
+
+class StepMessage {
+ public:
+  StepMessage();
+
+  // The call that carries `plan`.
+  static ShardCall CallOf(StepKind kind);
+  // Serialises it. Logs and prompt lengths are read from `scheduler`, the rest of a chunk that is
+  // its sequence's first from `source`.
+  SharedBytes Build(Epoch epoch, const StepPlan& plan, const Scheduler& scheduler,
+                    absl::FunctionRef<ChunkSource(SequenceId)> source);
+
+ private:
+  std::vector<char> first_block_;
+  google::protobuf::Arena arena_;
+};
+
+}  // namespace weft::router

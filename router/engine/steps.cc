@@ -1,0 +1,269 @@
+// The half of the engine loop that hears from the shard group: epochs that begin and end, answers
+// of steps and what becomes of each sequence with them.
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/check.h"
+#include "common/log.h"
+#include "router/engine/loop.h"
+#include "router/engine/random_id.h"
+#include "router/errors.h"
+
+namespace weft::router {
+namespace {
+
+const char* TypeName(weft::types::v1::DataType type) {
+  switch (type) {
+    case weft::types::v1::DATA_TYPE_FLOAT32:
+      return "float32";
+    case weft::types::v1::DATA_TYPE_BFLOAT16:
+      return "bfloat16";
+    case weft::types::v1::DATA_TYPE_FLOAT16:
+      return "float16";
+    default:
+      return "unknown";
+  }
+}
+
+FinishReason ToFinish(EndReason reason) {
+  return reason == EndReason::kEosToken ? FinishReason::kEosToken : FinishReason::kLength;
+}
+
+}  // namespace
+
+// -- Epochs --------------------------------------------------------------------------------------
+
+void EngineLoop::OnGroupFormed(const FormedGroup& group, int64_t now_us) {
+  if (scheduler_ == nullptr) MakeScheduler(group);
+  sent_.clear();
+  GroupInfo info;
+  info.epoch = group.epoch;
+  info.kv_blocks = group.kv_blocks;
+  info.costs = group.costs;
+  const uint64_t pool_tokens = uint64_t{group.kv_blocks} * group.info.kv_groups(0).block_tokens();
+  const uint32_t request_tokens_max =
+      static_cast<uint32_t>(std::min<uint64_t>(Shape().context_tokens, pool_tokens));
+  // A smaller pool than before may not hold what was admitted under the larger one.
+  std::vector<SequenceId> too_long;
+  for (const auto& [id, live] : live_) {
+    const LiveRequest& request = *live.request;
+    if (request.prompt_tokens + request.max_new_tokens > request_tokens_max) too_long.push_back(id);
+  }
+  for (SequenceId id : too_long) {
+    Fail(id,
+         UnavailableError("POOL_SHRANK", "the restarted shards have too little KV memory",
+                          absl::Seconds(1)),
+         now_us);
+  }
+  scheduler_->OnGroupFormed(info, now_us);
+  admission_->SetRequestTokensMax(request_tokens_max);
+  {
+    absl::MutexLock lock(&mutex_);
+    shape_.request_tokens_max = request_tokens_max;
+  }
+  probe_->CacheConfig(group.info.kv_groups(0).block_tokens(), group.kv_blocks,
+                      options_.prefix_cache);
+  lost_us_ = 0;
+  idle_since_us_.store(0, std::memory_order_release);
+  if (!stopping_ && !draining_.load()) admission_->Open();
+}
+
+void EngineLoop::MakeScheduler(const FormedGroup& group) {
+  SchedulerConfig config;
+  config.running_max = std::min(options_.running_max, group.agreement.running_max);
+  config.step_tokens_max = std::max(
+      std::min(options_.step_tokens_max, group.agreement.step_tokens_max), config.running_max);
+  config.block_tokens = group.info.kv_groups(0).block_tokens();
+  config.context_tokens_max = group.info.context_tokens();
+  if (options_.context_tokens_max > 0) {
+    config.context_tokens_max = std::min(config.context_tokens_max, options_.context_tokens_max);
+  }
+  config.waiting_max = options_.waiting_max;
+  config.inter_token_target_us = options_.inter_token_target_us;
+  config.prefix_cache = options_.prefix_cache;
+  config.hash_key[0] = RandomId();
+  config.hash_key[1] = RandomId();
+  config.eos_ids = options_.eos_ids;
+  scheduler_ = std::make_unique<Scheduler>(config);
+  admission_->SetRunningMax(config.running_max);
+  vocab_size_.store(group.info.vocab_size(), std::memory_order_release);
+  absl::MutexLock lock(&mutex_);
+  shape_.family = group.info.family();
+  shape_.parameters = group.info.parameters();
+  shape_.vocab_size = group.info.vocab_size();
+  shape_.context_tokens = config.context_tokens_max;
+  shape_.dtype = TypeName(group.info.dtype());
+  shape_.device = group.info.device();
+}
+
+void EngineLoop::OnGroupLost(const absl::Status& why, int64_t now_us) {
+  CountLostSteps(now_us);
+  // Whoever was prefilled in this epoch and does not run has been preempted.
+  const auto prefilled = std::count_if(live_.begin(), live_.end(), [&](const auto& entry) {
+    return entry.second.prefill_epoch == group_->epoch();
+  });
+  const SchedulerStats stats = scheduler_->Stats();
+  WEFT_LOG_WARN("recovering live={} running={} waiting={} preempted={} reason=\"{}\"", live_.size(),
+                stats.running, stats.waiting, std::max<int64_t>(prefilled - stats.running, 0),
+                std::string(why.message()));
+  // Streams stay open and silent; new requests queue.
+  scheduler_->OnGroupLost(now_us, &ended_);
+  lost_us_ = now_us;
+  for (const Ended& ended : ended_) {
+    live_.at(ended.id).failure = absl::InternalError(
+        absl::StrCat("this request's steps failed ", kGroupLossesMax,
+                     " times and ended the shards' group each time, at last: ", why.message()));
+    WEFT_LOG_ERROR("request given up id={} losses={} reason=\"{}\"", live_.at(ended.id).request->id,
+                   kGroupLossesMax, std::string(why.message()));
+  }
+  EndLives();
+}
+
+void EngineLoop::CountLostSteps(int64_t now_us) {
+  for (const SentStep& sent : sent_) {
+    probe_->StepLost(sent.sample.kind);
+    WEFT_LOG_WARN(
+        "step lost epoch={} step={} call={} rows={} tokens={} partial_chunks={} resumed_chunks={} "
+        "age_us={}",
+        group_->epoch(), sent.step, CallName(StepMessage::CallOf(sent.sample.kind)),
+        sent.sample.rows, sent.sample.tokens, sent.partial_chunks, sent.resumed_chunks,
+        now_us - sent.sent_us);
+  }
+  sent_.clear();
+}
+
+void EngineLoop::OnGroupFatal(const absl::Status& why) {
+  FailAll(UnavailableError("GROUP_LOST", why.message(), absl::Seconds(1)), clock_->NowUs());
+  admission_->Close(UnavailableError("GROUP_LOST", why.message(), absl::Seconds(1)));
+  if (options_.on_fatal) options_.on_fatal(why);
+}
+
+// -- Steps ---------------------------------------------------------------------------------------
+
+void EngineLoop::OnStepAnswer(const StepAnswer& answer, int64_t now_us) {
+  const weft::shard::v1::StepResponse& response = answer.response;
+  WEFT_CHECK(!sent_.empty());
+  SentStep& sent = sent_.front();
+  WEFT_CHECK_EQ(sent.step, response.step());
+  const bool fits = std::equal(sent.rows.begin(), sent.rows.end(), response.slots().begin(),
+                               response.slots().end()) &&
+                    response.ids_size() == response.slots_size();
+  if (!fits) {
+    return group_->FailEpoch(
+        absl::InternalError(absl::StrCat("rank 0 answered step ", sent.step, " with ",
+                                         response.ids_size(), " rows that were not asked for")),
+        now_us);
+  }
+  if (options_.step_delay_for_test_us > 0) {
+    std::this_thread::sleep_for(std::chrono::microseconds(options_.step_delay_for_test_us));
+  }
+  const auto& timings = response.timings();
+  StepSample sample = sent.sample;
+  sample.host_us += timings.host_us();
+  sample.queue_us = timings.queue_us();
+  sample.device_us = timings.device_us();
+  sample.wire_us = std::max<int64_t>(
+      answer.call_us - timings.queue_us() - timings.host_us() - timings.device_us(), 0);
+  probe_->StepDone(sample);
+  rows_.clear();
+  for (int i = 0; i < response.ids_size(); ++i) {
+    rows_.push_back({response.slots(i), response.ids(i)});
+  }
+  sent_.pop_front();
+  emitted_.clear();
+  scheduler_->OnStepDone(response.step(), rows_, {timings.device_us()}, now_us, &emitted_, &ended_);
+  idle_since_us_.store(live_.empty() ? 0 : now_us, std::memory_order_release);
+  SendEmitted(response, now_us);
+  EndLives();
+}
+
+void EngineLoop::SendEmitted(const weft::shard::v1::StepResponse& response, int64_t now_us) {
+  row_logprob_.assign(response.logprobs_size() > 0 ? rows_.size() : 0, -1);
+  for (int i = 0; i < response.logprobs_size(); ++i) {
+    const uint32_t row = response.logprobs(i).row();
+    if (row < row_logprob_.size()) row_logprob_[row] = i;
+  }
+  gaps_us_.clear();
+  for (const Emitted& emitted : emitted_) {
+    Live& live = live_.at(emitted.id);
+    LiveRequest& request = *live.request;
+    if (request.first_token_us == 0) {
+      request.first_token_us = now_us;
+      probe_->FirstToken(now_us - request.arrival_us);
+    } else {
+      gaps_us_.push_back(static_cast<uint32_t>(now_us - live.last_token_us));
+    }
+    live.last_token_us = now_us;
+    TextBatch& batch = outbox_[request.worker];
+    TextToken& token = batch.tokens.emplace_back();
+    token.request = &request;
+    token.id = emitted.token;
+    if (emitted.row >= row_logprob_.size() || row_logprob_[emitted.row] < 0) continue;
+    const auto& from = response.logprobs(row_logprob_[emitted.row]);
+    token.logprob = static_cast<int32_t>(batch.logprobs.size());
+    TextLogprob& logprob = batch.logprobs.emplace_back();
+    logprob.logprob = from.logprob();
+    for (const auto& top : from.top()) logprob.top.emplace_back(top.id(), top.logprob());
+  }
+  if (!gaps_us_.empty()) probe_->InterTokens(gaps_us_);
+  if (!emitted_.empty()) probe_->GeneratedTokens(static_cast<uint32_t>(emitted_.size()));
+}
+
+// -- Ends ----------------------------------------------------------------------------------------
+
+void EngineLoop::Fail(SequenceId sequence, const absl::Status& why, int64_t now_us) {
+  live_.at(sequence).failure = why;
+  scheduler_->OnCancel(sequence, now_us, &ended_);
+  EndLives();
+}
+
+void EngineLoop::FailAll(const absl::Status& why, int64_t now_us) {
+  std::vector<SequenceId> all;
+  all.reserve(live_.size());
+  for (const auto& [id, live] : live_) all.push_back(id);
+  for (SequenceId id : all) Fail(id, why, now_us);
+}
+
+void EngineLoop::EndLives() {
+  for (const Ended& ended : ended_) {
+    auto node = live_.extract(ended.id);
+    WEFT_CHECK(!node.empty());
+    Live& live = node.mapped();
+    LiveRequest& request = *live.request;
+    if (request.input.deadline_us > 0) {
+      deadlines_.erase({request.input.deadline_us, ended.id});
+    }
+    absl::Status failure = live.failure;
+    const bool complete =
+        ended.reason == EndReason::kLength || ended.reason == EndReason::kEosToken;
+    if (!complete && failure.ok()) {
+      failure = absl::InternalError("the scheduler gave the request up unasked");
+    } else if (complete) {
+      failure = absl::OkStatus();  // it was complete before the cancel came
+    }
+    CountEnd(request, failure);
+    request.permit.Release();
+    const uint32_t worker = request.worker;
+    outbox_[worker].ends.push_back({std::move(live.request), failure, ToFinish(ended.reason)});
+  }
+  ended_.clear();
+}
+
+void EngineLoop::CountEnd(const LiveRequest& request, const absl::Status& failure) {
+  if (failure.ok()) return;  // its text worker counts how it finished
+  const EndCause cause = request.cancel.load();
+  if (cause == EndCause::kStopMatched) return;  // likewise
+  if (absl::IsUnavailable(failure)) return probe_->Failed(FailureReason::kUnavailable);
+  if (cause == EndCause::kNone) return probe_->Failed(FailureReason::kInternal);
+  const CancelPhase phase = request.planned_us == 0       ? CancelPhase::kQueue
+                            : request.first_token_us == 0 ? CancelPhase::kPrefill
+                                                          : CancelPhase::kDecode;
+  probe_->Cancelled(static_cast<CancelReason>(static_cast<int>(cause) - 1), phase);
+}
+
+}  // namespace weft::router

@@ -1,0 +1,184 @@
+#include "router/shards/client_grpc.h"
+
+#include <chrono>
+#include <fstream>
+#include <sstream>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "common/clock.h"
+#include "common/limits.h"
+#include "common/status.h"
+#include "grpcpp/channel.h"
+#include "grpcpp/client_context.h"
+#include "grpcpp/create_channel.h"
+#include "grpcpp/generic/generic_stub.h"
+#include "grpcpp/security/credentials.h"
+#include "grpcpp/support/byte_buffer.h"
+#include "grpcpp/support/slice.h"
+
+namespace weft::router {
+namespace {
+
+constexpr int kReconnectMinMs = 10;
+constexpr int kReconnectMaxMs = 200;
+// Time for connect and HTTP/2 hand-shake; a loaded machine needs some.
+constexpr int kConnectTimeoutMs = 2000;
+constexpr int kKeepaliveMs = 10'000;
+
+grpc::ChannelArguments ChannelArguments() {
+  grpc::ChannelArguments arguments;
+  // A lost step is a lost group, never a retry (invariant wire.order).
+  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kReconnectMinMs);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectTimeoutMs);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kReconnectMaxMs);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveMs);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  arguments.SetMaxReceiveMessageSize(kShardMessageBytesMax);
+  arguments.SetMaxSendMessageSize(kShardMessageBytesMax);
+  return arguments;
+}
+
+void ReleaseBytes(void* holder) {
+  std::unique_ptr<SharedBytes> owned(static_cast<SharedBytes*>(holder));
+}
+
+// A buffer that refers to `bytes` and keeps them alive: all ranks send the same memory.
+grpc::ByteBuffer ReferTo(const SharedBytes& bytes) {
+  auto holder = std::make_unique<SharedBytes>(bytes);
+  // gRPC reads the slice only; its C interface knows no const.
+  void* data = const_cast<char*>(bytes->data());
+  grpc::Slice slice(data, bytes->size(), &ReleaseBytes, holder.release());
+  return grpc::ByteBuffer(&slice, 1);
+}
+
+std::string Flatten(const grpc::ByteBuffer& buffer) {
+  std::vector<grpc::Slice> slices;
+  std::string out;
+  if (!buffer.Dump(&slices).ok()) return out;
+  out.reserve(buffer.Length());
+  for (const grpc::Slice& slice : slices) {
+    out.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
+  }
+  return out;
+}
+
+absl::Status ToStatus(const grpc::Status& status) {
+  if (status.ok()) return absl::OkStatus();
+  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+}
+
+absl::StatusOr<std::string> ReadFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream content;
+  if (!file || !(content << file.rdbuf())) {
+    return absl::NotFoundError(absl::StrCat("shard TLS: cannot read \"", path, "\""));
+  }
+  return content.str();
+}
+
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> Credentials(const ShardTls& tls) {
+  grpc::SslCredentialsOptions options;
+  WEFT_ASSIGN_OR_RETURN(options.pem_cert_chain, ReadFile(tls.cert));
+  WEFT_ASSIGN_OR_RETURN(options.pem_private_key, ReadFile(tls.key));
+  WEFT_ASSIGN_OR_RETURN(options.pem_root_certs, ReadFile(tls.ca));
+  return grpc::SslCredentials(options);
+}
+
+class GrpcShardClient : public ShardClient {
+ public:
+  GrpcShardClient(Rank rank, const std::string& address,
+                  std::shared_ptr<grpc::ChannelCredentials> credentials, ShardReplySink sink)
+      : rank_(rank),
+        sink_(std::move(sink)),
+        paths_(CallPaths()),
+        channel_(grpc::CreateCustomChannel(address, std::move(credentials), ChannelArguments())),
+        stub_(channel_) {}
+
+  ~GrpcShardClient() override {
+    absl::MutexLock lock(&mutex_);
+    for (InFlight* call : calls_) call->context.TryCancel();
+    mutex_.Await(absl::Condition(
+        +[](GrpcShardClient* self)
+             ABSL_EXCLUSIVE_LOCKS_REQUIRED(self->mutex_) { return self->calls_.empty(); },
+        this));
+  }
+
+  void Call(ShardCall call, const SharedBytes& request, ShardCallTag tag, int64_t timeout_us,
+            bool wait_for_ready) override {
+    auto in_flight = std::make_unique<InFlight>();
+    in_flight->reply.rank = rank_;
+    in_flight->reply.call = call;
+    in_flight->reply.tag = tag;
+    in_flight->start_us = MonotonicClock().NowUs();
+    in_flight->request = ReferTo(request);
+    in_flight->context.set_deadline(std::chrono::system_clock::now() +
+                                    std::chrono::microseconds(timeout_us));
+    in_flight->context.set_wait_for_ready(wait_for_ready);
+    InFlight* raw = in_flight.release();  // owned by the completion from here on
+    {
+      absl::MutexLock lock(&mutex_);
+      calls_.insert(raw);
+    }
+    stub_.UnaryCall(&raw->context, paths_[static_cast<size_t>(call)], grpc::StubOptions(),
+                    &raw->request, &raw->response,
+                    [this, raw](grpc::Status status) { Complete(raw, status); });
+  }
+
+  bool Connected() override {
+    return channel_->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_READY;
+  }
+
+  bool is_local() const override { return false; }
+
+ private:
+  struct InFlight {
+    grpc::ClientContext context;
+    grpc::ByteBuffer request;
+    grpc::ByteBuffer response;
+    ShardReply reply;
+    int64_t start_us = 0;
+  };
+
+  // On a gRPC thread.
+  void Complete(InFlight* raw, const grpc::Status& status) {
+    std::unique_ptr<InFlight> in_flight(raw);
+    ShardReply& reply = in_flight->reply;
+    reply.status = ToStatus(status);
+    if (status.ok()) reply.body = Flatten(in_flight->response);
+    reply.call_us = MonotonicClock().NowUs() - in_flight->start_us;
+    sink_(std::move(reply));
+    absl::MutexLock lock(&mutex_);
+    calls_.erase(raw);
+  }
+
+  const Rank rank_;
+  const ShardReplySink sink_;
+  const std::vector<std::string> paths_;
+  const std::shared_ptr<grpc::Channel> channel_;
+  grpc::GenericStub stub_;
+  absl::Mutex mutex_;
+  absl::flat_hash_set<InFlight*> calls_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ShardClient>> MakeGrpcShardClient(Rank rank,
+                                                                 const std::string& address,
+                                                                 const ShardTls& tls,
+                                                                 ShardReplySink sink) {
+  WEFT_ASSIGN_OR_RETURN(std::shared_ptr<grpc::ChannelCredentials> credentials, Credentials(tls));
+  return std::make_unique<GrpcShardClient>(rank, address, std::move(credentials), std::move(sink));
+}
+
+}  // namespace weft::router

@@ -1,0 +1,333 @@
+#include "shard/control/executor.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "common/limits.h"
+#include "common/log.h"
+#include "common/status.h"
+
+namespace weft::shard {
+namespace {
+
+constexpr size_t kCallsWaitingMax = 8;
+
+absl::Status CheckRouterId(uint64_t router_id) {
+  if (router_id == 0) return absl::InvalidArgumentError("router_id: must not be 0");
+  return absl::OkStatus();
+}
+
+absl::Status OtherRouter(Epoch epoch) {
+  return absl::PermissionDeniedError(
+      absl::StrCat("router_id: epoch ", epoch, " belongs to another router"));
+}
+
+absl::Status Fenced(Epoch epoch, Epoch seen) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("epoch: ", epoch, ", this shard has seen epoch ", seen));
+}
+
+}  // namespace
+
+Executor::Executor(ExecutorOptions options, v1::InfoResponse facts, const LoadProgress& progress)
+    : options_(std::move(options)),
+      progress_(progress),
+      load_begin_us_(options_.clock->NowUs()),
+      heartbeat_(*options_.clock),
+      facts_(std::move(facts)) {
+  WEFT_CHECK(options_.on_stuck != nullptr);
+  step_thread_ = Thread("step", [this] { StepLoop(); });
+  device_thread_ = Thread(
+      "device", [this] { DeviceLoop(); }, options_.device_nice);
+}
+
+Executor::~Executor() { Shutdown(absl::ZeroDuration()); }
+
+void Executor::SetReady(LoadedModel model) {
+  absl::MutexLock lock(&mutex_);
+  WEFT_CHECK(!loaded_);
+  model_ = std::move(model);
+  facts_ = model_.facts;
+  load_elapsed_us_ = options_.clock->NowUs() - load_begin_us_;
+  loaded_ = true;
+  if (state_ == v1::SHARD_STATE_LOADING) state_ = v1::SHARD_STATE_READY;
+}
+
+void Executor::SetFailed(const absl::Status& why) {
+  absl::MutexLock lock(&mutex_);
+  state_ = v1::SHARD_STATE_FAILED;
+  facts_.set_error(std::string(why.message()));
+}
+
+void Executor::Info(v1::InfoResponse* response) const {
+  absl::MutexLock lock(&mutex_);
+  *response = facts_;
+  const bool joined = current_ != nullptr && current_->joined && !current_->ending;
+  response->set_state(state_ == v1::SHARD_STATE_READY && joined ? v1::SHARD_STATE_JOINED : state_);
+  response->set_epoch(joined ? current_->number : fence_epoch_);
+  if (loaded_ && model_.isa != nullptr) response->set_isa(model_.isa());
+  v1::LoadProgress* load = response->mutable_load();
+  load->set_bytes_total(progress_.bytes_total.load(std::memory_order_relaxed));
+  load->set_bytes_done(progress_.bytes_done.load(std::memory_order_relaxed));
+  load->set_tensors_total(progress_.tensors_total.load(std::memory_order_relaxed));
+  load->set_tensors_done(progress_.tensors_done.load(std::memory_order_relaxed));
+  load->set_elapsed_us(
+      static_cast<uint64_t>(loaded_ ? load_elapsed_us_ : options_.clock->NowUs() - load_begin_us_));
+  // A device that works on what it was given shows no other sign of life.
+  const bool works = loaded_ && model_.runner->work_left_us() > 0;
+  response->set_heartbeat_age_us(works ? 0 : static_cast<uint64_t>(heartbeat_.age_us()));
+  response->set_cpu_time_us(static_cast<uint64_t>(ProcessCpuUs()));
+}
+
+absl::Status Executor::Rendezvous(const v1::RendezvousRequest& request,
+                                  v1::RendezvousResponse* response) {
+  if (options_.rank != 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("Rendezvous: this is rank ", options_.rank, ", not rank 0"));
+  }
+  if (request.world() != options_.world) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("world: ", request.world(), ", this shard was started for ", options_.world));
+  }
+  WEFT_RETURN_IF_ERROR(CheckRouterId(request.router_id()));
+  Answers answers;
+  {
+    absl::MutexLock lock(&mutex_);
+    WEFT_RETURN_IF_ERROR(CheckLoaded());
+    if (request.epoch() <= fence_epoch_) return Fenced(request.epoch(), fence_epoch_);
+    RaiseFence(request.epoch(), request.router_id());
+    BeginEnd(absl::AbortedError(absl::StrCat("epoch ", request.epoch(), " begins")), &answers);
+  }
+  Send(std::move(answers));
+  // Not under the lock: it may take a while.
+  WEFT_ASSIGN_OR_RETURN(*response->mutable_token(),
+                        model_.meeting->Offer(request.epoch(), options_.world));
+  absl::MutexLock lock(&mutex_);
+  if (fence_epoch_ != request.epoch() || used_epoch_ >= request.epoch()) {
+    model_.meeting->Withdraw(request.epoch());
+    return Fenced(request.epoch(), fence_epoch_);
+  }
+  return absl::OkStatus();
+}
+
+void Executor::JoinGroup(const v1::JoinGroupRequest& request, Done done) {
+  Answers answers;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (absl::Status status = AdmitJoin(request); !status.ok()) {
+      answers.emplace_back(std::move(done), std::move(status));
+    } else {
+      RaiseFence(request.epoch(), request.router_id());
+      used_epoch_ = request.epoch();
+      const absl::Status why =
+          absl::AbortedError(absl::StrCat("epoch ", request.epoch(), " begins"));
+      BeginEnd(why, &answers);
+      auto epoch = std::make_shared<EpochState>();
+      epoch->number = request.epoch();
+      epoch->router_id = request.router_id();
+      pending_join_ = PendingJoin{std::move(epoch), request.token(), request.isa(),
+                                  absl::Now() + options_.join_timeout, std::move(done)};
+      device_wake_.Signal();
+    }
+  }
+  Send(std::move(answers));
+}
+
+absl::Status Executor::AdmitJoin(const v1::JoinGroupRequest& request) const {
+  if (request.rank() != options_.rank || request.world() != options_.world) {
+    return absl::InvalidArgumentError(absl::StrCat("rank, world: ", request.rank(), " of ",
+                                                   request.world(), ", this shard was started as ",
+                                                   options_.rank, " of ", options_.world));
+  }
+  WEFT_RETURN_IF_ERROR(CheckRouterId(request.router_id()));
+  WEFT_RETURN_IF_ERROR(CheckLoaded());
+  if (request.epoch() <= used_epoch_ || request.epoch() < fence_epoch_) {
+    return Fenced(request.epoch(), fence_epoch_);
+  }
+  if (request.epoch() == fence_epoch_ && request.router_id() != fence_router_id_) {
+    return OtherRouter(request.epoch());
+  }
+  return absl::OkStatus();
+}
+
+void Executor::LeaveGroup(const v1::LeaveGroupRequest& request, Done done) {
+  Answers answers;
+  {
+    absl::MutexLock lock(&mutex_);
+    const EpochState* member = pending_join_ ? pending_join_->epoch.get() : current_.get();
+    absl::Status status = CheckRouterId(request.router_id());
+    if (status.ok() && member != nullptr && request.epoch() < member->number) {
+      status = Fenced(request.epoch(), member->number);
+    } else if (status.ok() && member != nullptr && request.epoch() == member->number &&
+               request.router_id() != member->router_id) {
+      status = OtherRouter(request.epoch());
+    } else if (status.ok() && leave_calls_.size() >= kCallsWaitingMax) {
+      status = absl::ResourceExhaustedError("too many LeaveGroup calls are waiting");
+    }
+    if (status.ok()) {
+      RaiseFence(request.epoch(), request.router_id());
+      used_epoch_ = std::max(used_epoch_, request.epoch());
+      if (loaded_) model_.meeting->Withdraw(request.epoch());
+      BeginEnd(absl::AbortedError(absl::StrCat("the router left epoch ", request.epoch())),
+               &answers);
+    }
+    // Answered when the device thread is idle; it is when there is no epoch.
+    if (status.ok() && current_ != nullptr) {
+      leave_calls_.push_back(std::move(done));
+    } else {
+      answers.emplace_back(std::move(done), std::move(status));
+    }
+  }
+  Send(std::move(answers));
+}
+
+void Executor::Warmup(const v1::WarmupRequest& request, v1::WarmupResponse* response, Done done) {
+  Answers answers;
+  {
+    absl::MutexLock lock(&mutex_);
+    absl::Status status = CheckCurrent(request.epoch());
+    if (status.ok() && current_->router_id != request.router_id()) {
+      status = OtherRouter(request.epoch());
+    }
+    if (status.ok() && warmup_calls_.size() >= kCallsWaitingMax) {
+      status = absl::ResourceExhaustedError("too many Warmup calls are waiting");
+    }
+    if (status.ok() && !current_->warmup.has_value()) {
+      warmup_calls_.push_back(WarmupCall{response, std::move(done)});
+      device_wake_.Signal();
+    } else {
+      if (status.ok()) *response = *current_->warmup;
+      answers.emplace_back(std::move(done), std::move(status));
+    }
+  }
+  Send(std::move(answers));
+}
+
+void Executor::Step(StepCall call) {
+  absl::Status status;
+  {
+    absl::MutexLock lock(&mutex_);
+    call.arrived_us = options_.clock->NowUs();
+    status = CheckCurrent(call.header().epoch());
+    if (status.ok()) status = current_->broken;
+    if (status.ok() && !current_->warmup.has_value()) {
+      status = absl::FailedPreconditionError("Warmup has not run in this epoch");
+    }
+    if (status.ok() && draining_) status = absl::UnavailableError("the shard is shutting down");
+    if (status.ok()) status = current_->order.Push(&call);
+    if (status.ok()) step_wake_.Signal();
+  }
+  if (!status.ok()) call.done(std::move(status));
+}
+
+absl::Status Executor::CheckLoaded() const {
+  if (state_ == v1::SHARD_STATE_READY && !draining_) return absl::OkStatus();
+  if (state_ == v1::SHARD_STATE_LOADING) {
+    return absl::FailedPreconditionError("the shard is loading its weights");
+  }
+  return absl::UnavailableError("the shard is shutting down");
+}
+
+absl::Status Executor::CheckCurrent(Epoch number) const {
+  if (current_ == nullptr || !current_->joined) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("epoch: ", number, ", this shard is in no epoch"));
+  }
+  if (current_->number != number) return Fenced(number, current_->number);
+  if (current_->ending) return absl::AbortedError(absl::StrCat("epoch ", number, " is ending"));
+  return absl::OkStatus();
+}
+
+void Executor::RaiseFence(Epoch number, uint64_t router_id) {
+  if (number <= fence_epoch_) return;
+  fence_epoch_ = number;
+  fence_router_id_ = router_id;
+}
+
+void Executor::BeginEnd(const absl::Status& why, Answers* answers) {
+  if (pending_join_.has_value()) {
+    answers->emplace_back(std::move(pending_join_->done), why);
+    pending_join_.reset();
+  }
+  if (current_ == nullptr || current_->ending) return;
+  current_->ending = true;
+  AbortDevice();
+  FailPrepared(why, answers);
+  FailWaiting(*current_, why, answers);
+  leave_deadline_ = IdleBy();
+  device_wake_.Signal();
+  step_wake_.Signal();
+}
+
+absl::Time Executor::IdleBy() const {
+  return absl::Now() + absl::Microseconds(model_.runner->work_left_us()) + options_.leave_timeout;
+}
+
+void Executor::AbortDevice() {
+  if (meeting_) {
+    model_.meeting->Abort(current_->number);
+  } else {
+    model_.runner->Abort();
+  }
+}
+
+void Executor::Break(EpochState& epoch, StepNumber step, const absl::Status& why,
+                     Answers* answers) {
+  if (!epoch.broken.ok() || epoch.ending) return;
+  epoch.broken = absl::FailedPreconditionError(
+      absl::StrCat("epoch ", epoch.number, " failed at step ", step, ": ", why.message()));
+  FailWaiting(epoch, epoch.broken, answers);
+}
+
+void Executor::FailWaiting(EpochState& epoch, const absl::Status& why, Answers* answers) {
+  for (StepCall& call : epoch.order.TakeAll()) answers->emplace_back(std::move(call.done), why);
+}
+
+void Executor::FailPrepared(const absl::Status& why, Answers* answers) {
+  for (PreparedStep& step : prepared_) answers->emplace_back(std::move(step.call.done), why);
+  prepared_.clear();
+  // A warm-up that runs answers its callers itself.
+  if (device_job_ == Job::kWarmup) return;
+  for (WarmupCall& call : warmup_calls_) answers->emplace_back(std::move(call.done), why);
+  warmup_calls_.clear();
+}
+
+void Executor::Send(Answers answers) {
+  for (auto& [done, status] : answers) done(std::move(status));
+}
+
+void Executor::Shutdown(absl::Duration drain) {
+  const absl::Status why = absl::UnavailableError("the shard is shutting down");
+  Answers refused;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (stop_device_) return;
+    draining_ = true;
+    FailPrepared(why, &refused);
+    if (current_ != nullptr) FailWaiting(*current_, why, &refused);
+  }
+  Send(std::move(refused));
+  Answers ended;
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto no_step = [this]()
+                             ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return launched_.empty(); };
+    mutex_.AwaitWithTimeout(absl::Condition(&no_step), drain);
+    BeginEnd(why, &ended);
+    stop_device_ = true;
+    device_wake_.Signal();
+  }
+  Send(std::move(ended));
+  // The device thread ends the epoch first; the step thread watches it and answers the last step.
+  device_thread_.Join();
+  {
+    absl::MutexLock lock(&mutex_);
+    stop_step_ = true;
+    step_wake_.Signal();
+  }
+  step_thread_.Join();
+}
+
+}  // namespace weft::shard

@@ -1,0 +1,318 @@
+#include "shard/control/step_service.h"
+
+#include <grpcpp/grpcpp.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <fstream>
+#include <sstream>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "common/limits.h"
+#include "common/status.h"
+#include "proto/shard.grpc.pb.h"
+
+namespace weft::shard {
+namespace {
+
+// sockaddr_un holds 108 bytes; the same bound everywhere.
+constexpr size_t kSocketPathBytesMax = 99;
+constexpr int kConcurrentCallsMax = 64;
+// The router pings every 10 s; anything slower than this is welcome.
+constexpr int kPingIntervalMinMs = 5000;
+constexpr size_t kErrorBytesMax = 2048;
+
+grpc::Status ToGrpc(const absl::Status& status) {
+  // The numbers of absl's codes are those of gRPC.
+  if (status.ok()) return grpc::Status::OK;
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()),
+                      std::string(status.message().substr(0, kErrorBytesMax)));
+}
+
+class Service final : public v1::ShardService::CallbackService {
+ public:
+  Service(Executor& executor, ShardProbe* probe) : executor_(executor), probe_(probe) {}
+
+  grpc::ServerUnaryReactor* Info(grpc::CallbackServerContext* context, const v1::InfoRequest*,
+                                 v1::InfoResponse* response) override {
+    auto [reactor, done] = Begin(context, "Info");
+    executor_.Info(response);
+    done(absl::OkStatus());
+    return reactor;
+  }
+
+  grpc::ServerUnaryReactor* Rendezvous(grpc::CallbackServerContext* context,
+                                       const v1::RendezvousRequest* request,
+                                       v1::RendezvousResponse* response) override {
+    auto [reactor, done] = Begin(context, "Rendezvous");
+    done(executor_.Rendezvous(*request, response));
+    return reactor;
+  }
+
+  grpc::ServerUnaryReactor* JoinGroup(grpc::CallbackServerContext* context,
+                                      const v1::JoinGroupRequest* request,
+                                      v1::JoinGroupResponse*) override {
+    auto [reactor, done] = Begin(context, "JoinGroup");
+    executor_.JoinGroup(*request, std::move(done));
+    return reactor;
+  }
+
+  grpc::ServerUnaryReactor* LeaveGroup(grpc::CallbackServerContext* context,
+                                       const v1::LeaveGroupRequest* request,
+                                       v1::LeaveGroupResponse*) override {
+    auto [reactor, done] = Begin(context, "LeaveGroup");
+    executor_.LeaveGroup(*request, std::move(done));
+    return reactor;
+  }
+
+  grpc::ServerUnaryReactor* Warmup(grpc::CallbackServerContext* context,
+                                   const v1::WarmupRequest* request,
+                                   v1::WarmupResponse* response) override {
+    auto [reactor, done] = Begin(context, "Warmup");
+    executor_.Warmup(*request, response, std::move(done));
+    return reactor;
+  }
+
+  grpc::ServerUnaryReactor* Prefill(grpc::CallbackServerContext* context,
+                                    const v1::PrefillRequest* request,
+                                    v1::StepResponse* response) override {
+    return Step(context, request, response, "Prefill");
+  }
+
+  grpc::ServerUnaryReactor* Decode(grpc::CallbackServerContext* context,
+                                   const v1::DecodeRequest* request,
+                                   v1::StepResponse* response) override {
+    return Step(context, request, response, "Decode");
+  }
+
+  grpc::ServerUnaryReactor* FilterBatch(grpc::CallbackServerContext* context,
+                                        const v1::FilterBatchRequest* request,
+                                        v1::StepResponse* response) override {
+    return Step(context, request, response, "FilterBatch");
+  }
+
+ private:
+  struct Call {
+    grpc::ServerUnaryReactor* reactor;
+    Executor::Done done;
+  };
+
+  // Request, response and reactor live until Finish, whatever the client does meanwhile.
+  Call Begin(grpc::CallbackServerContext* context, const char* method) {
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    const absl::Time begin = absl::Now();
+    return {reactor, [this, reactor, method, begin](const absl::Status& status) {
+              if (probe_ != nullptr) probe_->RpcDone(method, absl::Now() - begin);
+              reactor->Finish(ToGrpc(status));
+            }};
+  }
+
+  template <typename Request>
+  grpc::ServerUnaryReactor* Step(grpc::CallbackServerContext* context, const Request* request,
+                                 v1::StepResponse* response, const char* method) {
+    auto [reactor, done] = Begin(context, method);
+    StepCall call;
+    call.request = request;
+    call.response = response;
+    call.done = std::move(done);
+    executor_.Step(std::move(call));
+    return reactor;
+  }
+
+  Executor& executor_;
+  ShardProbe* const probe_;
+};
+
+absl::StatusOr<std::string> ReadFile(const char* flag, const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream content;
+  if (!file || !(content << file.rdbuf())) {
+    return absl::NotFoundError(absl::StrCat("--", flag, ": cannot read ", path));
+  }
+  return content.str();
+}
+
+// Makes the folder when needed and takes a left-over socket away.
+absl::Status PrepareSocketPath(const std::string& path) {
+  if (path.size() > kSocketPathBytesMax) {
+    return absl::InvalidArgumentError(absl::StrCat("--socket: ", path, " has ", path.size(),
+                                                   " bytes, at most ", kSocketPathBytesMax));
+  }
+  if (path.front() != '/') {
+    return absl::InvalidArgumentError(absl::StrCat("--socket: ", path, " is not absolute"));
+  }
+  const std::string folder = path.substr(0, path.rfind('/'));
+  if (!folder.empty() && mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
+    return absl::ErrnoToStatus(errno, absl::StrCat("--socket: making ", folder));
+  }
+  struct stat info {};
+  if (lstat(path.c_str(), &info) != 0) {
+    if (errno == ENOENT) return absl::OkStatus();
+    return absl::ErrnoToStatus(errno, absl::StrCat("--socket: ", path));
+  }
+  if (!S_ISSOCK(info.st_mode)) {
+    return absl::InvalidArgumentError(absl::StrCat("--socket: ", path, " is not a socket"));
+  }
+  if (unlink(path.c_str()) != 0) {
+    return absl::ErrnoToStatus(errno, absl::StrCat("--socket: removing ", path));
+  }
+  return absl::OkStatus();
+}
+
+struct Endpoint {
+  std::string host;
+  uint32_t port = 0;
+  bool loopback = false;
+};
+
+// Who can reach an address.
+struct Reach {
+  bool wildcard = false;
+  bool loopback = true;
+};
+
+// Looks at what the name resolves to, so that no spelling of "every interface" passes.
+absl::StatusOr<Reach> FindReach(absl::string_view host) {
+  std::string name(absl::StripSuffix(absl::StripPrefix(host, "["), "]"));
+  if (name.empty() || name == "*") return Reach{true, false};
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* list = nullptr;
+  if (const int error = getaddrinfo(name.c_str(), nullptr, &hints, &list); error != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("--listen: ", name, ": ", gai_strerror(error)));
+  }
+  Reach reach;
+  for (const addrinfo* entry = list; entry != nullptr; entry = entry->ai_next) {
+    bool wildcard = true;
+    bool loopback = false;
+    if (entry->ai_family == AF_INET) {
+      const uint32_t address =
+          ntohl(reinterpret_cast<const sockaddr_in*>(entry->ai_addr)->sin_addr.s_addr);
+      wildcard = address == INADDR_ANY;
+      loopback = (address >> 24) == IN_LOOPBACKNET;
+    } else if (entry->ai_family == AF_INET6) {
+      const in6_addr& address = reinterpret_cast<const sockaddr_in6*>(entry->ai_addr)->sin6_addr;
+      // ::ffff:0.0.0.0 reaches as far as 0.0.0.0.
+      const bool mapped_any = IN6_IS_ADDR_V4MAPPED(&address) && address.s6_addr32[3] == 0;
+      wildcard = IN6_IS_ADDR_UNSPECIFIED(&address) || mapped_any;
+      loopback = IN6_IS_ADDR_LOOPBACK(&address);
+    }
+    reach.wildcard |= wildcard;
+    reach.loopback &= loopback;
+  }
+  freeaddrinfo(list);
+  return reach;
+}
+
+absl::StatusOr<Endpoint> ParseListen(const std::string& listen) {
+  const size_t colon = listen.rfind(':');
+  Endpoint endpoint;
+  if (colon == std::string::npos || !absl::SimpleAtoi(listen.substr(colon + 1), &endpoint.port) ||
+      endpoint.port > 65535) {
+    return absl::InvalidArgumentError(absl::StrCat("--listen: ", listen, " is not host:port"));
+  }
+  endpoint.host = listen.substr(0, colon);
+  WEFT_ASSIGN_OR_RETURN(const Reach reach, FindReach(endpoint.host));
+  if (reach.wildcard) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--listen: ", listen, " is a wildcard address; name the one the router uses"));
+  }
+  endpoint.loopback = reach.loopback;
+  return endpoint;
+}
+
+absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeCredentials(
+    const ListenOptions& options, const Endpoint& endpoint) {
+  const int given = !options.tls_cert.empty() + !options.tls_key.empty() + !options.tls_ca.empty();
+  if (given == 0 && endpoint.loopback) return grpc::InsecureServerCredentials();
+  if (given != 3) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--listen: ", options.listen, " needs --tls-cert, --tls-key and --tls-ca together"));
+  }
+  WEFT_ASSIGN_OR_RETURN(std::string cert, ReadFile("tls-cert", options.tls_cert));
+  WEFT_ASSIGN_OR_RETURN(std::string key, ReadFile("tls-key", options.tls_key));
+  WEFT_ASSIGN_OR_RETURN(std::string ca, ReadFile("tls-ca", options.tls_ca));
+  grpc::SslServerCredentialsOptions tls(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+  tls.pem_root_certs = std::move(ca);
+  tls.pem_key_cert_pairs.push_back({std::move(key), std::move(cert)});
+  return grpc::SslServerCredentials(tls);
+}
+
+}  // namespace
+
+struct ShardServer::Impl {
+  Impl(Executor& executor, ShardProbe* probe) : service(executor, probe) {}
+
+  Service service;
+  std::unique_ptr<grpc::Server> server;
+  std::string address;
+  // Removed at the end; empty with TCP.
+  std::string socket;
+};
+
+absl::StatusOr<std::unique_ptr<ShardServer>> ShardServer::Start(const ListenOptions& options,
+                                                                Executor& executor,
+                                                                ShardProbe* probe) {
+  if (options.socket.empty() == options.listen.empty()) {
+    return absl::InvalidArgumentError("give either --socket or --listen");
+  }
+  auto impl = std::make_unique<Impl>(executor, probe);
+  grpc::ServerBuilder builder;
+  int port = 0;
+  Endpoint endpoint;
+  if (!options.socket.empty()) {
+    WEFT_RETURN_IF_ERROR(PrepareSocketPath(options.socket));
+    impl->socket = options.socket;
+    impl->address = absl::StrCat("unix:", options.socket);
+    builder.AddListeningPort(impl->address, grpc::InsecureServerCredentials(), &port);
+  } else {
+    WEFT_ASSIGN_OR_RETURN(endpoint, ParseListen(options.listen));
+    WEFT_ASSIGN_OR_RETURN(std::shared_ptr<grpc::ServerCredentials> credentials,
+                          MakeCredentials(options, endpoint));
+    builder.AddListeningPort(options.listen, std::move(credentials), &port);
+  }
+  builder.RegisterService(&impl->service);
+  builder.SetMaxReceiveMessageSize(static_cast<int>(kShardMessageBytesMax));
+  builder.SetMaxSendMessageSize(static_cast<int>(kShardMessageBytesMax));
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kConcurrentCallsMax);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
+                             kPingIntervalMinMs);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  // The socket is for this user alone, whatever the folder allows.
+  const mode_t mask = umask(0077);
+  impl->server = builder.BuildAndStart();
+  umask(mask);
+  if (impl->server == nullptr || port == 0) {
+    return absl::UnavailableError(
+        options.socket.empty()
+            ? absl::StrCat("--listen: cannot listen on ", options.listen,
+                           ", is the port taken or the address not of this machine?")
+            : absl::StrCat("--socket: cannot listen on ", options.socket));
+  }
+  if (options.socket.empty()) impl->address = absl::StrCat(endpoint.host, ":", port);
+  return std::unique_ptr<ShardServer>(new ShardServer(std::move(impl)));
+}
+
+ShardServer::ShardServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+ShardServer::~ShardServer() { Shutdown(absl::ZeroDuration()); }
+
+const std::string& ShardServer::address() const { return impl_->address; }
+
+void ShardServer::Shutdown(absl::Duration grace) {
+  if (impl_->server == nullptr) return;
+  impl_->server->Shutdown(absl::ToChronoTime(absl::Now() + grace));
+  impl_->server.reset();
+  if (!impl_->socket.empty()) unlink(impl_->socket.c_str());
+}
+
+}  // namespace weft::shard

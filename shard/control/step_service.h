@@ -1,0 +1,53 @@
+// The gRPC door of a shard: weft.shard.v1.ShardService over a Unix socket or TCP, with the callback
+// API. It hands every call to the executor and answers from the executor's `done`; it never blocks
+// and holds no state of its own. Owned by main. The only file of the shard that knows gRPC.
+
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "shard/control/executor.h"
+#include "shard/control/probe.h"
+
+namespace weft::shard {
+
+struct ListenOptions {
+  // Path of a Unix socket, under 100 bytes; its folder is made (0700) when it is missing, a socket
+  // left over there is replaced. Or:
+  std::string socket;
+  // "host:port"; port 0 picks a free one. Never a wildcard address; another host than loopback
+  // needs the three TLS files.
+  std::string listen;
+  // PEM files of mutual TLS: own certificate and key, and the authority that signs the router's.
+  std::string tls_cert;
+  std::string tls_key;
+  std::string tls_ca;
+};
+
+class ShardServer {
+ public:
+  // Binds and serves. INVALID_ARGUMENT names the flag; another status says what is in the way.
+  // `executor` and `probe` (may be null) outlive the server.
+  static absl::StatusOr<std::unique_ptr<ShardServer>> Start(const ListenOptions& options,
+                                                            Executor& executor, ShardProbe* probe);
+  ~ShardServer();
+
+  ShardServer(const ShardServer&) = delete;
+  ShardServer& operator=(const ShardServer&) = delete;
+
+  // "unix:/path" or "host:port" as a client dials it.
+  const std::string& address() const;
+
+  // Ends the calls in flight after `grace` and stops serving. Blocks. Idempotent.
+  void Shutdown(absl::Duration grace);
+
+ private:
+  struct Impl;
+  explicit ShardServer(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace weft::shard

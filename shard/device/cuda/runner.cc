@@ -1,0 +1,323 @@
+#include "shard/device/cuda/runner.h"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "common/clock.h"
+#include "common/log.h"
+#include "common/status.h"
+#include "kernels/cuda/decode_attention.h"
+#include "shard/device/cuda/memory_plan.h"
+#include "shard/device/cuda/runner_impl.h"
+#include "shard/device/cuda/runtime/status.h"
+
+namespace weft::shard {
+namespace {
+
+using kernels::cuda::kSamplerTopLogprobsMax;
+
+}  // namespace
+
+CudaModelRunnerImpl::~CudaModelRunnerImpl() {
+  // Buffers must outlive what still uses them, and graphs end before their communicator.
+  if (communicator_ != nullptr) {
+    EndEpoch();
+  } else if (stream_.get() != nullptr) {
+    cudaStreamSynchronize(stream_.get());
+  }
+}
+
+absl::Status CudaModelRunnerImpl::UseDevice() const {
+  return CudaStatus(cudaSetDevice(options_.device.index), "choosing the device");
+}
+
+absl::Status CudaModelRunnerImpl::Plan() {
+  WEFT_RETURN_IF_ERROR(UseDevice());
+  const MemoryFlags& flags = options_.memory;
+  WEFT_ASSIGN_OR_RETURN(shape_, PlanCudaShape(spec_, slice_, flags));
+  uint32_t decode_grid = 0;
+  WEFT_RETURN_IF_ERROR(CudaStatus(
+      kernels::cuda::DecodeGrid(shape_.head_stride, LargestHeadGroup(shape_, slice_), &decode_grid),
+      "occupancy of decode attention"));
+  limits_ = PlanCudaLimits(spec_, shape_, slice_, flags, decode_grid);
+  const bool wide = shape_.type == kernels::cuda::DType::kFloat32;
+  if (limits_.deterministic && (slice_.world > 1 || wide)) {
+    return absl::InvalidArgumentError(
+        "--deterministic: served by one shard in bfloat16; sums over ranks and float32 products "
+        "depend on the number of rows");
+  }
+  size_t free_bytes = 0;
+  size_t total_bytes = 0;
+  WEFT_RETURN_IF_ERROR(CudaStatus(cudaMemGetInfo(&free_bytes, &total_bytes), "memory in use"));
+  WEFT_ASSIGN_OR_RETURN(plan_, PlanCudaMemory(spec_, shape_, limits_, flags,
+                                              {total_bytes, total_bytes - free_bytes}));
+  return absl::OkStatus();
+}
+
+absl::Status CudaModelRunnerImpl::TakePool() {
+  absl::StatusOr<CudaKvCache> pool = CudaKvCache::Create(shape_, plan_.kv_blocks);
+  if (absl::IsResourceExhausted(pool.status())) {
+    size_t free_bytes = 0;
+    size_t total_bytes = 0;
+    WEFT_RETURN_IF_ERROR(CudaStatus(cudaMemGetInfo(&free_bytes, &total_bytes), "memory in use"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("GPU ", options_.device.index, ": the KV pool takes ", plan_.kv_bytes >> 20,
+                     " MiB and ", free_bytes >> 20,
+                     " MiB are free: another process has taken memory since the plan was made; "
+                     "stop it, or start with a --memory-fraction below ",
+                     options_.memory.memory_fraction));
+  }
+  WEFT_RETURN_IF_ERROR(pool.status());
+  kv_ = *std::move(pool);
+  return absl::OkStatus();
+}
+
+absl::Status CudaModelRunnerImpl::Load(ModelFiles& files, LoadProgress& progress,
+                                       const std::atomic<bool>& cancel) {
+  WEFT_ASSIGN_OR_RETURN(stream_, MakeStream());
+  WEFT_ASSIGN_OR_RETURN(weights_, CudaWeights::Create(spec_, shape_));
+  WEFT_ASSIGN_OR_RETURN(workspace_, CudaWorkspace::Create(shape_, limits_));
+  const int64_t begin_us = MonotonicClock().NowUs();
+  if (files.random()) {
+    // Every rank its own numbers: equal ones would tie the ranks' parts of the vocabulary.
+    WEFT_RETURN_IF_ERROR(weights_->FillRandom(kRandomWeightsSeed + slice_.rank));
+  } else {
+    WEFT_RETURN_IF_ERROR(
+        files.Load(slice_, static_cast<int>(options_.memory.threads), *weights_, progress, cancel));
+  }
+  WEFT_RETURN_IF_ERROR(weights_->Finish());
+  if (!files.random()) {
+    const double load_us = static_cast<double>(MonotonicClock().NowUs() - begin_us);
+    const auto bytes = static_cast<double>(progress.bytes_done.load());
+    WEFT_LOG_INFO("read {:.2f} GB of weights in {:.0f} ms, {:.1f} GB/s", bytes * 1e-9,
+                  load_us * 1e-3, bytes * 1e-3 / load_us);
+  }
+  WEFT_RETURN_IF_ERROR(TakePool());
+  if (slice_.world > 1 && shape_.type == kernels::cuda::DType::kBfloat16) {
+    WEFT_ASSIGN_OR_RETURN(peer_sum_, PeerSum::Create(shape_.hidden));
+  }
+  WEFT_ASSIGN_OR_RETURN(ops_, CudaOps::Create({spec_, slice_, shape_, limits_, *weights_,
+                                               workspace_, kv_, stream_.get()}));
+  decoder_ = std::make_unique<Decoder>(spec_, *ops_);
+  const uint64_t result_bytes = reinterpret_cast<uint8_t*>(workspace_.out_top_logprobs) -
+                                reinterpret_cast<uint8_t*>(workspace_.out_ids) +
+                                limits_.running_max * kSamplerTopLogprobsMax * sizeof(float);
+  for (Turn& turn : turns_) {
+    WEFT_ASSIGN_OR_RETURN(turn.begin, MakeEvent());
+    WEFT_ASSIGN_OR_RETURN(turn.end, MakeEvent());
+    WEFT_ASSIGN_OR_RETURN(turn.results, PinnedBuffer::Allocate(result_bytes, "results"));
+  }
+  return CudaStatus(cudaDeviceSynchronize(), "loading");
+}
+
+absl::Status CudaModelRunnerImpl::BeginEpoch(std::unique_ptr<Communicator> communicator,
+                                             const std::string&) {
+  WEFT_RETURN_IF_ERROR(UseDevice());
+  WEFT_CHECK(communicator_ == nullptr);
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    // Made by MakeNcclMeeting.
+    communicator_.reset(static_cast<NcclCommunicator*>(communicator.release()));
+  }
+  absl::Status connected = Lost(ConnectPeers());
+  // The executor ends only what began; collectives of this attempt may still be on the stream.
+  if (!connected.ok()) EndEpoch();
+  return connected;
+}
+
+absl::Status CudaModelRunnerImpl::ConnectPeers() {
+  const absl::Status connected =
+      peer_sum_ == nullptr
+          ? absl::FailedPreconditionError("float32 activations")
+          : peer_sum_->Connect(*communicator_, stream_.get(), absl::Microseconds(kConnectUsMax));
+  if (absl::IsFailedPrecondition(connected)) {
+    if (slice_.world > 1) {
+      WEFT_LOG_WARN("sums over ranks go through NCCL alone: {}", std::string(connected.message()));
+    }
+    ops_->BeginEpoch(communicator_.get(), nullptr);
+    return absl::OkStatus();
+  }
+  WEFT_RETURN_IF_ERROR(connected);
+  ops_->BeginEpoch(communicator_.get(), peer_sum_.get());
+  return absl::OkStatus();
+}
+
+void CudaModelRunnerImpl::EndEpoch() {
+  Lost(UseDevice()).IgnoreError();
+  // What waits for other ranks ends first, then the graphs that hold collectives, then NCCL's own
+  // thread (which waits for such graphs).
+  communicator_->BeginEnd();
+  if (peer_sum_ != nullptr) peer_sum_->Abort();
+  Lost(CudaStatus(cudaStreamSynchronize(stream_.get()), "the end of the epoch")).IgnoreError();
+  if (slice_.world > 1) graphs_.Clear();
+  communicator_->FinishEnd();
+  if (peer_sum_ != nullptr) peer_sum_->Disconnect();
+  in_flight_.clear();
+  BeginFront(0);
+  ops_->BeginEpoch(nullptr, nullptr);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  communicator_.reset();
+}
+
+void CudaModelRunnerImpl::Abort() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (communicator_ != nullptr) communicator_->Abort();
+  if (peer_sum_ != nullptr) peer_sum_->Abort();
+}
+
+absl::Status CudaModelRunnerImpl::Lost(absl::Status status) {
+  // What other ranks did to this one, or did not do in time, ends the epoch, not the process.
+  if (absl::IsAborted(status) || absl::IsDeadlineExceeded(status)) return status;
+  return DeviceLost(std::move(status));
+}
+
+absl::Status CudaModelRunnerImpl::DeviceLost(absl::Status status) {
+  if (!status.ok() && device_status_.ok()) {
+    device_status_ = Annotate(status, absl::StrCat("GPU ", options_.device.index));
+  }
+  return status;
+}
+
+absl::Status CudaModelRunnerImpl::LaunchForward(const StepBatch& batch) {
+  const auto rows = static_cast<uint32_t>(batch.sequences.size());
+  const bool decode_only = batch.sequences.back().from_last_sample;
+  StepResult unused;
+  if (!decode_only || rows > GraphCache::kRowsMax || limits_.deterministic) {
+    WEFT_RETURN_IF_ERROR(ops_->BeginStep(batch));
+    return decoder_->Forward(&unused);
+  }
+  WEFT_RETURN_IF_ERROR(ops_->BeginStep(batch, GraphCache::Bucket(rows)));
+  return graphs_.Launch(ops_->shape(), stream_.get(), [&] { return decoder_->Forward(&unused); });
+}
+
+absl::Status CudaModelRunnerImpl::CopyResults(const InFlight& step) {
+  if (ops_->shape().sampled == 0) return absl::OkStatus();
+  const Turn& turn = turns_[step.turn];
+  const uint64_t bytes =
+      step.logprobs ? turn.results.bytes() : ops_->shape().sampled * sizeof(uint32_t);
+  return CudaStatus(cudaMemcpyAsync(turn.results.data(), workspace_.out_ids, bytes,
+                                    cudaMemcpyDeviceToHost, stream_.get()),
+                    "copy of results");
+}
+
+absl::Status CudaModelRunnerImpl::Launch(const StepBatch& batch) {
+  WEFT_CHECK_LT(in_flight_.size(), size_t{kStepsInFlightMax});
+  WEFT_RETURN_IF_ERROR(UseDevice());
+  const int64_t now_us = MonotonicClock().NowUs();
+  InFlight step{&batch, next_turn_, false, allowance_.AllowedUs(batch), now_us};
+  // Before the first call: any of them may wait for the step in front.
+  work_until_us_ = std::max(now_us, work_until_us_.load()) + step.allowed_us;
+  next_turn_ = (next_turn_ + 1) % kStepsInFlightMax;
+  const Turn& turn = turns_[step.turn];
+  WEFT_RETURN_IF_ERROR(Lost(ops_->BeginSequences(batch)));
+  WEFT_RETURN_IF_ERROR(
+      Lost(CudaStatus(cudaEventRecord(turn.begin.get(), stream_.get()), "begin of a step")));
+  if (!batch.sequences.empty()) {
+    WEFT_RETURN_IF_ERROR(Lost(LaunchForward(batch)));
+    step.logprobs = (ops_->shape().features & kernels::cuda::kSamplerLogprobs) != 0;
+    if (step.logprobs) ops_->WantedLogprobs(batch, &turns_[step.turn].wanted_logprobs);
+    WEFT_RETURN_IF_ERROR(Lost(CopyResults(step)));
+  }
+  WEFT_RETURN_IF_ERROR(
+      Lost(CudaStatus(cudaEventRecord(turn.end.get(), stream_.get()), "end of a step")));
+  in_flight_.push_back(step);
+  return absl::OkStatus();
+}
+
+bool CudaModelRunnerImpl::Ready() {
+  if (in_flight_.empty() || !device_status_.ok()) return true;
+  const InFlight& step = in_flight_.front();
+  if (cudaEventQuery(turns_[step.turn].end.get()) != cudaErrorNotReady) return true;
+  if (communicator_->aborted()) return true;
+  const int64_t worked_us = MonotonicClock().NowUs() - step.since_us;
+  return worked_us > step.allowed_us + options_.step_timeout_us;
+}
+
+int64_t CudaModelRunnerImpl::work_left_us() const {
+  const int64_t until_us = work_until_us_.load(std::memory_order_relaxed);
+  return until_us == 0 ? 0 : std::max<int64_t>(until_us - MonotonicClock().NowUs(), 0);
+}
+
+void CudaModelRunnerImpl::BeginFront(int64_t now_us) {
+  int64_t until_us = 0;
+  if (!in_flight_.empty()) {
+    in_flight_.front().since_us = until_us = now_us;
+    for (const InFlight& step : in_flight_) until_us += step.allowed_us;
+  }
+  work_until_us_ = until_us;
+}
+
+absl::Status CudaModelRunnerImpl::NotEnded(const InFlight& step) {
+  if (communicator_->aborted()) return absl::AbortedError("the epoch was aborted");
+  const absl::Status late = absl::DeadlineExceededError(
+      absl::StrCat("step ", step.batch->step, " ran longer than ",
+                   (step.allowed_us + options_.step_timeout_us) / 1000000, " s on the device"));
+  // Alone it waits for nobody: the device hangs.
+  return slice_.world == 1 ? DeviceLost(late) : late;
+}
+
+absl::StatusOr<StepResult> CudaModelRunnerImpl::Take() {
+  if (in_flight_.empty()) return absl::InternalError("no step is launched");
+  while (!Ready()) std::this_thread::yield();
+  const InFlight step = in_flight_.front();
+  in_flight_.pop_front();
+  BeginFront(MonotonicClock().NowUs());
+  const Turn& turn = turns_[step.turn];
+  const cudaError_t ended = cudaEventQuery(turn.end.get());
+  if (ended == cudaErrorNotReady) return NotEnded(step);
+  WEFT_RETURN_IF_ERROR(Lost(CudaStatus(ended, absl::StrCat("step ", step.batch->step))));
+  if (peer_sum_ != nullptr) WEFT_RETURN_IF_ERROR(peer_sum_->status());
+  float step_ms = 0;
+  cudaEventElapsedTime(&step_ms, turn.begin.get(), turn.end.get());
+  StepResult result;
+  result.device_us = static_cast<uint32_t>(step_ms * 1000);
+  result.weight_passes = step.batch->sequences.empty() ? 0 : 1;
+  ReadResults(step, &result);
+  return result;
+}
+
+absl::StatusOr<StepResult> CudaModelRunnerImpl::Run(const StepBatch& batch) {
+  WEFT_RETURN_IF_ERROR(Launch(batch));
+  return Take();
+}
+
+void CudaModelRunnerImpl::ReadResults(const InFlight& step, StepResult* result) const {
+  const uint32_t* const ids = Result(step, workspace_.out_ids);
+  uint32_t row = 0;
+  for (const StepSequence& sequence : step.batch->sequences) {
+    if (!sequence.sample) continue;
+    result->slots.push_back(sequence.slot);
+    result->ids.push_back(ids[row]);
+    if (step.logprobs) ReadLogprobs(step, row, result);
+    ++row;
+  }
+}
+
+void CudaModelRunnerImpl::ReadLogprobs(const InFlight& step, uint32_t row,
+                                       StepResult* result) const {
+  const uint32_t wanted = turns_[step.turn].wanted_logprobs[row];
+  if (wanted == 0) return;
+  const uint32_t* const ids = Result(step, workspace_.out_top_ids);
+  const float* const logprobs = Result(step, workspace_.out_top_logprobs);
+  SampledLogprobs& out = result->logprobs.emplace_back();
+  out.row = row;
+  out.logprob = Result(step, workspace_.out_logprobs)[row];
+  for (uint32_t i = 0; i + 1 < wanted; ++i) {
+    const size_t at = size_t{row} * kSamplerTopLogprobsMax + i;
+    if (ids[at] != kernels::cuda::kNoSampledToken) out.top.emplace_back(ids[at], logprobs[at]);
+  }
+}
+
+absl::StatusOr<std::unique_ptr<CudaModelRunner>> CreateCudaModelRunner(
+    const CudaRunnerOptions& options, ModelFiles& files, const SlicePlan& slice,
+    LoadProgress& progress, const std::atomic<bool>& cancel) {
+  auto runner = std::make_unique<CudaModelRunnerImpl>(options, files.spec(), slice);
+  WEFT_RETURN_IF_ERROR(runner->Plan());
+  WEFT_RETURN_IF_ERROR(runner->Load(files, progress, cancel));
+  return runner;
+}
+
+}  // namespace weft::shard

@@ -1,0 +1,141 @@
+// The model runner of a GPU as its two halves see it: cuda_model_runner.cc loads, launches and
+// takes steps, cuda_warmup.cc makes the steps of a warm-up. Nobody else includes this.
+
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "common/limits.h"
+#include "shard/comm/nccl_communicator.h"
+#include "shard/device/cuda/graph_cache.h"
+#include "shard/device/cuda/ops.h"
+#include "shard/device/cuda/peer_sum.h"
+#include "shard/device/cuda/runner.h"
+#include "shard/model/decoder.h"
+#include "shard/model/step_allowance.h"
+
+namespace weft::shard {
+
+class CudaModelRunnerImpl : public CudaModelRunner {
+ public:
+  CudaModelRunnerImpl(const CudaRunnerOptions& options, const DecoderSpec& spec,
+                      const SlicePlan& slice)
+      : options_(options), spec_(spec), slice_(slice), allowance_(spec, slice.world) {}
+  ~CudaModelRunnerImpl() override;
+
+  // Before Load: shapes and memory.
+  absl::Status Plan();
+  absl::Status Load(ModelFiles& files, LoadProgress& progress, const std::atomic<bool>& cancel);
+
+  absl::Status BeginEpoch(std::unique_ptr<Communicator> communicator,
+                          const std::string& isa) override;
+  absl::StatusOr<WarmupResult> Warmup() override;
+  absl::StatusOr<StepResult> Run(const StepBatch& batch) override;
+  uint32_t launches_max() const override { return kStepsInFlightMax; }
+  absl::Status Launch(const StepBatch& batch) override;
+  bool Ready() override;
+  absl::StatusOr<StepResult> Take() override;
+  int64_t work_left_us() const override;
+  absl::Status device_status() const override { return device_status_; }
+  void EndEpoch() override;
+  void Abort() override;
+
+  const MemoryPlan& memory() const override { return plan_; }
+  std::unique_ptr<GroupMeeting> MakeMeeting() const override {
+    return MakeNcclMeeting(options_.device.index);
+  }
+
+ private:
+  // A step between Launch and Take.
+  struct InFlight {
+    const StepBatch* batch = nullptr;
+    // Which of the event pairs and result buffers it uses.
+    uint32_t turn = 0;
+    bool logprobs = false;
+    // What it may take, and since when: the end of the step before, or its launch.
+    int64_t allowed_us = 0;
+    int64_t since_us = 0;
+  };
+  // What a step in flight owns.
+  struct Turn {
+    CudaEvent begin;
+    CudaEvent end;
+    PinnedBuffer results;
+    // Of each sampled row: 1 + top_logprobs where log-probabilities are wanted, else 0. (Its slot
+    // may have another sequence when the step is taken.)
+    std::vector<uint32_t> wanted_logprobs;
+  };
+
+  // The planned one; says what is free when that is too little (invariant mem.plan).
+  absl::Status TakePool();
+  // The steps of Warmup().
+  absl::StatusOr<WarmupResult> RunWarmup();
+  // CUDA has a current device for each thread. Costs next to nothing when it is this one already.
+  absl::Status UseDevice() const;
+  // Errors of the device stay; what other ranks caused ends the epoch only.
+  absl::Status Lost(absl::Status status);
+  // An error of the device, whatever its code.
+  absl::Status DeviceLost(absl::Status status);
+  // This rank's memory to the others and theirs to it, where that is possible.
+  absl::Status ConnectPeers();
+  absl::Status LaunchForward(const StepBatch& batch);
+  // The front step begins, or nothing is launched any more.
+  void BeginFront(int64_t now_us);
+  // Why a step has not ended in its time.
+  absl::Status NotEnded(const InFlight& step);
+  absl::Status CopyResults(const InFlight& step);
+  // The part of the step's results that lies at `on_device` in the workspace.
+  template <typename T>
+  const T* Result(const InFlight& step, const T* on_device) const {
+    const ptrdiff_t offset = reinterpret_cast<const uint8_t*>(on_device) -
+                             reinterpret_cast<const uint8_t*>(workspace_.out_ids);
+    return reinterpret_cast<const T*>(turns_[step.turn].results.data() + offset);
+  }
+  void ReadResults(const InFlight& step, StepResult* result) const;
+  void ReadLogprobs(const InFlight& step, uint32_t row, StepResult* result) const;
+  // `rows` sequences in slots 0 .. rows - 1, each with `tokens` new tokens from `start` on.
+  StepBatch MakeBatch(uint32_t rows, uint32_t tokens, uint32_t start, bool decode) const;
+  absl::Status TimeShape(uint32_t rows, uint32_t tokens, uint32_t start, bool decode,
+                         WarmupResult* result);
+  absl::Status CaptureGraphs();
+  // Some rank has been through a warm-up before: this epoch is a recovery.
+  absl::StatusOr<bool> AnyRankIsWarm();
+  absl::Status WaitForStream();
+
+  const CudaRunnerOptions options_;
+  const DecoderSpec spec_;
+  const SlicePlan slice_;
+  CudaShape shape_;
+  CudaLimits limits_;
+  MemoryPlan plan_;
+
+  CudaStream stream_;
+  std::unique_ptr<CudaWeights> weights_;
+  CudaWorkspace workspace_;
+  CudaKvCache kv_;
+  // With more than one rank.
+  std::unique_ptr<PeerSum> peer_sum_;
+  std::unique_ptr<CudaOps> ops_;
+  std::unique_ptr<Decoder> decoder_;
+  GraphCache graphs_;
+
+  std::array<Turn, kStepsInFlightMax> turns_;
+  std::deque<InFlight> in_flight_;
+  StepAllowance allowance_;
+  // When all that is launched should have ended; 0: nothing is launched.
+  std::atomic<int64_t> work_until_us_{0};
+  uint32_t next_turn_ = 0;
+  absl::Status device_status_;
+  // Written by the device thread; Abort reads the pointer on any thread.
+  std::mutex mutex_;
+  std::unique_ptr<NcclCommunicator> communicator_;
+  WarmupResult warmup_;
+};
+
+}  // namespace weft::shard

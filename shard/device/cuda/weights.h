@@ -1,0 +1,57 @@
+// The weights of one rank in device memory, one allocation, as the products of the forward read
+// them: row-major [outputs, inputs] in the activation type, query, key and value in one matrix,
+// gate and up in one. A WeightSink during the load: loader threads convert rows into pinned buffers
+// of their own and copy them up without waiting for each other; Finish waits for the copies and
+// checks that nothing is missing. Read-only afterwards.
+
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "shard/device/cuda/shape.h"
+#include "shard/weights/weight_sink.h"
+
+namespace weft::shard {
+
+// Device pointers of one layer; null = there is no such bias.
+struct CudaLayer {
+  const void* attention_norm = nullptr;  // [hidden]
+  const void* qkv = nullptr;             // [qkv_columns, hidden]
+  const void* qkv_bias = nullptr;        // [qkv_columns]
+  const void* output = nullptr;          // [hidden, query_columns]
+  const void* output_bias = nullptr;     // [hidden]
+  const void* mlp_norm = nullptr;        // [hidden]
+  const void* gate_up = nullptr;         // [2 * mlp, hidden]: gate, then up
+  const void* gate_up_bias = nullptr;    // [2 * mlp]
+  const void* down = nullptr;            // [hidden, mlp]
+  const void* down_bias = nullptr;       // [hidden]
+};
+
+class CudaWeights : public WeightSink {
+ public:
+  // Bytes that Create takes on the device.
+  static uint64_t Bytes(const DecoderSpec& spec, const CudaShape& shape);
+
+  // Takes the memory on the current device, zeroed. RESOURCE_EXHAUSTED when there is too little.
+  static absl::StatusOr<std::unique_ptr<CudaWeights>> Create(const DecoderSpec& spec,
+                                                             const CudaShape& shape);
+  virtual ~CudaWeights() = default;
+
+  // Instead of a load, for benchmarks: small random numbers in all matrices, ones in the norms,
+  // zeros in biases. Padding stays zero.
+  virtual absl::Status FillRandom(uint64_t seed) = 0;
+  // INTERNAL naming the first parameter that never came. Returns when all copies are done.
+  virtual absl::Status Finish() = 0;
+
+  virtual const CudaLayer& layer(uint32_t layer) const = 0;
+  // [vocab, hidden]; the same when they are tied.
+  virtual const void* embedding() const = 0;
+  virtual const void* head() const = 0;
+  virtual const void* final_norm() const = 0;
+};
+
+}  // namespace weft::shard

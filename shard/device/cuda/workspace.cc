@@ -1,0 +1,97 @@
+#include "shard/device/cuda/workspace.h"
+
+#include <algorithm>
+
+#include "common/limits.h"
+#include "common/status.h"
+#include "kernels/cuda/decode_attention.h"
+#include "kernels/cuda/gemv.h"
+#include "kernels/cuda/kv.h"
+#include "shard/device/cuda/runtime/status.h"
+#include "shard/device/cuda/step_upload.h"
+
+namespace weft::shard {
+
+using kernels::cuda::kKvBlockTokens;
+using kernels::cuda::kSamplerTopLogprobsMax;
+
+uint32_t CudaLimits::blocks_per_sequence() const {
+  return (context_tokens + kKvBlockTokens - 1) / kKvBlockTokens;
+}
+
+uint64_t CudaLimits::block_ids_max() const { return uint64_t{running_max} * blocks_per_sequence(); }
+
+void CudaWorkspace::Lay(const CudaShape& shape, const CudaLimits& limits, BufferParts* parts) {
+  const uint64_t rows = limits.step_tokens_max;
+  const uint64_t running = limits.running_max;
+  const uint64_t element = kernels::cuda::BytesOf(shape.type);
+  residual = parts->Take<float>(rows * shape.hidden);
+  residual_kept = parts->Take<float>(running * shape.hidden);
+  normed = parts->Take(rows * shape.hidden * element);
+  qkv = parts->Take(rows * shape.qkv_columns() * element);
+  attention = parts->Take(rows * shape.query_columns() * element);
+  attention_kept = parts->Take(running * shape.query_columns() * element);
+  gate_up = parts->Take(rows * 2 * shape.mlp * element);
+  mlp = parts->Take(rows * shape.mlp * element);
+  logits = parts->Take<float>(running * shape.vocab);
+  if (limits.world > 1) {
+    partial = parts->Take(rows * shape.hidden * element);
+    gathered = parts->Take<float>(limits.world * running * shape.vocab);
+    joined = parts->Take<float>(running * VocabStride(limits));
+    vocab_begin = parts->Take<uint32_t>(limits.world + 1);
+  }
+
+  inputs = parts->Take(StepUpload::Bytes(limits));
+  block_tables = parts->Take<uint32_t>(limits.block_ids_max());
+  decode_schedule = parts->Take(kernels::cuda::DecodeScheduleBytes(
+      limits.running_max, shape.kv_heads, limits.group_max, limits.decode_grid));
+  decode_partials_bytes =
+      kernels::cuda::DecodeWorkspaceBytes({limits.running_max, shape.kv_heads, limits.group_max,
+                                           shape.head_stride, limits.decode_grid, 0, 0});
+  decode_partials = parts->Take(decode_partials_bytes);
+  prompt_tiles = parts->Take<kernels::cuda::PromptTile>(
+      kernels::cuda::PromptTilesMax(limits.step_tokens_max, limits.running_max));
+  prompt_counters = parts->Take<uint32_t>(kernels::cuda::kPromptCounters);
+  rotary = parts->Take<float2>(uint64_t{limits.context_tokens} * limits.rotary_pairs);
+  kv_head_begin = parts->Take<uint32_t>(shape.kv_heads + 1);
+
+  sampler = parts->Take(kernels::cuda::SamplerWorkspaceBytes(limits.running_max, limits.vocab,
+                                                             kernels::cuda::kSamplerAllFeatures));
+  last_sampled = parts->Take<uint32_t>(running);
+  counts = parts->Take<uint16_t>(running * VocabStride(limits));
+  biases = parts->Take<kernels::cuda::LogitBias>(running * kLogitBiasMax);
+  penalty_ids = parts->Take<uint32_t>(limits.context_tokens);
+
+  // Every part is a multiple of the alignment, so that one copy takes them all.
+  const uint64_t out_rows = (running + 63) / 64 * 64;
+  out_ids = parts->Take<uint32_t>(out_rows);
+  out_logprobs = parts->Take<float>(out_rows);
+  out_top_ids = parts->Take<uint32_t>(out_rows * kSamplerTopLogprobsMax);
+  out_top_logprobs = parts->Take<float>(out_rows * kSamplerTopLogprobsMax);
+
+  gemm = parts->Take(kGemmBytes);
+  gemv = parts->Take(kernels::cuda::kGemvWorkspaceBytes);
+}
+
+uint64_t CudaWorkspace::Bytes(const CudaShape& shape, const CudaLimits& limits) {
+  CudaWorkspace workspace;
+  BufferParts parts(nullptr);
+  workspace.Lay(shape, limits, &parts);
+  return parts.used();
+}
+
+absl::StatusOr<CudaWorkspace> CudaWorkspace::Create(const CudaShape& shape,
+                                                    const CudaLimits& limits) {
+  CudaWorkspace workspace;
+  WEFT_ASSIGN_OR_RETURN(workspace.memory_,
+                        DeviceBuffer::Allocate(Bytes(shape, limits), "the workspace"));
+  BufferParts parts(workspace.memory_.data());
+  workspace.Lay(shape, limits, &parts);
+  // Tickets and counters begin at zero.
+  WEFT_RETURN_IF_ERROR(
+      CudaStatus(cudaMemset(workspace.memory_.data(), 0, workspace.memory_.bytes()),
+                 "clearing the workspace"));
+  return workspace;
+}
+
+}  // namespace weft::shard

@@ -1,0 +1,99 @@
+// All device memory of a step but weights and KV blocks: activations, logits, what attention and
+// the sampler need between their kernels, and the sampler's state of each slot. One allocation of a
+// size that follows from shapes and limits alone (invariant mem.plan). Owned by the model runner;
+// contents belong to the device thread's stream.
+
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "kernels/cuda/prompt_attention.h"
+#include "kernels/cuda/sampler.h"
+#include "shard/device/cuda/buffer.h"
+#include "shard/device/cuda/shape.h"
+
+namespace weft::shard {
+
+struct CudaLimits {
+  uint32_t step_tokens_max = 0;
+  uint32_t running_max = 0;
+  uint32_t context_tokens = 0;
+  uint32_t world = 1;
+  // Of the whole vocabulary, all ranks.
+  uint32_t vocab = 0;
+  // CTAs of decode attention (kernels/cuda/decode_attention.h DecodeGrid).
+  uint32_t decode_grid = 0;
+  // Query heads of the largest group of one KV head.
+  uint32_t group_max = 0;
+  // Rows are treated alike, however many there are and wherever they come from (--deterministic).
+  bool deterministic = false;
+  // Rotary pairs of a head.
+  uint32_t rotary_pairs = 0;
+
+  // Blocks of a whole context: the stride of unpacked block tables.
+  uint32_t blocks_per_sequence() const;
+  // Block ids of all sequences of a step, at most.
+  uint64_t block_ids_max() const;
+};
+
+struct CudaWorkspace {
+  // Device pointers; element types where they are not T = CudaShape::type. R = running_max,
+  // S = step_tokens_max.
+  float* residual = nullptr;       // [S, hidden]
+  float* residual_kept = nullptr;  // [R, hidden]: of the rows that sample
+  void* normed = nullptr;          // [S, hidden] T
+  void* qkv = nullptr;             // [S, qkv_columns] T
+  void* attention = nullptr;       // [S, query_columns] T
+  void* attention_kept = nullptr;  // [R, query_columns] T
+  void* gate_up = nullptr;         // [S, 2 * mlp] T
+  void* mlp = nullptr;             // [S, mlp] T
+  float* logits = nullptr;         // [R, vocab]: of this rank's slice
+  // With more than one rank: partial sums on their way to the residual, logits of all ranks as they
+  // were gathered, and joined to rows.
+  void* partial = nullptr;          // [S, hidden] T
+  float* gathered = nullptr;        // [world, R, vocab]
+  float* joined = nullptr;          // [R, vocabulary of all ranks, padded]
+  uint32_t* vocab_begin = nullptr;  // [world + 1]
+
+  uint8_t* inputs = nullptr;         // StepUpload's bytes of one step
+  uint32_t* block_tables = nullptr;  // [R, blocks_per_sequence]
+  uint8_t* decode_schedule = nullptr;
+  uint8_t* decode_partials = nullptr;
+  uint64_t decode_partials_bytes = 0;
+  kernels::cuda::PromptTile* prompt_tiles = nullptr;
+  uint32_t* prompt_counters = nullptr;  // [kPromptCounters]
+  float2* rotary = nullptr;             // [context, rotary_pairs]
+  uint32_t* kv_head_begin = nullptr;    // [kv_heads + 1]
+
+  uint8_t* sampler = nullptr;
+  uint32_t* last_sampled = nullptr;            // [R slots]
+  uint16_t* counts = nullptr;                  // [R slots, vocabulary of all ranks, padded]
+  kernels::cuda::LogitBias* biases = nullptr;  // [R slots, kLogitBiasMax]
+  uint32_t* penalty_ids = nullptr;             // [context]: of a sequence that begins
+
+  // What goes back to the host, in this order and with nothing between.
+  uint32_t* out_ids = nullptr;        // [R]
+  float* out_logprobs = nullptr;      // [R]
+  uint32_t* out_top_ids = nullptr;    // [R, kSamplerTopLogprobsMax]
+  float* out_top_logprobs = nullptr;  // [R, kSamplerTopLogprobsMax]
+
+  uint8_t* gemm = nullptr;
+  uint8_t* gemv = nullptr;
+
+  static constexpr uint64_t kGemmBytes = uint64_t{64} << 20;
+
+  // Bytes that Create takes.
+  static uint64_t Bytes(const CudaShape& shape, const CudaLimits& limits);
+  static absl::StatusOr<CudaWorkspace> Create(const CudaShape& shape, const CudaLimits& limits);
+
+  // Elements of a row of all ranks' vocabulary: counts and joined logits.
+  static uint64_t VocabStride(const CudaLimits& limits) { return (limits.vocab + 7) / 8 * 8; }
+
+ private:
+  void Lay(const CudaShape& shape, const CudaLimits& limits, BufferParts* parts);
+
+  DeviceBuffer memory_;
+};
+
+}  // namespace weft::shard

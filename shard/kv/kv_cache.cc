@@ -1,0 +1,40 @@
+#include "shard/kv/kv_cache.h"
+
+#include <utility>
+
+#include "common/check.h"
+#include "common/status.h"
+
+namespace weft::shard {
+
+uint64_t KvShape::layer_block_bytes() const {
+  return uint64_t{kv_heads} *
+         static_cast<uint64_t>(kernels::cpu::KvHeadBlockBytes(type, int64_t{head_dim}));
+}
+
+uint64_t KvShape::block_bytes() const { return uint64_t{layers} * 2 * layer_block_bytes(); }
+
+absl::StatusOr<KvCache> KvCache::Create(const KvShape& shape, uint32_t blocks) {
+  KvCache cache;
+  cache.shape_ = shape;
+  cache.blocks_ = blocks;
+  WEFT_ASSIGN_OR_RETURN(cache.memory_,
+                        HostMemory::Map(shape.block_bytes() * blocks, "the KV pool (--kv-memory)"));
+  return cache;
+}
+
+kernels::cpu::KvBlocks KvCache::Layer(uint32_t layer) const {
+  WEFT_CHECK_LT(layer, shape_.layers);
+  const uint64_t stride = shape_.layer_block_bytes();
+  uint8_t* base = memory_.data() + uint64_t{layer} * 2 * blocks_ * stride;
+  kernels::cpu::KvBlocks kv;
+  kv.type = shape_.type;
+  kv.head_dim = shape_.head_dim;
+  kv.kv_heads = shape_.kv_heads;
+  kv.k_pool = base;
+  kv.v_pool = base + uint64_t{blocks_} * stride;
+  kv.block_stride_bytes = static_cast<int64_t>(stride);
+  return kv;
+}
+
+}  // namespace weft::shard

@@ -1,0 +1,24 @@
+// The router's doors with a fake engine behind them, for trying clients: every request is answered
+// with "Hello world". Prints its ports like weft-router and runs until its standard input closes.
+
+#include <cstdio>
+
+#include "router/doors/grpc/service.h"
+#include "tests/router/doors/front_fixture.h"
+
+int main() {
+  weft::router::FrontFixture fixture;
+  fixture.intake.SetScript(
+      {{weft::router::Started()},
+       {weft::router::TokenWithLogprob(10, "Hello", -0.5f, {{10, -0.5f, "Hello"}})},
+       {weft::router::TokenWithLogprob(11, " world", -0.25f, {{11, -0.25f, " world"}}),
+        weft::router::Finished(weft::router::FinishReason::kEosToken, 2)}});
+  auto grpc = weft::router::GrpcServer::Start({}, &fixture.front);
+  if (!grpc.ok()) return 1;
+  std::printf("listening http=127.0.0.1:%d grpc=127.0.0.1:%d\n", fixture.port(), (*grpc)->port());
+  std::fflush(stdout);
+  while (std::getchar() != EOF) {
+  }
+  (*grpc)->Stop(absl::ZeroDuration());
+  return 0;
+}

@@ -1,0 +1,111 @@
+#include "tests/shard/device/cpu/golden_check.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <stdexcept>
+#include <vector>
+
+#include "tests/shard/device/cpu/demo_model.h"
+#include "tests/shard/weights/goldens.h"
+
+namespace weft::shard {
+namespace {
+
+std::vector<TokenId> Ids(const boost::json::value& array) {
+  std::vector<TokenId> ids;
+  for (const boost::json::value& id : array.as_array()) ids.push_back(id.to_number<TokenId>());
+  return ids;
+}
+
+SamplingParams GreedyWithLogprobs() {
+  SamplingParams sampling;
+  sampling.logprobs = true;
+  sampling.top_logprobs = kTopLogprobsMax;
+  return sampling;
+}
+
+// Greedy continuation of `prompt`, `count` ids.
+std::vector<TokenId> Greedy(RankGroup& group, const std::vector<TokenId>& prompt, size_t count) {
+  StepMaker maker = group.Maker();
+  maker.Start(0, SamplingParams{});
+  maker.Chunk(0, prompt, /*sample=*/true);
+  std::vector<TokenId> ids;
+  while (true) {
+    ids.push_back(group.Run(maker.Take()).ids.at(0));
+    if (ids.size() == count) break;
+    maker.Decode(0);
+  }
+  maker.Drop(0);
+  (void)group.Run(maker.Take());
+  return ids;
+}
+
+// Largest difference between our top log-probabilities after each recorded prefix and the golden's.
+double LargestLogprobError(RankGroup& group, const boost::json::value& golden_case) {
+  const std::vector<TokenId> prompt = Ids(golden_case.at("prompt_ids"));
+  double error = 0;
+  for (const auto& [position, values] : golden_case.at("logprobs").as_object()) {
+    const size_t length = std::stoul(std::string(position)) + 1;
+    StepMaker maker = group.Maker();
+    maker.Start(0, GreedyWithLogprobs());
+    maker.Chunk(0, std::vector<TokenId>(prompt.begin(), prompt.begin() + length), true);
+    const StepResult result = group.Run(maker.Take());
+    REQUIRE(result.logprobs.size() == 1);
+    REQUIRE(result.logprobs[0].top.size() == kTopLogprobsMax);
+    for (const auto& [id, logprob] : result.logprobs[0].top) {
+      error = std::max(error, std::abs(values.as_array()[id].to_number<double>() - logprob));
+    }
+    maker.Drop(0);
+    (void)group.Run(maker.Take());
+  }
+  return error;
+}
+
+}  // namespace
+
+void CheckModel(const std::string& name, const GroupOptions& options, double logprob_error,
+                bool greedy) {
+  RankGroup group(options);
+  const boost::json::value golden = test::ReadGolden(name + "/golden.json");
+  for (const boost::json::value& golden_case : golden.at("cases").as_array()) {
+    const std::vector<TokenId> prompt = Ids(golden_case.at("prompt_ids"));
+    const std::vector<TokenId> expected = Ids(golden_case.at("greedy_ids"));
+    INFO("prompt of " << prompt.size());
+    CHECK(LargestLogprobError(group, golden_case) < logprob_error);
+    if (greedy) CHECK(Greedy(group, prompt, expected.size()) == expected);
+  }
+}
+
+Agreement CompareDemo(GroupOptions options, double margin) {
+  options.model = DemoModelPath();
+  if (!std::filesystem::exists(options.model)) {
+    throw std::runtime_error("no demo model at " + options.model + "; deploy/setup.sh fetches it");
+  }
+  RankGroup group(options);
+  const boost::json::value golden = test::ReadGolden("demo/greedy.json");
+  Agreement agreement;
+  for (const boost::json::value& golden_case : golden.at("cases").as_array()) {
+    const std::vector<TokenId> expected = Ids(golden_case.at("ids"));
+    const std::vector<TokenId> ids =
+        Greedy(group, Ids(golden_case.at("prompt_ids")), expected.size());
+    ++agreement.cases;
+    if (ids == expected) {
+      ++agreement.equal;
+      continue;
+    }
+    const auto at = std::mismatch(ids.begin(), ids.end(), expected.begin()).first - ids.begin();
+    const double at_margin = golden_case.at("margins").as_array()[at].to_number<double>();
+    agreement.largest_margin = std::max(agreement.largest_margin, at_margin);
+    if (at_margin >= margin) ++agreement.unexplained;
+  }
+  std::printf(
+      "demo model, %s, %s: %zu of %zu continue as transformers; largest margin flipped %g\n",
+      options.cuda ? "CUDA" : "CPU", NumberTypeName(options.dtype), agreement.equal,
+      agreement.cases, agreement.largest_margin);
+  return agreement;
+}
+
+}  // namespace weft::shard

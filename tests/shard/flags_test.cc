@@ -1,0 +1,122 @@
+// The command line of weft-shard: what each flag accepts and how refusals read.
+
+#include "shard/flags.h"
+
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "shard/kv/memory_texts.h"
+
+namespace weft::shard {
+namespace {
+
+absl::Status Parse(std::vector<std::string> arguments, ShardFlags* flags) {
+  arguments.insert(arguments.begin(), "weft-shard");
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  std::string help_text;
+  return ParseShardFlags(static_cast<int>(argv.size()), argv.data(), flags, &help_text);
+}
+
+}  // namespace
+
+TEST_CASE("Byte counts take binary suffixes", "[shard][flags]") {
+  CHECK(*ParseBytes("1073741824") == 1073741824u);
+  CHECK(*ParseBytes("512MiB") == 512u << 20);
+  CHECK(*ParseBytes("1.5GiB") == 1610612736u);
+  CHECK(*ParseBytes("64 KiB") == 65536u);
+  for (const char* bad : {"", "GiB", "-1", "0", "nan", "inf", "1GB", "1e30", "12MiBx"}) {
+    INFO(bad);
+    CHECK(absl::IsInvalidArgument(ParseBytes(bad).status()));
+  }
+}
+
+TEST_CASE("Flags that are right are taken as given", "[shard][flags]") {
+  ShardFlags flags;
+  REQUIRE(
+      Parse({"--model=m.gguf", "--rank=1", "--world=2", "--socket=/run/x.sock", "--kv-memory=64MiB",
+             "--running-max=8", "--step-tokens-max=128", "--threads=3", "--cpu-isa=portable",
+             "--dtype=float32", "--metrics-port=0", "--device=cpu", "--weights=random"},
+            &flags)
+          .ok());
+  CHECK(flags.model == "m.gguf");
+  CHECK(flags.rank == 1);
+  CHECK(flags.memory.kv_memory_bytes == 64u << 20);
+  CHECK(flags.random_weights);
+  CHECK(flags.memory.threads == 3);
+  CHECK(flags.memory.dtype == NumberType::kFloat32);
+  CHECK(flags.isa == "portable");
+  CHECK(flags.metrics_port == 0u);
+  ShardFlags defaults;
+  REQUIRE(
+      Parse({"--model=m.gguf", "--world=64", "--cpu-isa=auto", "--device=cpu"}, &defaults).ok());
+  CHECK(defaults.memory.threads >= 1);
+  CHECK_FALSE(defaults.random_weights);
+  CHECK(defaults.isa.empty());
+  CHECK(defaults.memory.running_max == kRunningDefault);
+  CHECK(defaults.memory.step_tokens_max == kStepTokensDefault);
+  CHECK_FALSE(defaults.metrics_port.has_value());
+}
+
+TEST_CASE("Flags that are wrong are refused by name", "[shard][flags]") {
+  const std::vector<std::vector<std::string>> cases = {
+      {"--model"},
+      {"--rank", "--rank=2", "--world=2"},
+      {"--world", "--world=0"},
+      {"--world", "--world=65"},
+      {"--weights", "--weights=zero"},
+      {"--device", "--device=tpu"},
+      {"--dtype", "--dtype=int3"},
+      {"--dtype", "--dtype=float16"},
+      {"--kv-dtype", "--kv-dtype=int3"},
+      {"--kv-memory", "--kv-memory=lots"},
+      {"0.05 .. 0.99", "--memory-fraction=1.5"},
+      {"0.05 .. 0.99", "--memory-fraction=much"},
+      {"0.05 .. 0.99", "--memory-fraction=nan"},
+      {"0.05 .. 0.99", "--device=cuda", "--memory-fraction=0"},
+      {"--running-max", "--running-max=1025"},
+      {"--step-tokens-max", "--running-max=64", "--step-tokens-max=63"},
+      {"--step-tokens-max", "--step-tokens-max=16385"},
+      {"--threads", "--threads=5000"},
+      {"--metrics-port", "--metrics-port=70000"},
+      {"--peer-timeout-s", "--peer-timeout-s=0"},
+      {"--log-format", "--log-format=xml"},
+      {"--nonsense", "--nonsense=1"},
+  };
+  for (const auto& wrong : cases) {
+    std::vector<std::string> arguments(wrong.begin() + 1, wrong.end());
+    if (wrong[0] != "--model") arguments.push_back("--model=m.gguf");
+    ShardFlags flags;
+    const absl::Status status = Parse(arguments, &flags);
+    INFO(wrong[0] << ": " << status.ToString());
+    CHECK(absl::IsInvalidArgument(status));
+    CHECK(absl::StrContains(status.message(), wrong[0]));
+  }
+}
+
+TEST_CASE("A step's limit alone bounds the batch by default", "[shard][flags]") {
+  ShardFlags flags;
+  REQUIRE(Parse({"--model=m.gguf", "--device=cpu", "--step-tokens-max=32"}, &flags).ok());
+  CHECK(flags.memory.step_tokens_max == 32);
+  CHECK(flags.memory.running_max == 32);
+}
+
+TEST_CASE("Without a GPU cuda is refused with a way out, and auto keeps the reason",
+          "[shard][flags]") {
+  ShardFlags flags;
+  const absl::Status cuda = Parse({"--model=m.gguf", "--device=cuda"}, &flags);
+  if (cuda.ok()) return;
+  CHECK(absl::StartsWith(cuda.message(), "--device cuda: "));
+  CHECK(absl::EndsWith(cuda.message(), "use --device cpu"));
+  ShardFlags automatic;
+  REQUIRE(Parse({"--model=m.gguf"}, &automatic).ok());
+  CHECK_FALSE(automatic.gpu.has_value());
+  CHECK(absl::StrContains(cuda.message(), automatic.no_gpu.message()));
+  ShardFlags asked;
+  REQUIRE(Parse({"--model=m.gguf", "--device=cpu"}, &asked).ok());
+  CHECK(asked.no_gpu.ok());
+}
+
+}  // namespace weft::shard
