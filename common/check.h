@@ -8,7 +8,13 @@
 
 namespace weft::internal {
 
-// Prints the message to stderr and aborts.
+// How a process says what it dies of. InitLogging sets it, so that the words come behind the log
+// lines that wait and a stderr that takes nothing is not waited for; until then, and in programs
+// without a log, they go straight to stderr. This file knows no logger: the scheduler is pure.
+using LastWordsFunction = void (*)(const std::string& line);
+void SetLastWords(LastWordsFunction function);
+
+// Says the message and aborts.
 [[noreturn]] void CheckFailed(const char* file, int line, const std::string& message);
 
 template <typename A, typename B>

@@ -1,12 +1,23 @@
-// What weft's processes say by their exit codes to whoever started them.
+// What weft's processes say by their exit codes to whoever started them: one table for `weft`,
+// weft-router and weft-shard. The supervisor's decisions over it are in
+// deploy/launcher/restart_policy.h.
 
 #pragma once
 
 namespace weft {
 
-// It cannot start as it was told to: another try would end the same way.
-inline constexpr int kExitStartup = 1;
-// Its device is stuck or lost to this process; a new process may well have it again.
-inline constexpr int kExitStuck = 3;
+enum ExitCode : int {
+  // It did what it was told, or ended on SIGTERM after its drain.
+  kExitOk = 0,
+  // It cannot start as it was told to: another try would end the same way.
+  kExitStartup = 1,
+  // A second signal stopped it at once: requests were cut off.
+  kExitCut = 2,
+  // Its device is stuck or lost to this process; a new process may well have it again.
+  kExitStuck = 3,
+  // It served or was about to, and cannot any more whatever is tried: the shards do not fit
+  // together or to the router's model, or another router has taken them.
+  kExitFatal = 4,
+};
 
 }  // namespace weft

@@ -1,14 +1,19 @@
 // Command-line flags of all weft binaries, on top of CLI11. A value comes from the flag, else from
 // the environment (WEFT_<NAME>), else from the file named by --config (TOML or INI), else from the
-// default; --help shows name, unit, environment variable and default. An unknown flag or key is an
-// error. Used by main functions only.
+// default; --help shows name, unit, range, environment variable and default, in groups. An unknown
+// flag or key is an error. Used by main functions only, on one thread.
+//
+// `weft serve` takes the flags of the processes that it starts as well: it lets their own tables
+// declare them here (For), and hands on what was set (Given) and where that came from.
 
 #pragma once
 
+#include <cstdint>
 #include <map>
-#include <memory>
+#include <set>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "CLI/App.hpp"
@@ -16,10 +21,19 @@
 #include "CLI/Formatter.hpp"
 #include "CLI/Validators.hpp"
 #include "absl/status/status.h"
-#include "absl/strings/ascii.h"
-#include "absl/strings/str_replace.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 
 namespace weft {
+
+// In which a number of type T is parsed and compared.
+template <typename T>
+using NumberOf = std::conditional_t<std::is_floating_point_v<T>, double,
+                                    std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>>;
+// Whole `text` as a number. False when it is none or does not fit.
+bool ParseNumber(absl::string_view text, int64_t* number);
+bool ParseNumber(absl::string_view text, uint64_t* number);
+bool ParseNumber(absl::string_view text, double* number);
 
 template <typename T>
 struct IsVector : std::false_type {};
@@ -31,28 +45,52 @@ class Flags {
   // `program` as it is typed; `description` is the first line of --help.
   Flags(const std::string& program, const std::string& description);
 
+  // Flags added from here on stand under `title` in --help.
+  void Group(const std::string& title) { group_ = title; }
+  // Flags added from here on belong to the process `owner` ("router", "shard"), in --help beside
+  // the group; empty = this one. A name that is there already is not added again but belongs to
+  // `owner` as well: one value for both. Those in `withheld` are what this program itself decides
+  // for `owner`: they are not added at all.
+  void For(const std::string& owner, std::set<std::string> withheld) {
+    owner_ = owner;
+    withheld_ = std::move(withheld);
+  }
+
   // Adds "--<name>", filled into *value, whose present content is the default. `help` says what it
-  // is, with unit and range. Names are lower case with dashes. Given twice, the last one counts; a
-  // vector takes all.
+  // is, with its unit. Names are lower case with dashes. Given twice, the last one counts; a vector
+  // takes all.
   template <typename T>
   CLI::Option* Add(const std::string& name, T* value, const std::string& help) {
-    CLI::Option* option = app_.add_option("--" + name, *value, help);
+    CLI::Option* option = AppOf(name).add_option("--" + name, *value, help);
     if constexpr (!IsVector<T>::value) {
       option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
     }
-    return option->envname(EnvName(name))->capture_default_str();
+    Finish(option, name)->capture_default_str();
+    if constexpr (std::is_same_v<T, bool>) {
+      option->check(IsTrueOrFalse())->default_str(*value ? "true" : "false");
+    }
+    return option;
+  }
+
+  // The same for a number in least .. most, which --help and a refusal name.
+  template <typename T>
+  CLI::Option* AddNumber(const std::string& name, T* value, NumberOf<T> least, NumberOf<T> most,
+                         const std::string& help) {
+    const std::string range = absl::StrCat(least, " .. ", most);
+    return Add(name, value, absl::StrCat(help, "; ", range))
+        ->check(CLI::Validator(
+            [least, most, range](std::string& text) {
+              NumberOf<T> number = 0;
+              const bool fits = ParseNumber(text, &number) && number >= least && number <= most;
+              return fits ? std::string() : absl::StrCat(text, " is not in ", range);
+            },
+            ""));
   }
 
   // Adds a switch "--<name>" that takes no value; in environment and file it is true or false.
   CLI::Option* AddSwitch(const std::string& name, bool* value, const std::string& help) {
-    return app_.add_flag("--" + name, *value, help)->envname(EnvName(name));
-  }
-
-  // The same kept as text, to hand it on: empty when it was not given, else "true" or what was.
-  CLI::Option* AddSwitch(const std::string& name, std::string* value, const std::string& help) {
-    return app_.add_flag("--" + name, *value, help)
-        ->envname(EnvName(name))
-        ->check(CLI::IsMember({"true", "false", "1", "0"}));
+    CLI::Option* option = AppOf(name).add_flag("--" + name, *value, help);
+    return Finish(option, name)->check(IsTrueOrFalse())->default_str(*value ? "true" : "false");
   }
 
   // Parses. OK with `help_text` set when --help or --version was given: print it and exit with 0.
@@ -60,22 +98,47 @@ class Flags {
   absl::Status Parse(int argc, char** argv, std::string* help_text);
 
   // All effective values with where each came from, for /config and the log: name -> "value
-  // (flag)".
+  // (flag)". What a launcher handed on (--flag-origins) says where the launcher had it from.
   std::map<std::string, std::string> Effective() const;
+
+  struct GivenFlag {
+    std::string name;
+    // As they were typed; more than one for a list only.
+    std::vector<std::string> values;
+    // "flag", "environment" or "file".
+    std::string origin;
+  };
+  // Of the flags that belong to `owner` those that were given, after Parse; in order of names.
+  std::vector<GivenFlag> Given(const std::string& owner) const;
+
+  // Environment variables of all flags that were declared here, also of those withheld.
+  const std::set<std::string>& environment_names() const { return environment_names_; }
 
   // For positional arguments and sub-commands.
   CLI::App& app() { return app_; }
 
  private:
-  static std::string EnvName(const std::string& name) {
-    return "WEFT_" + absl::AsciiStrToUpper(absl::StrReplaceAll(name, {{"-", "_"}}));
-  }
+  static CLI::Validator IsTrueOrFalse();
+  // Where a flag of that name is added: to the flags, or to those that nobody will parse.
+  CLI::App& AppOf(const std::string& name);
+  CLI::Option* Finish(CLI::Option* option, const std::string& name);
   // Fills options that neither flag nor environment set from the file `config_path_`.
   absl::Status ApplyFile();
+  // Where the value of an option came from: of "--flag-origins" what it says.
+  void NoteOrigins(int argc, char** argv);
 
   CLI::App app_;
+  // Takes declarations of flags that exist already or are withheld.
+  CLI::App unused_;
   std::string config_path_;
+  std::vector<std::string> handed_origins_;
+  std::string group_ = "Options";
+  std::string owner_;
+  std::set<std::string> withheld_;
+  // By name: who it belongs to besides this program; and where its value came from.
+  std::map<std::string, std::set<std::string>> owners_;
   std::map<std::string, std::string> origin_;
+  std::set<std::string> environment_names_;
 };
 
 }  // namespace weft

@@ -8,7 +8,7 @@
 
 namespace weft {
 
-// Version of proto/shard.proto that router and shard must share.
+// Version of proto/weft/shard/v1/shard.proto that router and shard must share.
 inline constexpr uint32_t kShardProtocolVersion = 1;
 
 // -- Model shapes ------------------------------------------------------------------------------
@@ -40,7 +40,11 @@ inline constexpr uint32_t kStepTokensDefaultCuda = 8192;
 inline constexpr int64_t kMeetUsMax = 20'000'000;
 inline constexpr int64_t kConnectUsMax = 10'000'000;
 inline constexpr int64_t kJoinUsMax = kMeetUsMax + kConnectUsMax + 2'000'000;
-// What a shard grants a step at most before it looks hung (shard/step_allowance.h).
+// Epochs go up by one an attempt. A call that names one further above the last than this is not of
+// this group; a shard that has just started knows no last one, so that its first has a bound apart.
+inline constexpr uint64_t kEpochJumpMax = uint64_t{1} << 20;
+inline constexpr uint64_t kFirstEpochMax = uint64_t{1} << 40;
+// What a shard grants a step at most before it looks hung (shard/model/step_allowance.h).
 inline constexpr int64_t kStepAllowedUsMax = 60'000'000;
 // A device thread that is still not idle so long after its epoch was ended, and what was launched
 // should have ended, is stuck: the process exits.
@@ -59,6 +63,8 @@ inline constexpr uint32_t kTopLogprobsMax = 20;
 inline constexpr size_t kChatMessagesMax = 1024;
 inline constexpr size_t kPromptBytesMax = 4u << 20;
 inline constexpr size_t kBodyBytesDefault = 4u << 20;
+// A longer JSON body is not parsed on the thread that serves its connection.
+inline constexpr size_t kLongBodyBytes = 64u << 10;
 inline constexpr size_t kHeaderBytesMax = 16u << 10;
 inline constexpr size_t kTemplateOutputBytesMax = 8u << 20;
 inline constexpr float kTemperatureMax = 100.0f;
@@ -72,8 +78,26 @@ inline constexpr int32_t kPriorityAbsMax = 100;
 // -- Queues ------------------------------------------------------------------------------------
 inline constexpr uint32_t kQueueRequestsDefault = 4096;
 inline constexpr uint64_t kQueueTokensDefault = 4u << 20;
+inline constexpr size_t kTextBytesDefault = 64u << 20;
 inline constexpr size_t kEngineEventsMax = 65536;
-inline constexpr size_t kTextQueueMax = 65536;
+inline constexpr size_t kTextJobsMax = 65536;
+inline constexpr size_t kStreamBatchesMax = 1024;
 inline constexpr size_t kConnectionsDefault = 4096;
+inline constexpr size_t kGrpcConnectionsDefault = 1024;
+
+// -- Tenants and keys --------------------------------------------------------------------------
+inline constexpr size_t kTenantsMax = 1024;
+// Tenants have indexes below: those of the key file, and those that have left it since the start.
+inline constexpr uint32_t kTenantIndexMax = 4096;
+inline constexpr size_t kTenantNameBytesMax = 64;
+inline constexpr double kTenantWeightMin = 0.01;
+inline constexpr double kTenantWeightMax = 1000;
+inline constexpr uint32_t kTenantRequestsMax = 1'000'000;
+inline constexpr uint64_t kTenantTokensPerMinuteMax = 10'000'000'000;
+inline constexpr size_t kApiKeysMax = 16384;
+inline constexpr size_t kApiKeyNameBytesMax = 128;
+inline constexpr size_t kApiKeyBytesMax = 256;
+inline constexpr size_t kKeyFileBytesMax = 8u << 20;
+inline constexpr size_t kTlsFileBytesMax = 1u << 20;
 
 }  // namespace weft

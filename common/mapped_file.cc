@@ -1,8 +1,6 @@
 #include "common/mapped_file.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -11,6 +9,8 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "common/regular_file.h"
+#include "common/status.h"
 
 namespace weft {
 namespace {
@@ -23,17 +23,12 @@ size_t PageBytes() {
 }  // namespace
 
 absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return absl::ErrnoToStatus(errno, path);
+  WEFT_ASSIGN_OR_RETURN(const RegularFile file, OpenRegularFile(path));
+  const int fd = file.fd;
   const absl::Cleanup close_fd = [fd] { close(fd); };
-  struct stat info {};
-  if (fstat(fd, &info) != 0) return absl::ErrnoToStatus(errno, path);
-  if (!S_ISREG(info.st_mode)) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": is not a regular file"));
-  }
-  if (info.st_size == 0)
+  if (file.bytes == 0)
     return absl::InvalidArgumentError(absl::StrCat(path, ": is empty; copy or download it again"));
-  const size_t size = static_cast<size_t>(info.st_size);
+  const size_t size = file.bytes;
   void* const data = mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0);
   if (data == MAP_FAILED) return absl::ErrnoToStatus(errno, absl::StrCat(path, ": mmap"));
   return MappedFile(path, static_cast<const uint8_t*>(data), size);

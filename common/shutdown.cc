@@ -11,23 +11,32 @@
 
 namespace weft {
 
-absl::StatusOr<ShutdownSignals> ShutdownSignals::Create() {
+absl::StatusOr<ShutdownSignals> ShutdownSignals::Create(Hangup hangup) {
   signal(SIGPIPE, SIG_IGN);
+  if (hangup == Hangup::kIgnored) signal(SIGHUP, SIG_IGN);
   sigset_t mask;
   sigemptyset(&mask);
   sigaddset(&mask, SIGTERM);
   sigaddset(&mask, SIGINT);
-  sigaddset(&mask, SIGHUP);
+  if (hangup != Hangup::kIgnored) sigaddset(&mask, SIGHUP);
   if (pthread_sigmask(SIG_BLOCK, &mask, nullptr) != 0) {
     return absl::InternalError("pthread_sigmask failed");
   }
   const int fd = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
   if (fd < 0) return absl::ErrnoToStatus(errno, "signalfd");
-  return ShutdownSignals(fd);
+  return ShutdownSignals(fd, hangup, isatty(STDIN_FILENO) != 0);
 }
 
 ShutdownSignals::ShutdownSignals(ShutdownSignals&& other) noexcept
-    : fd_(std::exchange(other.fd_, -1)) {}
+    : fd_(std::exchange(other.fd_, -1)),
+      hangup_(other.hangup_),
+      had_terminal_(other.had_terminal_) {}
+
+bool ShutdownSignals::IsReload(int number) const {
+  if (number != SIGHUP || hangup_ != Hangup::kReloads) return false;
+  // A terminal that was hung up is none any more.
+  return !had_terminal_ || isatty(STDIN_FILENO) != 0;
+}
 
 ShutdownSignals::~ShutdownSignals() {
   if (fd_ >= 0) close(fd_);

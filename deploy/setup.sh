@@ -2,7 +2,7 @@
 # Installs what building and testing weft needs on Debian 12, and the demo model. Run it as root or
 # with sudo at hand; running it again changes nothing. Options:
 #   --no-model   leave the demo model out
-#   --tests      also the Python clients and oracles that tests/run.sh uses
+#   --tests      also the Python clients, oracles and stub generators that tests/run.sh uses
 #   --cuda       also what is missing of CUDA 13's compiler and libraries (1.1 GB) and NCCL 2.28
 #                (0.2 GB)
 set -euo pipefail
@@ -44,6 +44,12 @@ packages=(
   python3 python3-venv python3-pip clang-format-14
 )
 command -v cargo >/dev/null && command -v rustc >/dev/null || packages+=(cargo-web rustc-web)
+# Client stubs of proto/ in Go, Java and TypeScript, and what parses the first and the last.
+if [ "$want_tests" = 1 ]; then
+  packages+=(protoc-gen-go protoc-gen-go-grpc protobuf-compiler-grpc-java-plugin)
+  command -v gofmt >/dev/null || [ -x /usr/local/go/bin/gofmt ] || packages+=(golang-go)
+  command -v node >/dev/null && command -v npm >/dev/null || packages+=(nodejs npm)
+fi
 
 install_packages() {
   [ -r /etc/os-release ] && . /etc/os-release
@@ -116,6 +122,17 @@ install_test_clients() {
   cp "$wanted" "$venv/requirements.txt"
 }
 
+# -- The TypeScript generator and compiler for the tests ------------------------------------------
+install_test_node() {
+  local folder="$WEFT_CACHE/test-node" wanted="$WEFT_ROOT/tests/proto"
+  cmp -s "$wanted/package-lock.json" "$folder/installed" && return
+  echo "setup: installing the TypeScript generator into $folder"
+  mkdir -p "$folder"
+  cp "$wanted/package.json" "$wanted/package-lock.json" "$folder/"
+  (cd "$folder" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error)
+  cp "$wanted/package-lock.json" "$folder/installed"
+}
+
 # -- CUDA: the vendor's wheels, completed to what a toolkit looks like ----------------------------
 nccl_wheel=nvidia-nccl-cu13==2.28.9
 cuda_wheels=(
@@ -177,5 +194,6 @@ install_cmake
 check_rust
 [ "$want_model" = 0 ] || install_model
 [ "$want_tests" = 0 ] || install_test_clients
+[ "$want_tests" = 0 ] || install_test_node
 [ "$want_cuda" = 0 ] || install_cuda
 echo "setup: ready"

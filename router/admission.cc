@@ -17,21 +17,29 @@ constexpr absl::Duration kRetryAfterMax = absl::Seconds(60);
 
 }  // namespace
 
+// -- Permit --------------------------------------------------------------------------------------
+
 Admission::Permit& Admission::Permit::operator=(Permit&& other) noexcept {
   if (this != &other) {
     Release();
     admission_ = std::exchange(other.admission_, nullptr);
+    tenant_ = std::move(other.tenant_);
+    tenant_permit_ = std::move(other.tenant_permit_);
     queued_tokens_ = std::exchange(other.queued_tokens_, 0);
-    running_ = std::exchange(other.running_, false);
+    text_bytes_ = std::exchange(other.text_bytes_, 0);
+    answer_bytes_.store(other.answer_bytes_.exchange(0));
+    stage_ = std::exchange(other.stage_, Stage::kQueued);
   }
   return *this;
 }
 
 absl::Status Admission::Permit::AddTokens(uint32_t prompt_tokens) {
-  WEFT_CHECK(admission_ != nullptr && !running_);
+  WEFT_CHECK(admission_ != nullptr && stage_ == Stage::kQueued);
+  if (absl::Status status = tenant_permit_.ChargePrompt(prompt_tokens); !status.ok()) return status;
   absl::MutexLock lock(&admission_->mutex_);
   const uint64_t waiting_tokens = admission_->waiting_tokens_;
   if (waiting_tokens > 0 && waiting_tokens + prompt_tokens > admission_->limits_.queue_tokens_max) {
+    tenant_permit_.RefundPrompt();
     return OverloadedError("QUEUE_TOKENS_FULL",
                            absl::StrCat("the queue holds ", waiting_tokens, " prompt tokens of ",
                                         admission_->limits_.queue_tokens_max),
@@ -42,41 +50,128 @@ absl::Status Admission::Permit::AddTokens(uint32_t prompt_tokens) {
   return absl::OkStatus();
 }
 
+absl::Status Admission::Permit::AddBytes(size_t bytes) {
+  WEFT_CHECK(admission_ != nullptr);
+  absl::MutexLock lock(&admission_->mutex_);
+  // What it holds itself does not count against it.
+  admission_->bytes_.fetch_sub(text_bytes_, std::memory_order_relaxed);
+  const absl::Status status = admission_->TakeBytesLocked(text_bytes_ + bytes);
+  if (status.ok()) {
+    text_bytes_ += bytes;
+  } else {
+    admission_->bytes_.fetch_add(text_bytes_, std::memory_order_relaxed);
+  }
+  return status;
+}
+
+void Admission::Permit::ReleaseTextBytes() {
+  if (admission_ == nullptr) return;
+  admission_->bytes_.fetch_sub(std::exchange(text_bytes_, 0), std::memory_order_relaxed);
+}
+
 void Admission::Permit::MarkRunning() {
-  if (admission_ == nullptr || running_) return;
+  if (admission_ == nullptr || stage_ != Stage::kQueued) return;
   absl::MutexLock lock(&admission_->mutex_);
   --admission_->waiting_;
-  admission_->waiting_tokens_ -= queued_tokens_;
+  admission_->waiting_tokens_ -= std::exchange(queued_tokens_, 0);
   ++admission_->running_;
-  queued_tokens_ = 0;
-  running_ = true;
+  stage_ = Stage::kRunning;
+}
+
+void Admission::Permit::MarkWritten() {
+  if (admission_ == nullptr || stage_ == Stage::kWritten) return;
+  absl::MutexLock lock(&admission_->mutex_);
+  if (stage_ == Stage::kQueued) {
+    --admission_->waiting_;
+    admission_->waiting_tokens_ -= std::exchange(queued_tokens_, 0);
+  } else {
+    admission_->LeaveRunningLocked();
+  }
+  ++admission_->written_;
+  stage_ = Stage::kWritten;
 }
 
 void Admission::Permit::Release() {
   if (admission_ == nullptr) return;
-  admission_->Leave(running_, queued_tokens_);
+  MarkWritten();
+  ReleaseTextBytes();
+  admission_->bytes_.fetch_sub(answer_bytes_.exchange(0), std::memory_order_relaxed);
+  {
+    absl::MutexLock lock(&admission_->mutex_);
+    --admission_->written_;
+  }
   admission_ = nullptr;
-  queued_tokens_ = 0;
-  running_ = false;
+  stage_ = Stage::kQueued;
+  tenant_permit_.Release();
+  tenant_.reset();
 }
+
+void Admission::Permit::ChargeGenerated(uint32_t tokens) { tenant_permit_.Charge(tokens); }
+
+void Admission::Permit::ChargeBytes(size_t bytes) {
+  if (admission_ == nullptr) return;
+  answer_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  admission_->bytes_.fetch_add(bytes, std::memory_order_relaxed);
+}
+
+void Admission::Permit::GiveBackBytes(size_t bytes) {
+  if (admission_ == nullptr) return;
+  answer_bytes_.fetch_sub(bytes, std::memory_order_relaxed);
+  admission_->bytes_.fetch_sub(bytes, std::memory_order_relaxed);
+}
+
+// -- Admission -----------------------------------------------------------------------------------
 
 Admission::Admission(const AdmissionLimits& limits, const Clock* clock)
     : clock_(clock), limits_(limits) {}
 
-absl::StatusOr<Admission::Permit> Admission::Enter() {
-  absl::MutexLock lock(&mutex_);
-  if (!closed_.ok()) return closed_;
+absl::StatusOr<Admission::Permit> Admission::Enter(const TenantRef& tenant, size_t bytes) {
+  return EnterAs(tenant, bytes, /*closed_counts=*/true);
+}
+
+absl::StatusOr<Admission::Permit> Admission::EnterText(const TenantRef& tenant, size_t bytes) {
+  return EnterAs(tenant, bytes, /*closed_counts=*/false);
+}
+
+absl::StatusOr<Admission::Permit> Admission::EnterAs(const TenantRef& tenant, size_t bytes,
+                                                     bool closed_counts) {
+  // The tenant's place first: it goes back by itself when there is none here.
+  absl::StatusOr<TenantMeter::Permit> tenant_permit = tenant->meter->Enter();
+  if (!tenant_permit.ok()) return tenant_permit.status();
+  {
+    absl::MutexLock lock(&mutex_);
+    if (closed_counts && !closed_.ok()) return closed_;
+    if (absl::Status status = TakePlaceLocked(bytes); !status.ok()) return status;
+  }
+  return Permit(this, bytes, tenant, *std::move(tenant_permit));
+}
+
+absl::Status Admission::TakePlaceLocked(size_t bytes) {
   // A request passes through the queue even when it will run at once: free running places count
   // as places of the queue.
   const uint32_t free_places = limits_.running_max - std::min(running_, limits_.running_max);
-  if (waiting_ >= uint64_t{limits_.queue_requests_max} + free_places) {
+  if (uint64_t{waiting_} + written_ >= uint64_t{limits_.queue_requests_max} + free_places) {
     return OverloadedError("QUEUE_FULL",
                            absl::StrCat(running_, " requests run and ", waiting_, " of ",
                                         limits_.queue_requests_max, " wait"),
                            RetryAfterLocked());
   }
+  if (absl::Status status = TakeBytesLocked(bytes); !status.ok()) return status;
   ++waiting_;
-  return Permit(this);
+  return absl::OkStatus();
+}
+
+absl::Status Admission::TakeBytesLocked(size_t bytes) {
+  const size_t held = bytes_.load(std::memory_order_relaxed);
+  if (held > 0 && held + bytes > limits_.text_bytes_max) {
+    return OverloadedError(
+        "TEXT_BYTES_FULL",
+        absl::StrCat("texts under way and unread answers hold ", held, " bytes of ",
+                     limits_.text_bytes_max, "; this request needs ", bytes, " more"),
+        RetryAfterLocked());
+  }
+  bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  return absl::OkStatus();
 }
 
 void Admission::SetRequestTokensMax(uint32_t request_tokens_max) {
@@ -134,13 +229,17 @@ uint32_t Admission::running() const {
   return running_;
 }
 
-void Admission::Leave(bool running, uint64_t queued_tokens) {
+uint32_t Admission::written() const {
   absl::MutexLock lock(&mutex_);
-  if (!running) {
-    --waiting_;
-    waiting_tokens_ -= queued_tokens;
-    return;
-  }
+  return written_;
+}
+
+bool Admission::WaitIdle(absl::Duration timeout) const {
+  absl::MutexLock lock(&mutex_);
+  return mutex_.AwaitWithTimeout(absl::Condition(this, &Admission::IdleLocked), timeout);
+}
+
+void Admission::LeaveRunningLocked() {
   --running_;
   const int64_t now_us = clock_->NowUs();
   if (last_departure_us_ > 0) {

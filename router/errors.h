@@ -1,5 +1,5 @@
 // User errors that name a field, carried inside absl::Status, and the one table between Status,
-// HTTP and gRPC codes. Used by all doors and by the intake; thread-safe, stateless.
+// HTTP and gRPC codes. Used by all doors and by what is behind them; thread-safe, stateless.
 
 #pragma once
 

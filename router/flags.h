@@ -1,18 +1,22 @@
-// The command line of weft-router: names, defaults and units, turned into the options of engine and
-// doors. Used by main only.
+// The command line of weft-router: the values of its flag table (router/flag_table.h), turned into
+// the options of engine and doors. Used by main only.
 
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/log.h"
+#include "router/core.h"
 #include "router/doors/front.h"
 #include "router/doors/grpc/service.h"
 #include "router/doors/http/server.h"
-#include "router/engine_intake.h"
+#include "router/doors/tls/material.h"
 
 namespace weft::router {
 
@@ -23,6 +27,10 @@ struct RouterFlags {
   GrpcServerOptions grpc;
   // Operations routes on the public port too.
   bool public_ops = true;
+  // Of --api-keys; empty = none.
+  std::string key_file;
+  // None = the public ports speak in clear.
+  std::optional<TlsFiles> tls;
   absl::Duration drain_timeout;
   bool die_with_parent = false;
   LogFormat log_format = LogFormat::kText;
@@ -30,6 +38,10 @@ struct RouterFlags {
   // For the label of all metrics.
   std::string model_label;
 };
+
+// The names of a model that its path gives: that of the file or directory, of a .gguf file with and
+// without the ending. The shortest first; empty when the path has no name.
+std::vector<std::string> PathNames(absl::string_view path);
 
 // Fills `flags`. OK with `help_text` set when that is all that was asked for; INVALID_ARGUMENT
 // names the flag.

@@ -1,25 +1,22 @@
-// One request and one event type for all doors: gRPC, TGI and OpenAI routes are thin translators
-// between their wire and these types, so that all give the same tokens for the same seed. A
-// GenerateInput is made by an ingress thread and handed over; events come back on a text worker's
-// thread through a ResponseSink.
+// One request type for all doors: gRPC, TGI and OpenAI routes are thin translators between their
+// wire and this type, so that all give the same tokens for the same seed. Made by a door's thread
+// and handed over whole; plain data. What comes back is in router/answer.h.
 
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
-#include "absl/status/status.h"
-#include "absl/types/span.h"
 #include "common/ids.h"
 
 namespace weft::router {
 
-// Sampling parameters with every default applied. Units and ranges as in proto/generation.proto.
+// Sampling parameters with every default applied. Units and ranges as in
+// proto/weft/v1/generation.proto.
 struct SamplingParams {
   float temperature = 1.0f;  // below kTemperatureMin = greedy
   uint32_t top_k = 0;        // 0 = off
@@ -53,14 +50,14 @@ struct ChatPrompt {
 // What a door understood of a request. Every field has been range-checked by the door, except what
 // only the model decides (prompt length, ids below the vocabulary size).
 struct GenerateInput {
-  // Empty = made by the intake.
-  std::string request_id;
+  // The client's own name for the request; several may have the same. Empty = none.
+  std::string correlation_id;
   // Text, token ids or a conversation.
   std::variant<std::string, std::vector<TokenId>, ChatPrompt> prompt;
   bool add_special_tokens = true;
   std::optional<uint32_t> truncate_prompt_tokens;
   SamplingParams sampling;
-  // Without a seed the intake draws one.
+  // Without a seed one is drawn.
   std::optional<uint64_t> seed;
   // Without a limit: what the context leaves.
   std::optional<uint32_t> max_tokens;
@@ -69,83 +66,25 @@ struct GenerateInput {
   bool ignore_eos = false;
   // The first text event begins with the prompt's text.
   bool echo_prompt = false;
-  int32_t priority = 0;
+  // Empty = the tenant's own.
+  std::optional<int32_t> priority;
   // Monotonic microseconds (Clock::NowUs); 0 = none.
   int64_t deadline_us = 0;
-  // Text of each single token is wanted in events (TGI's token.text).
-  bool token_texts = false;
 };
 
-struct TokenLogprob {
-  TokenId id = 0;
-  float logprob = 0.0f;
-  // Bytes of the token alone, when token_texts or logprobs were asked for.
-  std::string text;
-};
-
-// The request was admitted; the first event of every stream that does not fail before.
-struct StartedEvent {
-  std::string request_id;
-  uint32_t prompt_tokens = 0;
-  uint32_t cached_tokens = 0;
-  uint64_t seed = 0;
-};
-
-// One token of the answer, with the text that became certain with it.
-struct TokenEvent {
-  TokenId id = 0;
-  // Whole UTF-8 characters; empty while a character or a possible stop string is incomplete.
-  std::string text;
-  // Bytes of this token alone (lossy UTF-8 for control over SSE), when asked for.
-  std::string token_text;
-  bool special = false;
-  bool has_logprob = false;
-  float logprob = 0.0f;
-  std::vector<TokenLogprob> top;
-};
-
+// How an answer became complete.
 enum class FinishReason : uint8_t { kLength, kEosToken, kStopSequence };
 
-// Terminal: the answer is complete.
-struct FinishedEvent {
-  FinishReason reason = FinishReason::kLength;
-  // Text that was held back until the end.
-  std::string text;
-  uint32_t prompt_tokens = 0;
-  uint32_t output_tokens = 0;
-  std::string stop_sequence;
-  uint64_t seed = 0;
-  // Microseconds: waiting for admission to a batch, and from there to the end.
-  int64_t queue_us = 0;
-  int64_t inference_us = 0;
+// Why a request ended before its time.
+enum class CancelReason : uint8_t {
+  kNone,
+  kClientGone,
+  kAdmin,
+  kDeadline,
+  kQueueTimeout,
+  kSlowReader,
+  // A stop string was found: the answer is complete, its sequence is not wanted any more.
+  kStopMatched,
 };
-
-// Terminal: the request failed or was cancelled. User errors are INVALID_ARGUMENT with a field
-// (router/errors.h).
-struct FailedEvent {
-  absl::Status status;
-};
-
-using ResponseEvent = std::variant<StartedEvent, TokenEvent, FinishedEvent, FailedEvent>;
-
-// Something that wants one call after a batch of deliveries (an io_context, a gRPC reactor).
-class Waker {
- public:
-  virtual ~Waker() = default;
-  virtual void Wake() = 0;
-};
-
-// Where a request's events go. Held by the request and by its connection.
-class ResponseSink {
- public:
-  virtual ~ResponseSink() = default;
-
-  // Takes events in order and moves out of them: the storage stays the caller's. Called by one text
-  // worker thread at a time; must not block. Exactly one terminal event ends the calls (invariant
-  // end.once). Returns who is to be woken once the worker's batch is done, or null.
-  virtual Waker* Deliver(absl::Span<ResponseEvent> events) = 0;
-};
-
-enum class CancelReason : uint8_t { kClientGone, kAdmin, kDeadline, kSlowReader };
 
 }  // namespace weft::router

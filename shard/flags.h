@@ -1,5 +1,5 @@
-// The command line of weft-shard: names, defaults, and the checks that need no model. Used by main
-// only.
+// The command line of weft-shard: the values of its flag table (shard/flag_table.h), checked as far
+// as that needs no model, and turned into options. Used by main only.
 
 #pragma once
 
@@ -23,6 +23,8 @@ struct ShardFlags {
   uint32_t rank = 0;
   uint32_t world = 1;
   ListenOptions listen;
+  // Of --device-index.
+  std::optional<uint32_t> device_index;
   // The GPU to compute on; none = the CPU.
   std::optional<CudaDevice> gpu;
   // Why --device auto took the CPU (FindCudaDevice); OK when it did not.
@@ -38,6 +40,8 @@ struct ShardFlags {
   std::string metrics_host = "127.0.0.1";
   absl::Duration peer_timeout;
   bool die_with_parent = false;
+  // Tell the load's progress on stdout.
+  bool load_progress = false;
   LogFormat log_format = LogFormat::kText;
   std::string log_level = "info";
 };

@@ -1,5 +1,5 @@
 // weft-shard: one process, one slice of a model. The main thread starts everything and then waits
-// for a signal or for the loader's end; see shard/executor.h for the threads that work.
+// for a signal or for the loader's end; see shard/control/executor.h for the threads that work.
 
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -15,13 +15,18 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/exit_code.h"
+#include "common/host_port.h"
+#include "common/library_log.h"
 #include "common/log.h"
 #include "common/metrics.h"
+#include "common/model_path.h"
 #include "common/shutdown.h"
 #include "common/status.h"
 #include "common/thread.h"
 #include "common/version.h"
+#include "grpc/support/log.h"
 #include "prometheus/exposer.h"
 #include "shard/control/executor.h"
 #include "shard/control/probe.h"
@@ -35,23 +40,24 @@ namespace {
 constexpr absl::Duration kDrain = absl::Seconds(2);
 // Compute stands behind the router, which shares the cores.
 constexpr int kDeviceNice = 1;
-
-void PrintLine(absl::string_view message) {
-  std::fprintf(stderr, "weft-shard: %.*s\n", static_cast<int>(message.size()), message.data());
-}
+// Between two lines of the load's progress.
+constexpr int kProgressMs = 100;
+// What gRPC starts by itself, and what loads: it aborts the process when it may not.
+constexpr uint32_t kLibraryThreads = 12;
 
 // /metrics on its own port. Null when it was not asked for.
 absl::StatusOr<std::unique_ptr<prometheus::Exposer>> StartMetrics(const ShardFlags& flags) {
   if (!flags.metrics_port.has_value()) return nullptr;
-  const std::string address = absl::StrCat(flags.metrics_host, ":", *flags.metrics_port);
+  const std::string address = HostPort(flags.metrics_host, *flags.metrics_port);
   // The library reports by exceptions; this is the edge where they become a Status.
   try {
     auto exposer = std::make_unique<prometheus::Exposer>(address, 1);
     exposer->RegisterCollectable(MetricRegistry());
     for (const int port : exposer->GetListeningPorts()) {
-      std::printf("metrics on http://%s:%d/metrics\n", flags.metrics_host.c_str(), port);
+      PrintLine(absl::StrCat("metrics on http://",
+                             HostPort(flags.metrics_host, static_cast<uint32_t>(port)),
+                             "/metrics"));
     }
-    std::fflush(stdout);
     return exposer;
   } catch (const std::exception& error) {
     return absl::UnavailableError(absl::StrCat("--metrics-port: cannot listen on ", address, " (",
@@ -100,16 +106,39 @@ class Loading {
   Thread thread_;
 };
 
-// Waits for a signal, or for a load that failed. OK means: a signal came.
-absl::Status WaitForEnd(ShutdownSignals& signals, const Loading& loading) {
+// The load's progress in lines for the launcher (deploy/launcher/shard_progress.h).
+class ProgressLines {
+ public:
+  explicit ProgressLines(const LoadProgress& progress) : progress_(progress) {}
+
+  void Print() const {
+    PrintLine(absl::StrCat("loading ", progress_.bytes_done.load(), " ",
+                           progress_.bytes_total.load(), " ",
+                           absl::ToInt64Microseconds(absl::Now() - begin_)));
+  }
+  void PrintEnd() const { PrintLine("loaded"); }
+
+ private:
+  const LoadProgress& progress_;
+  const absl::Time begin_ = absl::Now();
+};
+
+// Waits for a signal, or for a load that failed. OK means: a signal came. Prints `lines`, unless
+// null, while the load goes on.
+absl::Status WaitForEnd(ShutdownSignals& signals, const Loading& loading,
+                        const ProgressLines* lines) {
   pollfd entries[2] = {{signals.fd(), POLLIN, 0}, {loading.finished_fd(), POLLIN, 0}};
   int watched = 2;
   for (;;) {
-    if (poll(entries, static_cast<nfds_t>(watched), -1) < 0) continue;
+    const bool prints = watched == 2 && lines != nullptr;
+    const int ready = poll(entries, static_cast<nfds_t>(watched), prints ? kProgressMs : -1);
+    if (ready == 0) lines->Print();
+    if (ready <= 0) continue;
     if (entries[0].revents != 0) {
       if (signals.Wait(absl::ZeroDuration()).has_value()) return absl::OkStatus();
     } else if (watched == 2 && entries[1].revents != 0) {
       WEFT_RETURN_IF_ERROR(loading.status());
+      if (lines != nullptr) lines->PrintEnd();
       watched = 1;
     }
   }
@@ -121,7 +150,6 @@ void UnblockSignals() {
   sigemptyset(&mask);
   sigaddset(&mask, SIGTERM);
   sigaddset(&mask, SIGINT);
-  sigaddset(&mask, SIGHUP);
   pthread_sigmask(SIG_UNBLOCK, &mask, nullptr);
 }
 
@@ -129,6 +157,8 @@ absl::Status Serve(const ShardFlags& flags, ShutdownSignals signals) {
   WEFT_RETURN_IF_ERROR(
       InitLogging(absl::StrCat("shard-", flags.rank), flags.log_format, flags.log_level));
   if (flags.die_with_parent) WEFT_RETURN_IF_ERROR(DieWithParent());
+  WEFT_RETURN_IF_ERROR(Annotate(CheckModelPath(flags.model), "--model"));
+  WEFT_RETURN_IF_ERROR(CheckThreadsLeft(flags.memory.threads + kLibraryThreads));
   ShardProbe probe(flags.model, flags.rank);
   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<prometheus::Exposer> exposer, StartMetrics(flags));
 
@@ -141,19 +171,24 @@ absl::Status Serve(const ShardFlags& flags, ShutdownSignals signals) {
   options.probe = &probe;
   options.on_stuck = [](const std::string& why) {
     WEFT_LOG_ERROR("{}", why);
-    spdlog::default_logger()->flush();
+    FlushLogs();
     std::_Exit(kExitStuck);
+  };
+  options.on_broken_model = [&flags](const std::string& why) {
+    spdlog::default_logger()->flush();
+    PrintLine(absl::StrCat(flags.model, ": ", why));
+    std::_Exit(kExitStartup);
   };
   Executor executor(std::move(options), EarlyFacts(flags), progress);
   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<ShardServer> server,
                         ShardServer::Start(flags.listen, executor, &probe));
-  std::printf("listening on %s\n", server->address().c_str());
-  std::fflush(stdout);
+  PrintLine(absl::StrCat("listening on ", server->address()));
   WEFT_LOG_INFO("weft-shard {} ({}) rank={} of {} on {}", Version(), Revision(), flags.rank,
                 flags.world, server->address());
   {
     Loading loading(flags, executor, probe, progress);
-    WEFT_RETURN_IF_ERROR(WaitForEnd(signals, loading));
+    const ProgressLines lines(progress);
+    WEFT_RETURN_IF_ERROR(WaitForEnd(signals, loading, flags.load_progress ? &lines : nullptr));
     WEFT_LOG_INFO("stopping; a second signal stops at once");
     UnblockSignals();
     executor.Shutdown(kDrain);
@@ -162,20 +197,26 @@ absl::Status Serve(const ShardFlags& flags, ShutdownSignals signals) {
   return absl::OkStatus();
 }
 
+// gRPC would write to stderr itself, and wait for it.
+void TakeGrpcLog() {
+  gpr_set_log_function([](gpr_log_func_args* line) { LogLibraryLine("grpc", line->message); });
+}
+
 int Main(int argc, char** argv) {
+  TakeGrpcLog();
   PrepareCudaEnvironment();
-  absl::StatusOr<ShutdownSignals> signals = ShutdownSignals::Create();
+  absl::StatusOr<ShutdownSignals> signals = ShutdownSignals::Create(Hangup::kIgnored);
   ShardFlags flags;
   std::string help_text;
   absl::Status status = signals.status();
   if (status.ok()) status = ParseShardFlags(argc, argv, &flags, &help_text);
   if (status.ok() && !help_text.empty()) {
     std::fputs(help_text.c_str(), stdout);
-    return 0;
+    return kExitOk;
   }
   if (status.ok()) status = Serve(flags, *std::move(signals));
-  if (status.ok()) return 0;
-  PrintLine(status.message());
+  if (status.ok()) return kExitOk;
+  LogLastWords(absl::StrCat("weft-shard: ", status.message()));
   return kExitStartup;
 }
 

@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -10,48 +9,16 @@
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
 #include "common/log.h"
+#include "common/process_stat.h"
 #include "common/status.h"
+#include "common/tokenizer_fingerprint.h"
 #include "common/version.h"
 #include "shard/comm/host_meeting.h"
+#include "shard/control/model_facts.h"
 #include "shard/device/cpu/runner.h"
 
 namespace weft::shard {
 namespace {
-
-types::v1::DataType ToProto(NumberType type) {
-  switch (type) {
-    case NumberType::kFloat32:
-      return types::v1::DATA_TYPE_FLOAT32;
-    case NumberType::kBfloat16:
-      return types::v1::DATA_TYPE_BFLOAT16;
-    case NumberType::kFloat16:
-      return types::v1::DATA_TYPE_FLOAT16;
-    case NumberType::kAuto:
-      break;
-  }
-  return types::v1::DATA_TYPE_UNSPECIFIED;
-}
-
-void AddModelFacts(const ModelFiles& files, const MemoryPlan& plan, uint32_t block_tokens,
-                   v1::InfoResponse* facts) {
-  const DecoderSpec& spec = files.spec();
-  facts->set_spec_hash(files.Hash());
-  facts->set_dtype(ToProto(plan.types.activation));
-  facts->set_kv_dtype(ToProto(plan.types.kv));
-  facts->set_vocab_size(spec.vocab);
-  facts->set_context_tokens(std::min(spec.context_tokens, kContextTokensMax));
-  facts->set_family(spec.family);
-  facts->set_parameters(spec.parameters());
-  v1::KvGroup* group = facts->add_kv_groups();
-  group->set_layers(spec.layers);
-  group->set_kv_heads(spec.kv_heads);
-  group->set_head_dim(spec.head_dim);
-  group->set_block_tokens(block_tokens);
-  group->set_block_bytes(plan.kv_block_bytes);
-  facts->mutable_memory()->set_weights_bytes(plan.weights_bytes);
-  facts->mutable_memory()->set_workspace_bytes(plan.workspace_bytes);
-  facts->mutable_memory()->set_kv_bytes(plan.kv_bytes);
-}
 
 // What Info calls the GPU kernels' instruction set (CMakeLists.txt).
 constexpr char kCudaIsa[] = "sm_90a";
@@ -103,6 +70,10 @@ v1::InfoResponse EarlyFacts(const ShardFlags& flags) {
   facts.set_running_max(flags.memory.running_max);
   facts.set_step_tokens_max(flags.memory.step_tokens_max);
   facts.set_pid(static_cast<uint64_t>(getpid()));
+  facts.set_pid_namespace(PidNamespace());
+  if (const auto self = ReadProcessStat(facts.pid()); self.has_value()) {
+    facts.set_process_start_ticks(self->start_ticks);
+  }
   if (flags.gpu.has_value()) {
     facts.add_isa_supported(kCudaIsa);
   } else {
@@ -136,10 +107,16 @@ absl::StatusOr<LoadedModel> LoadModel(const ShardFlags& flags, LoadProgress& pro
                                         : MakeCpuRunner(flags, *files, *slice, progress, cancel);
   if (!made.ok()) return Annotate(made.status(), flags.model);
   WEFT_LOG_INFO("{}", Describe(made->memory));
+  if (!flags.memory.threads_reason.empty()) {
+    WEFT_LOG_INFO("{} threads ({})", flags.memory.threads, flags.memory.threads_reason);
+  }
 
   LoadedModel model;
   model.facts = EarlyFacts(flags);
   AddModelFacts(*files, made->memory, made->block_tokens, &model.facts);
+  WEFT_ASSIGN_OR_RETURN(const TokenizerFingerprint tokenizer, FingerprintTokenizer(flags.model));
+  model.facts.set_tokenizer_source(static_cast<v1::TokenizerSource>(tokenizer.source));
+  model.facts.set_tokenizer_fingerprint(tokenizer.hash);
   model.matrix_parameters =
       spec.parameters() - (spec.tied_head ? 0 : uint64_t{spec.vocab} * spec.hidden);
   model.limits.vocab_size = spec.vocab;

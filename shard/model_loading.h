@@ -6,10 +6,10 @@
 #include <atomic>
 
 #include "absl/status/statusor.h"
-#include "proto/shard.pb.h"
 #include "shard/control/executor.h"
 #include "shard/flags.h"
 #include "shard/weights/loader.h"
+#include "weft/shard/v1/shard.pb.h"
 
 namespace weft::shard {
 

@@ -1,19 +1,14 @@
-// One step, ready for the device, and what comes back: the boundary between the protocol half of
-// the shard (step_service, executor, step_inputs) and the computing half (model_runner). Plain
-// data; made by the step thread, consumed by the device thread.
+// One step, ready for the device, and what comes back: the words in which the protocol half of the
+// shard (shard/control) and its computing half (shard/device) talk. Plain data that every folder of
+// the shard may include; made by the step thread, consumed by the device thread.
 
 #pragma once
 
 #include <cstdint>
-#include <memory>
-#include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "common/ids.h"
-#include "shard/comm/communicator.h"
 
 namespace weft::shard {
 
@@ -99,6 +94,9 @@ struct StepResult {
   std::vector<Slot> slots;
   std::vector<TokenId> ids;
   std::vector<SampledLogprobs> logprobs;
+  // Rows, as indices into ids and ascending, whose logits held NaN or +infinity or nothing finite:
+  // their ids mean nothing. The same on all ranks.
+  std::vector<uint32_t> invalid_rows;
   uint32_t device_us = 0;
   uint32_t comm_us = 0;
   uint32_t weight_passes = 0;
@@ -114,49 +112,6 @@ struct WarmupResult {
     uint32_t step_us;
   };
   std::vector<Cost> costs;
-};
-
-// The computing half. Called by the device thread only, except where noted.
-class ModelRunner {
- public:
-  virtual ~ModelRunner() = default;
-
-  // Begins an epoch on this communicator: no slots, no last tokens. `isa` empty = own choice.
-  virtual absl::Status BeginEpoch(std::unique_ptr<Communicator> communicator,
-                                  const std::string& isa) = 0;
-  // Runs the steps that load what is loaded late and times small shapes. Once an epoch.
-  virtual absl::StatusOr<WarmupResult> Warmup() = 0;
-  // Runs one step: drops, starts, forward, sampling. Any error ends the epoch.
-  virtual absl::StatusOr<StepResult> Run(const StepBatch& batch) = 0;
-
-  // The same in two halves, for devices that work while the host prepares (invariant ahead.two).
-  // Up to launches_max() steps may be launched and not taken; results are taken in order. Without
-  // such a device Take does all the work.
-  virtual uint32_t launches_max() const { return 1; }
-  // Begins a step. `batch` stays as it is until the step is taken or the epoch has ended.
-  virtual absl::Status Launch(const StepBatch& batch) {
-    launched_ = &batch;
-    return absl::OkStatus();
-  }
-  // The oldest launched step has ended, well or badly: Take will not wait. Never blocks.
-  virtual bool Ready() { return true; }
-  // The result of the oldest launched step; waits for it. REQUIRES: one is launched.
-  virtual absl::StatusOr<StepResult> Take() { return Run(*launched_); }
-  // How much longer the device may work on what is launched without looking hung, in microseconds;
-  // 0 when nothing is launched, when it is over due, and where Take does the work. Any thread.
-  virtual int64_t work_left_us() const { return 0; }
-  // Not OK: the device is lost to this process, which must end (a device error stays). Device
-  // thread, after any of the calls above.
-  virtual absl::Status device_status() const { return absl::OkStatus(); }
-  // Ends the epoch: waits for launched steps, forgets all slots, drops the communicator. Weights
-  // and KV pool stay.
-  virtual void EndEpoch() = 0;
-
-  // Aborts the wait in progress, if any. Any thread.
-  virtual void Abort() = 0;
-
- private:
-  const StepBatch* launched_ = nullptr;
 };
 
 }  // namespace weft::shard

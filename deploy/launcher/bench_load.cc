@@ -19,6 +19,7 @@
 #include "boost/json.hpp"
 #include "common/clock.h"
 #include "common/flags.h"
+#include "common/host_port.h"
 #include "common/status.h"
 #include "deploy/launcher/commands.h"
 #include "deploy/launcher/load_report.h"
@@ -184,12 +185,12 @@ class LoadGenerator {
 
 absl::StatusOr<LoadTarget> ResolveTarget(const LoadOptions& options) {
   LoadTarget target;
-  const std::vector<std::string> parts = absl::StrSplit(options.connect, ':');
-  if (parts.size() != 2) {
+  const size_t colon = options.connect.rfind(':');
+  if (colon == std::string::npos) {
     return absl::InvalidArgumentError("--connect: expected host:port");
   }
-  target.host = parts[0];
-  target.port = parts[1];
+  target.host = std::string(WithoutBrackets(options.connect.substr(0, colon)));
+  target.port = options.connect.substr(colon + 1);
   if (options.route == "completions") {
     target.path = "/v1/completions";
   } else if (options.route == "chat") {

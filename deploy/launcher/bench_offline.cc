@@ -20,7 +20,7 @@
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
 #include "grpcpp/support/channel_arguments.h"
-#include "proto/generation.grpc.pb.h"
+#include "weft/v1/generation.grpc.pb.h"
 
 namespace weft::launcher {
 namespace {

@@ -92,7 +92,7 @@ absl::Status RunTune(const TuneOptions& options) {
         absl::StrCat("--rows: numbers from 1 to ", kStepTokensMax, " are measured"));
   }
   if (tune.worlds.empty()) return absl::InvalidArgumentError("--world: name a shard count");
-  absl::StatusOr<shard::CudaDevice> device = shard::FindCudaDevice(options.device_index);
+  absl::StatusOr<shard::CudaDevice> device = shard::FindCudaDevice({options.device_index, 0});
   if (!device.ok()) return Annotate(device.status(), "it measures on a GPU");
   tune.device = *std::move(device);
   WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<shard::ModelFiles> files,

@@ -23,7 +23,7 @@
 #include "deploy/launcher/run_command.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
-#include "proto/generation.grpc.pb.h"
+#include "weft/v1/generation.grpc.pb.h"
 
 namespace weft::launcher {
 namespace {

@@ -27,7 +27,8 @@ using boost::asio::posix::stream_descriptor;
 constexpr size_t kLineBytesMax = 64 << 10;
 
 // In the forked child: only async-signal-safe calls from here to exec.
-[[noreturn]] void ExecChild(char* const* argv, int stdout_fd, int stderr_fd, pid_t parent) {
+[[noreturn]] void ExecChild(char* const* argv, char* const* environment, int stdout_fd,
+                            int stderr_fd, pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(127);
   sigset_t none;
@@ -37,10 +38,26 @@ constexpr size_t kLineBytesMax = 64 << 10;
   setpgid(0, 0);
   dup2(stdout_fd, STDOUT_FILENO);
   dup2(stderr_fd, STDERR_FILENO);
-  execv(argv[0], argv);
+  execve(argv[0], argv, environment);
   const char* text = strerrordesc_np(errno);
   (void)!write(STDERR_FILENO, text, strlen(text));
   _exit(127);
+}
+
+// With the null at its end that exec wants. Points into `texts`.
+std::vector<char*> Pointers(const std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (const std::string& text : texts) pointers.push_back(const_cast<char*>(text.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+absl::Status CannotStart(int error, const std::string& what) {
+  if (error != EAGAIN) return absl::ErrnoToStatus(error, absl::StrCat("starting ", what));
+  return absl::ResourceExhaustedError(
+      absl::StrCat("starting ", what,
+                   ": no more processes are allowed; raise the limit of "
+                   "processes and threads (ulimit -u, docker --pids-limit, TasksMax)"));
 }
 
 }  // namespace
@@ -142,10 +159,10 @@ class Child::Impl : public std::enable_shared_from_this<Child::Impl> {
 
 absl::StatusOr<std::unique_ptr<Child>> Child::Spawn(boost::asio::io_context& io,
                                                     const std::vector<std::string>& argv,
+                                                    const std::vector<std::string>& environment,
                                                     Callbacks callbacks) {
-  std::vector<char*> raw;
-  for (const std::string& argument : argv) raw.push_back(const_cast<char*>(argument.c_str()));
-  raw.push_back(nullptr);
+  const std::vector<char*> raw = Pointers(argv);
+  const std::vector<char*> raw_environment = Pointers(environment);
   int out[2];
   int err[2];
   if (pipe2(out, O_CLOEXEC) != 0) return absl::ErrnoToStatus(errno, "pipe");
@@ -156,7 +173,7 @@ absl::StatusOr<std::unique_ptr<Child>> Child::Spawn(boost::asio::io_context& io,
   }
   const pid_t parent = getpid();
   const pid_t pid = fork();
-  if (pid == 0) ExecChild(raw.data(), out[1], err[1], parent);
+  if (pid == 0) ExecChild(raw.data(), raw_environment.data(), out[1], err[1], parent);
   const int fork_errno = errno;
   close(out[1]);
   close(err[1]);
@@ -168,7 +185,7 @@ absl::StatusOr<std::unique_ptr<Child>> Child::Spawn(boost::asio::io_context& io,
       kill(pid, SIGKILL);
       waitpid(pid, nullptr, 0);
     }
-    return absl::ErrnoToStatus(pid < 0 ? fork_errno : errno, absl::StrCat("starting ", argv[0]));
+    return CannotStart(pid < 0 ? fork_errno : errno, argv[0]);
   }
   auto impl = std::make_shared<Impl>(io, pid, pidfd, out[0], err[0], std::move(callbacks));
   impl->Start();

@@ -26,9 +26,12 @@ class Child {
     absl::AnyInvocable<void(int wait_status)> on_exit;
   };
 
-  // Starts argv[0] with argv. Callbacks run on `io`.
+  // Starts argv[0] with argv and with `environment`, which is "NAME=value" each, and nothing
+  // besides. Callbacks run on `io`. RESOURCE_EXHAUSTED, with the way out, when there may be no more
+  // processes; another error when the system gives no pipes.
   static absl::StatusOr<std::unique_ptr<Child>> Spawn(boost::asio::io_context& io,
                                                       const std::vector<std::string>& argv,
+                                                      const std::vector<std::string>& environment,
                                                       Callbacks callbacks);
   ~Child();
 

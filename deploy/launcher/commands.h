@@ -15,6 +15,8 @@ int RunBenchLoad(int argc, char** argv);
 int RunBenchOffline(int argc, char** argv);
 int RunBenchStep(int argc, char** argv);
 int RunBenchTune(int argc, char** argv);
+// API keys and their file: `weft key new`, `list`, `revoke`.
+int RunKey(int argc, char** argv);
 // Says what is in a model directory or file and what memory it needs.
 int RunInspect(int argc, char** argv);
 

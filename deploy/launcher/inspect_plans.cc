@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
+#include "shard/device/cpu/memory_plan.h"
 
 namespace weft::launcher {
 namespace {
@@ -49,8 +50,9 @@ absl::StatusOr<shard::MemoryPlan> PlanRank(const shard::ModelFiles& files, uint3
   WEFT_ASSIGN_OR_RETURN(const shard::SlicePlan slice,
                         shard::MakeSlicePlan(files.spec(), rank, world, files.mlp_multiple()));
   if (plans.cuda) return shard::PlanCudaRank(files.spec(), slice, flags, plans.gpu);
-  return shard::PlanMemory(files.spec(), slice, files.mlp_multiple(), files.main_type(),
-                           files.SliceBytes(slice), flags);
+  const auto bytes_of = [&files](const shard::SlicePlan& part) { return files.SliceBytes(part); };
+  return shard::PlanCpuMemory(files.spec(), slice, files.mlp_multiple(), files.main_type(),
+                              bytes_of, flags);
 }
 
 WorldPlan PlanWorld(const shard::ModelFiles& files, uint32_t world, const shard::MemoryFlags& flags,

@@ -26,7 +26,7 @@ void DieBy(int number) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Interrupt>> Interrupt::Create() {
-  WEFT_ASSIGN_OR_RETURN(ShutdownSignals signals, ShutdownSignals::Create());
+  WEFT_ASSIGN_OR_RETURN(ShutdownSignals signals, ShutdownSignals::Create(Hangup::kStops));
   return std::unique_ptr<Interrupt>(new Interrupt(std::move(signals)));
 }
 

@@ -30,7 +30,10 @@ class Stream : public std::enable_shared_from_this<Stream> {
     request_.method(http::verb::post);
     request_.target(target.path);
     request_.version(11);
-    request_.set(http::field::host, absl::StrCat(target.host, ":", target.port));
+    // An IPv6 address stands in brackets.
+    request_.set(http::field::host, absl::StrContains(target.host, ':')
+                                        ? absl::StrCat("[", target.host, "]:", target.port)
+                                        : absl::StrCat(target.host, ":", target.port));
     request_.set(http::field::content_type, "application/json");
     request_.body() = std::move(body);
     request_.prepare_payload();

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "common/exit_code.h"
 #include "common/version.h"
 #include "deploy/launcher/commands.h"
 
@@ -15,6 +16,7 @@ constexpr char kUsage[] =
     "  weft chat     talk to a server in the terminal\n"
     "  weft bench    measure a server, a model's steps or its kernels\n"
     "  weft inspect  what is in a model, and what memory it needs\n"
+    "  weft key      makes, lists and revokes API keys\n"
     "\n"
     "weft COMMAND --help lists the flags of a command.\n";
 
@@ -24,10 +26,9 @@ struct Command {
 };
 
 constexpr Command kCommands[] = {
-    {"serve", weft::launcher::RunServe},
-    {"chat", weft::launcher::RunChat},
-    {"bench", weft::launcher::RunBench},
-    {"inspect", weft::launcher::RunInspect},
+    {"serve", weft::launcher::RunServe}, {"chat", weft::launcher::RunChat},
+    {"bench", weft::launcher::RunBench}, {"inspect", weft::launcher::RunInspect},
+    {"key", weft::launcher::RunKey},
 };
 
 }  // namespace
@@ -35,15 +36,15 @@ constexpr Command kCommands[] = {
 int main(int argc, char** argv) {
   if (argc < 2 || std::strcmp(argv[1], "--help") == 0 || std::strcmp(argv[1], "-h") == 0) {
     std::fputs(kUsage, argc < 2 ? stderr : stdout);
-    return argc < 2 ? 2 : 0;
+    return argc < 2 ? weft::kExitStartup : weft::kExitOk;
   }
   if (std::strcmp(argv[1], "--version") == 0) {
     std::printf("weft %s (%s)\n", weft::Version(), weft::Revision());
-    return 0;
+    return weft::kExitOk;
   }
   for (const Command& command : kCommands) {
     if (std::strcmp(argv[1], command.name) == 0) return command.run(argc - 1, argv + 1);
   }
   std::fprintf(stderr, "weft: unknown command \"%s\"\n\n%s", argv[1], kUsage);
-  return 2;
+  return weft::kExitStartup;
 }

@@ -7,6 +7,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/exit_code.h"
+#include "common/log.h"
 
 namespace weft::launcher {
 
@@ -16,13 +18,12 @@ int RunCommand(Flags& flags, int argc, char** argv, absl::FunctionRef<absl::Stat
   absl::Status status = flags.Parse(argc, argv, &help);
   if (status.ok() && !help.empty()) {
     std::fputs(help.c_str(), stdout);
-    return 0;
+    return kExitOk;
   }
   if (status.ok()) status = body();
-  if (status.ok()) return 0;
-  std::fprintf(stderr, "%s: %s\n", flags.app().get_name().c_str(),
-               std::string(status.message()).c_str());
-  return 1;
+  if (status.ok()) return kExitOk;
+  LogLastWords(absl::StrCat(flags.app().get_name(), ": ", status.message()));
+  return kExitStartup;
 }
 
 absl::StatusOr<std::vector<uint32_t>> ParseNumbers(const std::string& flag,

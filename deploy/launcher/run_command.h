@@ -15,7 +15,8 @@
 
 namespace weft::launcher {
 
-// 0 when `body` (or printing the help) succeeded, 1 otherwise. SIGPIPE is ignored for the process.
+// kExitOk when `body` (or printing the help) succeeded, kExitStartup otherwise. SIGPIPE is ignored
+// for the process.
 int RunCommand(Flags& flags, int argc, char** argv, absl::FunctionRef<absl::Status()> body);
 
 // Numbers above 0 with commas between them. INVALID_ARGUMENT, naming the flag, otherwise.

@@ -4,111 +4,112 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <set>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/limits.h"
+#include "common/model_path.h"
+#include "common/status.h"
 
 namespace weft::launcher {
 namespace {
 
-struct Forward {
-  const char* name;
-  bool to_router;
-  bool to_shards;
-  const char* help;
-  // May stand without a value, which means true.
-  bool is_switch = false;
-};
+constexpr char kRouter[] = "router";
+constexpr char kShards[] = "shards";
 
-constexpr bool kRouter = true;
-constexpr bool kShards = true;
-constexpr bool kSwitch = true;
+// What the launcher says to the children by itself.
+const std::set<std::string>& RouterWithheld() {
+  static const auto* const names = new std::set<std::string>{
+      "model",        "shard",           "supervisor-socket", "shard-tls-cert",     "shard-tls-key",
+      "shard-tls-ca", "die-with-parent", "launcher-id",       "launcher-generation"};
+  return *names;
+}
 
-// Everything else a child can be told; `weft-router --help` and `weft-shard --help` have defaults.
-constexpr Forward kForwards[] = {
-    {"weights", false, kShards, "file, or random: a shape without weights, for benchmarks"},
-    {"device", false, kShards, "auto, cpu or cuda"},
-    {"dtype", false, kShards, "auto, float32 or bfloat16"},
-    {"kv-dtype", false, kShards, "auto, float32, float16 or bfloat16"},
-    {"kv-memory", false, kShards, "KV pool of all shards of this host, bytes (KiB, MiB, GiB)"},
-    {"memory-fraction", false, kShards, "share of a GPU's memory that may be in use"},
-    {"deterministic", false, kShards,
-     "CUDA, one shard, bfloat16: tokens depend on their own sequence alone; slower", kSwitch},
-    {"cpu-isa", false, kShards, "auto, portable, avx2 or avx512_bf16"},
-    {"threads", false, kShards, "compute threads of each shard"},
-    {"running-max", kRouter, kShards, "sequences in the running batch"},
-    {"step-tokens-max", kRouter, kShards, "tokens of one step"},
-    {"served-model-name", kRouter, false, "name that requests use"},
-    {"queue-requests-max", kRouter, false, "requests that may wait"},
-    {"queue-tokens-max", kRouter, false, "tokens that may wait"},
-    {"inter-token-target-ms", kRouter, false, "target between two tokens of a running stream"},
-    {"admin-port", kRouter, false, "port of the operations routes"},
-    {"io-threads", kRouter, false, "threads that serve connections"},
-    {"text-threads", kRouter, false, "threads that tokenise and detokenise"},
-    {"body-bytes-max", kRouter, false, "largest request body, bytes"},
-    {"strict-fields", kRouter, false, "refuse unknown request fields", kSwitch},
-    {"slow-reader-timeout-s", kRouter, false, "a reader that takes nothing this long is dropped"},
-    {"recovery-timeout-s", kRouter, false, "how long open streams wait for a lost shard"},
-    {"hang-timeout-ms", kRouter, false, "a silent shard is dead after this"},
-};
+const std::set<std::string>& ShardWithheld() {
+  static const auto* const names = new std::set<std::string>{
+      "model",   "rank",   "world",        "socket",          "listen",        "tls-cert",
+      "tls-key", "tls-ca", "metrics-port", "die-with-parent", "load-progress", "device-index"};
+  return *names;
+}
+
+std::vector<std::string> ChildEnvironment(const Flags& flags, const char* const* environment) {
+  std::vector<std::string> out;
+  for (const char* const* entry = environment; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    if (flags.environment_names().count(text.substr(0, text.find('='))) == 0) out.push_back(text);
+  }
+  return out;
+}
+
+// Appends "--name=value" of what was given for `owner`, but not of the ports, which may have been
+// chosen since.
+void AppendGiven(const Flags& flags, const std::string& owner, std::vector<std::string>* argv) {
+  for (const Flags::GivenFlag& given : flags.Given(owner)) {
+    if (given.name == "http-port" || given.name == "grpc-port") continue;
+    for (const std::string& value : given.values) {
+      argv->push_back(absl::StrCat("--", given.name, "=", value));
+    }
+  }
+}
+
+bool ComputesOnCpu(const Flags& flags) {
+  for (const Flags::GivenFlag& given : flags.Given(kShards)) {
+    if (given.name == "device" && !given.values.empty()) return given.values.back() == "cpu";
+  }
+  return false;
+}
+
+// For the router's /config: where values came from before they became arguments.
+std::string Origins(const Flags& flags) {
+  std::vector<std::string> origins = {"model:weft serve", "shard:weft serve",
+                                      "supervisor-socket:weft serve"};
+  bool has_http_port = false;
+  bool has_grpc_port = false;
+  for (const Flags::GivenFlag& given : flags.Given(kRouter)) {
+    origins.push_back(absl::StrCat(given.name, ":", given.origin));
+    has_http_port |= given.name == "http-port";
+    has_grpc_port |= given.name == "grpc-port";
+  }
+  if (!has_http_port) origins.push_back("http-port:default");
+  if (!has_grpc_port) origins.push_back("grpc-port:default");
+  return absl::StrCat("--flag-origins=", absl::StrJoin(origins, ","));
+}
+
+std::string DemoModelPath() {
+  if (const char* demo = std::getenv("WEFT_DEMO_MODEL")) return demo;
+  const char* weft_cache = std::getenv("WEFT_CACHE");
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  const char* home = std::getenv("HOME");
+  return absl::StrCat(weft_cache ? weft_cache
+                      : cache    ? absl::StrCat(cache, "/weft")
+                                 : absl::StrCat(home ? home : "", "/.cache/weft"),
+                      "/models/SmolLM2-135M-Instruct.Q4_1.gguf");
+}
 
 }  // namespace
 
 void DeclareServeFlags(Flags& flags, ServeOptions* options) {
+  flags.Group("Server");
   flags.Add("model", &options->model,
             "Model directory or .gguf file; without it the demo model is served");
-  flags.Add("shards", &options->shards, "Shard processes, 1 .. 64")->check(CLI::Range(1, 64));
-  flags.Add("host", &options->host, "Address to listen on");
-  flags.Add("http-port", &options->http_port, "HTTP port, 0 = a free one");
-  flags.Add("grpc-port", &options->grpc_port, "gRPC port, 0 = a free one");
-  flags
-      .Add("shard-metrics-port", &options->shard_metrics_port,
-           "Port of shard 0's /metrics, shard r listens r above it; 0 = free ones, -1 = off")
-      ->check(CLI::Range(-1, 65535 - 63));
-  flags.Add("drain-timeout-s", &options->drain_timeout_s,
-            "Seconds that running requests get after SIGTERM");
-  flags.Add("log-format", &options->log_format, "text or json");
-  flags.Add("log-level", &options->log_level, "trace, debug, info, warn or error");
-  options->forwarded.reserve(std::size(kForwards));
-  for (const Forward& forward : kForwards) {
-    options->forwarded.push_back({forward.name, "", forward.to_router, forward.to_shards});
-    const char* target = forward.to_router && forward.to_shards ? "router and shards: "
-                         : forward.to_router                    ? "router: "
-                                                                : "shards: ";
-    std::string* value = &options->forwarded.back().value;
-    const std::string help = absl::StrCat(target, forward.help);
-    if (forward.is_switch) {
-      flags.AddSwitch(forward.name, value, help);
-    } else {
-      flags.Add(forward.name, value, help);
-    }
-  }
-  flags.app().footer(
-      "Flags marked \"router\" or \"shards\" are passed on to these processes; their defaults and\n"
-      "ranges: weft-router --help, weft-shard --help.");
+  flags.AddNumber("shards", &options->shards, 1, kWorldMax, "Shard processes");
+  flags.AddNumber(
+      "shard-metrics-port", &options->shard_metrics_port, -1, 65535 - (kWorldMax - 1),
+      "Port of shard 0's /metrics, shard r listens r above it, 0 = free ones, -1 = off");
+  flags.For(kRouter, RouterWithheld());
+  router::DeclareRouterFlags(flags, &options->router);
+  flags.For(kShards, ShardWithheld());
+  shard::DeclareShardFlags(flags, &options->shard);
 }
 
 absl::StatusOr<std::string> ResolveModel(const ServeOptions& options) {
-  struct stat info {};
   if (!options.model.empty()) {
-    if (stat(options.model.c_str(), &info) != 0) {
-      return absl::NotFoundError(absl::StrCat(
-          "--model: ", options.model, " does not exist; give a model directory or a .gguf file"));
-    }
+    WEFT_RETURN_IF_ERROR(Annotate(CheckModelPath(options.model), "--model"));
     return options.model;
   }
-  std::string path;
-  if (const char* demo = std::getenv("WEFT_DEMO_MODEL")) {
-    path = demo;
-  } else {
-    const char* weft_cache = std::getenv("WEFT_CACHE");
-    const char* cache = std::getenv("XDG_CACHE_HOME");
-    const char* home = std::getenv("HOME");
-    path = weft_cache ? weft_cache
-           : cache    ? absl::StrCat(cache, "/weft")
-                      : absl::StrCat(home ? home : "", "/.cache/weft");
-    absl::StrAppend(&path, "/models/SmolLM2-135M-Instruct.Q4_1.gguf");
-  }
-  if (stat(path.c_str(), &info) != 0) {
+  const std::string path = DemoModelPath();
+  if (!CheckModelPath(path).ok()) {
     return absl::NotFoundError(absl::StrCat("no --model was given and the demo model is not at ",
                                             path, "; run deploy/setup.sh to fetch it"));
   }
@@ -131,54 +132,46 @@ std::string ShardSocketPath(const std::string& run_dir, uint32_t rank) {
   return absl::StrCat(run_dir, "/shard-", rank, ".sock");
 }
 
-std::vector<ChildSpec> ShardSpecs(const ServeOptions& options, const std::string& binary,
-                                  const std::string& model, const std::string& run_dir) {
+std::vector<ChildSpec> ShardSpecs(const Flags& flags, const ServeOptions& options,
+                                  const ServePlaces& places, const char* const* environment) {
   std::vector<ChildSpec> specs;
   for (uint32_t rank = 0; rank < options.shards; ++rank) {
     ChildSpec spec;
     spec.name = absl::StrCat("shard-", rank);
-    spec.argv = {binary,
-                 absl::StrCat("--model=", model),
+    spec.argv = {places.shard_binary,
+                 absl::StrCat("--model=", places.model),
                  absl::StrCat("--rank=", rank),
                  absl::StrCat("--world=", options.shards),
-                 absl::StrCat("--socket=", ShardSocketPath(run_dir, rank)),
-                 absl::StrCat("--log-format=", options.log_format),
-                 absl::StrCat("--log-level=", options.log_level)};
+                 absl::StrCat("--socket=", ShardSocketPath(places.run_dir, rank)),
+                 "--load-progress"};
     if (const int32_t port = options.shard_metrics_port; port >= 0) {
       const uint32_t own = port == 0 ? 0 : static_cast<uint32_t>(port) + rank;
       spec.argv.push_back(absl::StrCat("--metrics-port=", own));
     }
-    for (const ForwardedFlag& flag : options.forwarded) {
-      if (flag.to_shards && !flag.value.empty()) {
-        spec.argv.push_back(absl::StrCat("--", flag.name, "=", flag.value));
-      }
-    }
+    AppendGiven(flags, kShards, &spec.argv);
+    // Each rank its own GPU of this host; more ranks than GPUs are refused by name.
+    if (!ComputesOnCpu(flags)) spec.argv.push_back(absl::StrCat("--device-index=", rank));
+    spec.environment = ChildEnvironment(flags, environment);
     specs.push_back(std::move(spec));
   }
   return specs;
 }
 
-ChildSpec RouterSpec(const ServeOptions& options, const std::string& binary,
-                     const std::string& model, const std::string& run_dir) {
+ChildSpec RouterSpec(const Flags& flags, const ServeOptions& options, const ServePlaces& places,
+                     const char* const* environment) {
   ChildSpec spec;
   spec.name = "router";
-  spec.argv = {binary,
-               absl::StrCat("--model=", model),
-               absl::StrCat("--host=", options.host),
-               absl::StrCat("--http-port=", options.http_port),
-               absl::StrCat("--grpc-port=", options.grpc_port),
-               absl::StrCat("--drain-timeout-s=", options.drain_timeout_s),
-               absl::StrCat("--supervisor-socket=", run_dir, "/supervisor.sock"),
-               absl::StrCat("--log-format=", options.log_format),
-               absl::StrCat("--log-level=", options.log_level)};
+  spec.numbered = true;
+  spec.argv = {places.router_binary, absl::StrCat("--model=", places.model),
+               absl::StrCat("--http-port=", options.router.http_port),
+               absl::StrCat("--grpc-port=", options.router.grpc_port),
+               absl::StrCat("--supervisor-socket=", places.run_dir, "/supervisor.sock")};
   for (uint32_t rank = 0; rank < options.shards; ++rank) {
-    spec.argv.push_back(absl::StrCat("--shard=unix:", ShardSocketPath(run_dir, rank)));
+    spec.argv.push_back(absl::StrCat("--shard=unix:", ShardSocketPath(places.run_dir, rank)));
   }
-  for (const ForwardedFlag& flag : options.forwarded) {
-    if (flag.to_router && !flag.value.empty()) {
-      spec.argv.push_back(absl::StrCat("--", flag.name, "=", flag.value));
-    }
-  }
+  AppendGiven(flags, kRouter, &spec.argv);
+  spec.argv.push_back(Origins(flags));
+  spec.environment = ChildEnvironment(flags, environment);
   return spec;
 }
 

@@ -1,5 +1,6 @@
-// The flags of `weft serve` and the command lines they make for router and shards. Pure: starts
-// nothing.
+// The flags of `weft serve` and the command lines and environments they make for router and shards.
+// Beside a few of its own it takes every flag of the two, from their own tables, and hands on what
+// was set and nothing else. Pure: starts nothing. Main thread.
 
 #pragma once
 
@@ -11,36 +12,27 @@
 #include "absl/status/statusor.h"
 #include "common/flags.h"
 #include "deploy/launcher/supervisor.h"
+#include "router/flag_table.h"
+#include "shard/flag_table.h"
 
 namespace weft::launcher {
-
-// A flag that `weft serve` hands on as it is; its meaning, unit and range are the target's.
-struct ForwardedFlag {
-  std::string name;
-  std::string value;
-  bool to_router = false;
-  bool to_shards = false;
-};
 
 struct ServeOptions {
   // Empty = the demo model that deploy/setup.sh put into the cache.
   std::string model;
   uint32_t shards = 1;
-  std::string host = "127.0.0.1";
-  uint16_t http_port = 8080;
-  uint16_t grpc_port = 8081;
   // Port of rank 0's /metrics, the next ones the other ranks'; 0 = free ones, -1 = off.
   int32_t shard_metrics_port = -1;
-  uint32_t drain_timeout_s = 30;
-  std::string log_format = "text";
-  std::string log_level = "info";
-  std::vector<ForwardedFlag> forwarded;
+  // What the children would understand of the command line; the ports change when free ones are
+  // known.
+  router::RouterFlagValues router;
+  shard::ShardFlagValues shard;
 };
 
 // Declares all flags on `flags`, filled into *options (which must outlive the parse).
 void DeclareServeFlags(Flags& flags, ServeOptions* options);
 
-// Path of the model to serve. NOT_FOUND with the way out when there is none.
+// Path of the model to serve. An error, with the way out, when there is none or it cannot be one.
 absl::StatusOr<std::string> ResolveModel(const ServeOptions& options);
 
 // Path of a binary beside this one. NOT_FOUND when it is not there.
@@ -48,10 +40,22 @@ absl::StatusOr<std::string> SiblingBinary(const std::string& name);
 
 std::string ShardSocketPath(const std::string& run_dir, uint32_t rank);
 
-// Command lines. `run_dir` holds the sockets; `model` is resolved.
-std::vector<ChildSpec> ShardSpecs(const ServeOptions& options, const std::string& binary,
-                                  const std::string& model, const std::string& run_dir);
-ChildSpec RouterSpec(const ServeOptions& options, const std::string& binary,
-                     const std::string& model, const std::string& run_dir);
+// Where the children live.
+struct ServePlaces {
+  std::string router_binary;
+  std::string shard_binary;
+  // Resolved.
+  std::string model;
+  // Holds the sockets.
+  std::string run_dir;
+};
+
+// What to run, of `flags` that were parsed into `options`. The environment is `environment` (as
+// environ) without the variables that stand for flags: those were read here, and mean another thing
+// to each child or nothing.
+std::vector<ChildSpec> ShardSpecs(const Flags& flags, const ServeOptions& options,
+                                  const ServePlaces& places, const char* const* environment);
+ChildSpec RouterSpec(const Flags& flags, const ServeOptions& options, const ServePlaces& places,
+                     const char* const* environment);
 
 }  // namespace weft::launcher

@@ -1,37 +1,40 @@
-// Polls the shards' Info while they load and says what a person wants to see: how far, how fast.
-// One thread of its own, because the calls block; results are read by the launcher's main thread.
-// Ends with its owner. Never touches a shard that serves.
+// What the shards say of their loading, as a line for a person: how far, how fast. Fed with the
+// lines that shards print under --load-progress. Main thread of the launcher; pure.
 
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
-#include "absl/synchronization/notification.h"
-#include "common/thread.h"
+#include "absl/strings/string_view.h"
 
 namespace weft::launcher {
 
 class ShardProgress {
  public:
-  // `sockets` in rank order.
-  explicit ShardProgress(std::vector<std::string> sockets);
-  ~ShardProgress();
+  explicit ShardProgress(size_t shards) : shards_(shards) {}
 
-  // For example "loading  shard-0 [#######...] 72 %  1.4 GB/s   shard-1 ready"; empty before the
-  // first answer.
+  // Takes a line of the stdout of shard `rank`: "loading <bytes done> <bytes in all> <us so far>"
+  // or "loaded". False when it is neither.
+  bool OnLine(size_t rank, absl::string_view line);
+
+  // For example "shard-0 [#######...]  72 %  1.40 GB/s   shard-1 ready"; empty before any shard has
+  // said something.
   std::string Line() const;
 
  private:
-  void Run();
+  struct Shard {
+    bool spoke = false;
+    bool loaded = false;
+    uint64_t done_bytes = 0;
+    uint64_t total_bytes = 0;
+    uint64_t elapsed_us = 0;
+  };
+  static std::string Describe(const Shard& shard);
 
-  const std::vector<std::string> sockets_;
-  absl::Notification stop_;
-  mutable absl::Mutex mutex_;
-  std::string line_ ABSL_GUARDED_BY(mutex_);
-  Thread thread_;
+  std::vector<Shard> shards_;
 };
 
 }  // namespace weft::launcher

@@ -1,6 +1,7 @@
 #include "deploy/launcher/supervisor.h"
 
 #include <signal.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,7 +16,7 @@
 #include "boost/asio/read_until.hpp"
 #include "boost/asio/steady_timer.hpp"
 #include "boost/asio/write.hpp"
-#include "common/exit_code.h"
+#include "common/check.h"
 #include "common/log.h"
 #include "common/status.h"
 #include "deploy/launcher/child.h"
@@ -23,14 +24,18 @@
 namespace weft::launcher {
 namespace {
 
+// Never 0.
+uint64_t RandomLauncherId() {
+  uint64_t id = 0;
+  WEFT_CHECK_EQ(getrandom(&id, sizeof(id), 0), static_cast<ssize_t>(sizeof(id)));
+  return std::max<uint64_t>(id, 1);
+}
+
 using boost::asio::local::stream_protocol;
 
 // A client that does not read, or sends more than this without a newline, is dropped.
 constexpr size_t kSocketBytesMax = 64 << 10;
 constexpr size_t kClientsMax = 8;
-// So many lost devices of one shard are mishaps of a start, as the death of another shard is; more
-// are its state.
-constexpr int kStuckExitsMax = 3;
 
 std::chrono::nanoseconds ToChrono(absl::Duration duration) {
   return absl::ToChronoNanoseconds(duration);
@@ -59,6 +64,11 @@ class Supervisor::Impl : public std::enable_shared_from_this<Supervisor::Impl> {
   void MarkHealthy() { healthy_ = true; }
   void SetRouterArgv(std::vector<std::string> argv) {
     members_[router_index_]->spec.argv = std::move(argv);
+  }
+
+  void SignalRouter(int signal_number) {
+    Member& router = *members_[router_index_];
+    if (router.child) router.child->Signal(signal_number);
   }
 
   void Stop() {
@@ -97,10 +107,9 @@ class Supervisor::Impl : public std::enable_shared_from_this<Supervisor::Impl> {
     ChildSpec spec;
     const size_t index;
     std::unique_ptr<Child> child;
+    uint64_t starts = 0;
     absl::Time started;
-    absl::Duration backoff = absl::ZeroDuration();
-    // Exits with kExitStuck during start-up.
-    int stuck_exits = 0;
+    RestartHistory history;
     boost::asio::steady_timer restart_timer;
   };
 
@@ -134,7 +143,12 @@ class Supervisor::Impl : public std::enable_shared_from_this<Supervisor::Impl> {
     callbacks.on_exit = [weak = weak_from_this(), member](int wait_status) {
       if (auto self = weak.lock()) self->OnExit(member, wait_status);
     };
-    auto child = Child::Spawn(io_, member->spec.argv, std::move(callbacks));
+    std::vector<std::string> argv = member->spec.argv;
+    if (member->spec.numbered) {
+      argv.push_back(absl::StrCat("--launcher-id=", launcher_id_));
+      argv.push_back(absl::StrCat("--launcher-generation=", ++member->starts));
+    }
+    auto child = Child::Spawn(io_, argv, member->spec.environment, std::move(callbacks));
     if (!child.ok()) return Annotate(child.status(), member->spec.name);
     member->child = std::move(*child);
     member->started = absl::Now();
@@ -153,27 +167,21 @@ class Supervisor::Impl : public std::enable_shared_from_this<Supervisor::Impl> {
       ContinueStop(member);
       return;
     }
-    if (!healthy_ && IsHopeless(member, wait_status)) {
-      if (auto on_hopeless = std::exchange(callbacks_.on_hopeless, nullptr)) {
-        on_hopeless(member->spec.name, how);
-      }
+    const RestartDecision decision = DecideRestart(
+        wait_status, healthy_, absl::Now() - member->started, options_.restart, &member->history);
+    if (decision.give_up) {
+      GiveUp(*member, how);
       return;
     }
-    const bool young = absl::Now() - member->started < options_.young;
-    const absl::Duration wait = young ? member->backoff : absl::ZeroDuration();
-    member->backoff =
-        young ? std::clamp(member->backoff * 2, options_.backoff_first, options_.backoff_max)
-              : absl::ZeroDuration();
     WEFT_LOG_WARN("{} (pid {}) ended with {}; starting it again in {} ms", member->spec.name, pid,
-                  how, absl::ToInt64Milliseconds(wait));
-    RestartAfter(member, wait);
+                  how, absl::ToInt64Milliseconds(decision.wait));
+    RestartAfter(member, decision.wait);
   }
 
-  // A child that left by itself before start-up succeeded would do so again.
-  static bool IsHopeless(Member* member, int wait_status) {
-    if (!WIFEXITED(wait_status)) return false;
-    if (WEXITSTATUS(wait_status) != kExitStuck) return true;
-    return ++member->stuck_exits > kStuckExitsMax;
+  void GiveUp(const Member& member, const std::string& how) {
+    if (auto on_hopeless = std::exchange(callbacks_.on_hopeless, nullptr)) {
+      on_hopeless(member.spec.name, how);
+    }
   }
 
   void RestartAfter(Member* member, absl::Duration wait) {
@@ -184,8 +192,12 @@ class Supervisor::Impl : public std::enable_shared_from_this<Supervisor::Impl> {
           if (!self || error || !self->IsWanted(*member)) return;
           const absl::Status status = self->StartMember(member);
           if (status.ok()) return;
+          if (!self->healthy_) {
+            self->GiveUp(*member, std::string(status.message()));
+            return;
+          }
           WEFT_LOG_ERROR("{}", std::string(status.message()));
-          self->RestartAfter(member, self->options_.backoff_max);
+          self->RestartAfter(member, self->options_.restart.backoff_max);
         });
   }
 
@@ -342,6 +354,8 @@ class Supervisor::Impl : public std::enable_shared_from_this<Supervisor::Impl> {
   std::vector<std::shared_ptr<Client>> clients_;
   // Shards in rank order, then the router.
   std::vector<std::unique_ptr<Member>> members_;
+  // Of this launcher alone, so that its routers know each other as one after the other.
+  const uint64_t launcher_id_ = RandomLauncherId();
   size_t router_index_ = 0;
   bool healthy_ = false;
   int stop_calls_ = 0;
@@ -357,6 +371,7 @@ void Supervisor::MarkHealthy() { impl_->MarkHealthy(); }
 void Supervisor::SetRouterArgv(std::vector<std::string> argv) {
   impl_->SetRouterArgv(std::move(argv));
 }
+void Supervisor::SignalRouter(int signal_number) { impl_->SignalRouter(signal_number); }
 void Supervisor::Stop() { impl_->Stop(); }
 pid_t Supervisor::ShardPid(size_t rank) const { return impl_->ShardPid(rank); }
 

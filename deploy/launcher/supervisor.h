@@ -2,9 +2,9 @@
 // a back-off when it dies young), and serves the supervisor socket through which the router asks
 // for a restart and hears of deaths. Lives on the launcher's main thread, driven by its io_context.
 //
-// The socket's protocol is stated in router/supervisor_client.h, whose client is the only one: the
-// router asks "restart <rank> <pid> <reason>", the supervisor answers "ok" or "error <text>" and
-// pushes "died <rank> <pid>" when a shard's process is gone.
+// The socket's protocol is stated in router/shards/supervisor_client.h, whose client is the only
+// one: the router asks "restart <rank> <pid> <reason>", the supervisor answers "ok" or "error
+// <text>" and pushes "died <rank> <pid>" when a shard's process is gone.
 
 #pragma once
 
@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "boost/asio/io_context.hpp"
+#include "deploy/launcher/restart_policy.h"
 
 namespace weft::launcher {
 
@@ -24,15 +25,15 @@ struct ChildSpec {
   // "router" or "shard-<rank>"; prefix of its lines.
   std::string name;
   std::vector<std::string> argv;
+  // "NAME=value" of its whole environment.
+  std::vector<std::string> environment;
+  // It is told which launcher starts it, and for which time: --launcher-id, --launcher-generation.
+  bool numbered = false;
 };
 
 struct SupervisorOptions {
   std::string socket_path;
-  // A child that dies before it has run this long is started again only after a back-off. Longer
-  // than starting takes for a child that cannot start; one that has served is wanted back at once.
-  absl::Duration young = absl::Seconds(2);
-  absl::Duration backoff_first = absl::Milliseconds(100);
-  absl::Duration backoff_max = absl::Seconds(5);
+  RestartTimes restart;
   // SIGTERM to a shard is followed by SIGKILL after this.
   absl::Duration shard_stop_timeout = absl::Seconds(5);
   // And to the router: its own drain time-out and a margin.
@@ -45,9 +46,8 @@ class Supervisor {
     // A line of a child's output.
     absl::AnyInvocable<void(const std::string& child, const std::string& line, bool is_stdout)>
         on_line;
-    // A child came to an end that a restart cannot mend: it left with an exit code before it was
-    // marked healthy (with kExitStuck: for the fourth time). Called at most once; Stop follows from
-    // the owner.
+    // A child came to an end that a restart cannot mend (restart_policy.h), or could not be started
+    // at all before MarkHealthy. Called at most once; Stop follows from the owner.
     absl::AnyInvocable<void(const std::string& child, const std::string& how)> on_hopeless;
     // Everything has stopped.
     absl::AnyInvocable<void()> on_stopped;
@@ -63,6 +63,9 @@ class Supervisor {
   void MarkHealthy();
   // Replaces the router's argv for its next start (its ports are known by then).
   void SetRouterArgv(std::vector<std::string> argv);
+
+  // Sends a signal to the router; nothing happens when it is not running.
+  void SignalRouter(int signal_number);
 
   // SIGTERM to the router, which drains; when it has gone, SIGTERM to the shards; then on_stopped.
   // A second call stops everything at once.

@@ -1,6 +1,6 @@
 // Paged attention: the layout of a block of keys and values, and the arguments of the two kernels
 // that touch it (in kernels.h). This header is the one statement of the inner layout; the pool
-// around it, [layer][K or V][block][kv head], belongs to shard/kv_cache.h.
+// around it, [layer][K or V][block][kv head], belongs to shard/kv/kv_cache.h.
 //
 // One block holds 16 consecutive positions t = 0..15 of one KV head, d counts head_dim elements:
 //   K  kBf16 [d / 2][t][d % 2]    kF16, kF32 [d][t]      16 scores at once, no horizontal sums

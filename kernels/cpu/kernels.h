@@ -86,6 +86,9 @@ struct Kernels {
   void (*gumbel_noise)(uint32_t first_id, int64_t count, uint64_t seed, uint64_t position,
                        float* out);
 
+  // Whether no logit is NaN or +infinity.
+  bool (*all_below_infinity)(const float* logits, int64_t count);
+
   // Largest logit; -infinity when all are -infinity or NaN.
   float (*max)(const float* logits, int64_t count);
 

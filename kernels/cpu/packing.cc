@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "kernels/half.h"
+
 namespace weft::kernels::cpu {
 namespace {
 
@@ -104,17 +106,6 @@ uint16_t Load16(const uint8_t* p) {
   return value;
 }
 
-// Exact for every f16, subnormals included.
-float FloatOfHalf(uint16_t half) {
-  const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16;
-  const uint32_t exponent = half >> 10 & 0x1Fu;
-  const uint32_t mantissa = half & 0x3FFu;
-  if (exponent == 0x1F) return FloatOfBits(sign | 0x7F800000u | mantissa << 13);
-  if (exponent != 0) return FloatOfBits(sign | (exponent + 112) << 23 | mantissa << 13);
-  const float magnitude = static_cast<float>(mantissa) * 0x1p-24f;
-  return sign != 0 ? -magnitude : magnitude;
-}
-
 // Nibble of input k (0..31) of output n in a packed 4-bit block.
 int NibbleAt(const uint8_t* block, int64_t n, int64_t k) {
   const int64_t j = k / 8;
@@ -166,7 +157,7 @@ void UnpackRow(const PackedMatrix& matrix, int64_t row, float* out) {
         std::memcpy(&out[k], tile + (k * kOutputs + n) * 4, 4);
         break;
       case WeightType::kF16:
-        out[k] = FloatOfHalf(Load16(tile + (k * kOutputs + n) * 2));
+        out[k] = HalfToFloat(Load16(tile + (k * kOutputs + n) * 2));
         break;
       case WeightType::kBf16: {
         const uint8_t* at = tile + (k / 2 * kOutputs + n) * 4 + k % 2 * 2;
@@ -175,20 +166,20 @@ void UnpackRow(const PackedMatrix& matrix, int64_t row, float* out) {
       }
       case WeightType::kQ8_0: {
         const uint8_t* block = tile + b * 544;
-        const float d = FloatOfHalf(Load16(block + 512 + 2 * n));
+        const float d = HalfToFloat(Load16(block + 512 + 2 * n));
         out[k] = static_cast<float>(ByteAt(block, n, i)) * d;
         break;
       }
       case WeightType::kQ4_0: {
         const uint8_t* block = tile + b * 288;
-        const float d = FloatOfHalf(Load16(block + 256 + 2 * n));
+        const float d = HalfToFloat(Load16(block + 256 + 2 * n));
         out[k] = static_cast<float>(NibbleAt(block, n, i) - 8) * d;
         break;
       }
       case WeightType::kQ4_1: {
         const uint8_t* block = tile + b * 320;
-        const float d = FloatOfHalf(Load16(block + 256 + 2 * n));
-        const float m = FloatOfHalf(Load16(block + 288 + 2 * n));
+        const float d = HalfToFloat(Load16(block + 256 + 2 * n));
+        const float m = HalfToFloat(Load16(block + 288 + 2 * n));
         const float scaled = static_cast<float>(NibbleAt(block, n, i)) * d;
         out[k] = scaled + m;
         break;

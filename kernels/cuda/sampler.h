@@ -5,10 +5,11 @@
 //   argmax over the survivors of logit / temperature + noise(seed, position, id)
 //
 // with the noise of kernels/philox.h to the bit (invariant rng.key); temperature 0 is the argmax.
-// Log-probabilities are of the distribution as the model gave it. A row of nothing but -infinity
-// gives id 0; NaN counts as -infinity. Rules and results are those of shard/sampler.h; exp is the
-// CPU kernels' polynomial, masses are integers in units of 2^-40 of the best token, so that neither
-// neighbours nor the order of atomic additions change a row's token.
+// Log-probabilities are of the distribution as the model gave it. A row that holds NaN or +infinity
+// behind bias, mask and penalties, or nothing but -infinity, gives id 0 and says so
+// (kInvalidSampleBit). Rules and results are those of shard/sampling/sampler.h; exp
+// is the CPU kernels' polynomial, masses are integers in units of 2^-40 of the best token, so that
+// neither neighbours nor the order of atomic additions change a row's token.
 //
 // Kernels, each starting before the end of the one in front: (1) chunks of 4,096 logits: bias,
 // mask, penalties, the chunk's best of greedy and temperature-only rows; (2) filtered rows, a
@@ -27,6 +28,8 @@ namespace weft::kernels::cuda {
 
 inline constexpr uint32_t kNoSamplingRow = 0xffffffffu;
 inline constexpr uint32_t kNoSampledToken = 0xffffffffu;
+// In out_ids, on top of id 0: the row is no distribution, and no token was drawn.
+inline constexpr uint32_t kInvalidSampleBit = 0x80000000u;
 inline constexpr uint32_t kSamplerTopLogprobsMax = 20;
 // Masses of as many equal tokens still fit 64 bits.
 inline constexpr uint32_t kSamplerVocabularyMax = 1u << 23;
@@ -96,9 +99,9 @@ struct SamplerParams {
   // [slots, count_stride], count_stride a multiple of 4, 8-byte aligned.
   uint16_t* counts = nullptr;
   uint64_t count_stride = 0;
-  // [slots]; may be null.
+  // [slots]; may be null. Of an invalid row 0, without the bit.
   uint32_t* last_sampled = nullptr;
-  // [rows].
+  // [rows]; with kInvalidSampleBit.
   uint32_t* out_ids = nullptr;
   // With kSamplerLogprobs, written in rows that ask: [rows] and twice
   // [rows, kSamplerTopLogprobsMax], best first; places without a token get kNoSampledToken and

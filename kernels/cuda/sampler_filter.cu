@@ -68,10 +68,13 @@ __device__ __forceinline__ void ForPart(const float* scores, uint32_t count, Vis
   }
 }
 
+// The maximum is +infinity also where there is NaN.
 __device__ __forceinline__ Range RangeOfThread(const float* scores, uint32_t count) {
   Range range = {-kInfinity, kInfinity};
-  auto consider = [&range](float x) {
+  bool valid = true;
+  auto consider = [&range, &valid](float x) {
     if (x > -kInfinity) range.min = fminf(range.min, x);
+    valid = valid && x < kInfinity;
   };
   ForPart(scores, count, [&](const float4* quads, uint32_t) {
 #pragma unroll
@@ -83,6 +86,7 @@ __device__ __forceinline__ Range RangeOfThread(const float* scores, uint32_t cou
       consider(quads[i].w);
     }
   });
+  if (!valid) range.max = kInfinity;
   return range;
 }
 
@@ -309,7 +313,7 @@ __global__ void __cluster_dims__(kParts, 1, 1) __launch_bounds__(kFilterThreads,
   const bool whole_row = row.typical_p < 1 && !UsesTopK(row, vocabulary);
   uint64_t total = 0;
   // The same decisions in all blocks of the cluster.
-  if (whole_row || !(range.max > -kInfinity)) {
+  if (whole_row || !IsDistribution(range.max)) {
     ClusterArrive();
   } else {
     const Binning binning = BinningOf(range, row.temperature);

@@ -11,13 +11,18 @@
 namespace weft::kernels::cuda {
 namespace {
 
+// What out_ids says of a draw.
+__device__ __forceinline__ uint32_t SampleOf(uint64_t key) {
+  return IdOfBest(key) | (key == 0 || key == kInvalidKey ? kInvalidSampleBit : 0);
+}
+
 __device__ __forceinline__ uint32_t BestOfChunks(const SamplerWork& work, uint32_t r,
                                                  uint64_t* scratch) {
   uint64_t best = 0;
   for (uint32_t i = threadIdx.x; i < work.chunks; i += kSelectThreads) {
     best = max(best, work.best[size_t{r} * work.chunks + i]);
   }
-  return IdOfBest(BlockMax64(best, scratch));
+  return SampleOf(BlockMax64(best, scratch));
 }
 
 // log(sum of exp) of the row as the model gave it, in every warp; chunks in a fixed order.
@@ -72,13 +77,13 @@ __device__ __forceinline__ void WriteLogprobs(const SamplerParams& params, const
   }
 }
 
-// Of a filtered row.
-__device__ __forceinline__ uint32_t FilteredId(const SamplerParams& params, const SamplerWork& work,
-                                               const SamplingRow& row, uint32_t r,
-                                               SelectScratch& scratch,
-                                               uint64_t (*places)[kSelectThreads]) {
+// Of a filtered row, as out_ids says it.
+__device__ __forceinline__ uint32_t FilteredSample(const SamplerParams& params,
+                                                   const SamplerWork& work, const SamplingRow& row,
+                                                   uint32_t r, SelectScratch& scratch,
+                                                   uint64_t (*places)[kSelectThreads]) {
   const RowState state = work.states[r];
-  if (!(state.best > -kInfinity)) return 0;
+  if (!IsDistribution(state.best)) return kInvalidSampleBit;
   const uint32_t vocabulary = params.vocabulary;
   if (state.whole_row != 0 || state.candidates > kCandidatesMax) {
     const RowTokens tokens = {ScoreRow(params, work, row, r), vocabulary};
@@ -95,8 +100,9 @@ __device__ __forceinline__ uint32_t FilteredId(const SamplerParams& params, cons
 
 // By one thread.
 __device__ __forceinline__ void WriteToken(const SamplerParams& params, const SamplingRow& row,
-                                           uint32_t r, uint32_t id) {
-  params.out_ids[r] = id;
+                                           uint32_t r, uint32_t sample) {
+  params.out_ids[r] = sample;
+  const uint32_t id = sample & ~kInvalidSampleBit;
   if (params.last_sampled != nullptr) params.last_sampled[row.slot] = id;
   if (HasPenalties(row, params)) {
     uint16_t& count = params.counts[row.slot * params.count_stride + id];
@@ -114,14 +120,16 @@ __global__ void __launch_bounds__(kSelectThreads)
   const SamplingRow& row = params.row_params[r];
   const RowKind kind = KindOf(row, params);
   if (kind == RowKind::kUnused) return;
-  uint32_t id;
+  uint32_t sample;
   if (kind == RowKind::kFiltered) {
-    id = FilteredId(params, work, row, r, scratch, places);
+    sample = FilteredSample(params, work, row, r, scratch, places);
   } else {
-    id = BestOfChunks(work, r, scratch.warps[0]);
+    sample = BestOfChunks(work, r, scratch.warps[0]);
   }
-  if (threadIdx.x == 0) WriteToken(params, row, r, id);
-  if (WantsLogprobs(row, params)) WriteLogprobs(params, work, row, r, id, scratch);
+  if (threadIdx.x == 0) WriteToken(params, row, r, sample);
+  if (WantsLogprobs(row, params)) {
+    WriteLogprobs(params, work, row, r, sample & ~kInvalidSampleBit, scratch);
+  }
 }
 
 // For calls without filters and log-probabilities: a warp a row.
@@ -138,7 +146,7 @@ __global__ void __launch_bounds__(kWarp)
   }
   best = WarpMax64(best);
   if (KindOf(row, params) == RowKind::kUnused) return;
-  if (threadIdx.x == 0) WriteToken(params, row, r, IdOfBest(best));
+  if (threadIdx.x == 0) WriteToken(params, row, r, SampleOf(best));
 }
 
 }  // namespace

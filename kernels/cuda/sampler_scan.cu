@@ -177,6 +177,7 @@ __global__ void __launch_bounds__(kScanThreads, kExtras ? 2 : 4)
   } else {
     best = BestOfTile(tile, TileMax(tile), chunk);
   }
+  if (IsInvalid(tile)) best = kInvalidKey;
   // The other half: slow warps may still read the first.
   best = BlockMax64(best, scratch + kWarp);
   if (threadIdx.x == 0) work.best[at] = best;

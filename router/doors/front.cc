@@ -11,19 +11,51 @@
 #include "absl/time/time.h"
 #include "common/check.h"
 #include "common/limits.h"
+#include "common/status.h"
 #include "router/errors.h"
 
 namespace weft::router {
+namespace {
 
-Front::Front(Intake* intake, Probe* probe, FrontOptions options)
-    : intake_(intake), probe_(probe), options_(std::move(options)) {}
+std::unique_ptr<Identity> MakeNobody() {
+  absl::StatusOr<std::unique_ptr<Identity>> identity = Identity::Create({});
+  WEFT_CHECK(identity.ok());  // there is no file to read
+  return *std::move(identity);
+}
 
-absl::Status Front::Admit() const {
+}  // namespace
+
+Front::Front(Entrance* entrance, Probe* probe, FrontOptions options)
+    : entrance_(entrance),
+      probe_(probe),
+      options_(std::move(options)),
+      nobody_(options_.identity == nullptr ? MakeNobody() : nullptr),
+      identity_(options_.identity == nullptr ? nobody_.get() : options_.identity) {}
+
+absl::StatusOr<TenantRef> Front::Authenticate(const Credentials& credentials) const {
+  absl::StatusOr<TenantRef> tenant =
+      identity_->Authenticate(credentials.authorization, credentials.api_key);
+  if (!tenant.ok()) {
+    probe_->Rejected(RejectReason::kIdentity);
+    probe_->Failed(FailureReason::kValidation);
+  }
+  return tenant;
+}
+
+absl::StatusOr<Admission::Permit> Front::EnterText(const Credentials& credentials,
+                                                   size_t body_bytes) const {
+  WEFT_ASSIGN_OR_RETURN(const TenantRef tenant, Authenticate(credentials));
+  return entrance_->EnterText(tenant, body_bytes);
+}
+
+absl::StatusOr<Admission::Permit> Front::Enter(const Credentials& credentials,
+                                               size_t body_bytes) const {
+  WEFT_ASSIGN_OR_RETURN(const TenantRef tenant, Authenticate(credentials));
   const ServerStatus status = Status();
   switch (status.state) {
     case ServerState::kReady:
     case ServerState::kRecovering:  // requests queue until the group is back
-      return absl::OkStatus();
+      return entrance_->Enter(tenant, body_bytes);
     case ServerState::kDraining:
       probe_->Rejected(RejectReason::kDraining);
       probe_->Failed(FailureReason::kUnavailable);
@@ -43,18 +75,20 @@ absl::Status Front::Admit() const {
 }
 
 absl::Status Front::CheckModel(absl::string_view name) const {
-  if (name.empty() || name == "tgi" || name == intake_->Model().model_name) {
+  // The placeholders are what clients send that know of one model only: text-generation's own
+  // client libraries, huggingface_hub, and those whose user left the name out.
+  if (name.empty() || name == "tgi" || name == "dummy" || name == entrance_->Model().model_name) {
     return absl::OkStatus();
   }
   const std::vector<std::string>& aliases = options_.model_aliases;
   if (std::find(aliases.begin(), aliases.end(), name) != aliases.end()) return absl::OkStatus();
   return absl::NotFoundError(absl::StrCat("the model `", name.substr(0, 256),
                                           "` does not exist; served is `",
-                                          intake_->Model().model_name, "`"));
+                                          entrance_->Model().model_name, "`"));
 }
 
 ServerStatus Front::Status() const {
-  ServerStatus status = intake_->Status();
+  ServerStatus status = entrance_->Status();
   if (draining()) status.state = ServerState::kDraining;
   return status;
 }

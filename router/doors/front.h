@@ -1,4 +1,4 @@
-// What all doors share: the intake, the probe, the names of the model, whether the server takes
+// What all doors share: the entrance, the probe, the names of the model, whether the server takes
 // requests, and how strict it is. Made by main before the doors and outlives them. Thread-safe.
 
 #pragma once
@@ -6,17 +6,28 @@
 #include <atomic>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "router/intake.h"
+#include "router/doors/door.h"
+#include "router/doors/entrance.h"
+#include "router/doors/identity/identity.h"
 #include "router/observe/probe.h"
 
 namespace weft::router {
 
+// What a request says of who sent it: headers of HTTP, metadata of gRPC. Empty where there is none.
+struct Credentials {
+  std::string authorization;
+  std::string api_key;
+};
+
 struct FrontOptions {
+  // Whom keys belong to; must outlive the front. Null = everybody is anonymous.
+  const Identity* identity = nullptr;
   // Names a request may use beside the served model's own and "tgi".
   std::vector<std::string> model_aliases;
   // Unknown fields are errors.
@@ -32,28 +43,39 @@ struct FrontOptions {
 class Front {
  public:
   // Both must outlive this.
-  Front(Intake* intake, Probe* probe, FrontOptions options);
+  Front(Entrance* entrance, Probe* probe, FrontOptions options);
 
-  // OK when a generation may start now: UNAVAILABLE with Retry-After while loading or draining.
-  // Counted as a rejection.
-  absl::Status Admit() const;
-  // OK for the served name, an alias, "tgi" or an empty name; NOT_FOUND otherwise.
+  // Who asks, by what his request carries. UNAUTHENTICATED without a good key where keys are
+  // wanted.
+  absl::StatusOr<TenantRef> Authenticate(const Credentials& credentials) const;
+  // The right to hand in a request with a body of `body_bytes`. UNAUTHENTICATED as above,
+  // UNAVAILABLE with Retry-After while loading or draining, RESOURCE_EXHAUSTED when the server or
+  // the tenant's share is full. Counted as a rejection.
+  absl::StatusOr<Admission::Permit> Enter(const Credentials& credentials, size_t body_bytes) const;
+  // The same for Tokenize and Detokenize, which need no shards.
+  absl::StatusOr<Admission::Permit> EnterText(const Credentials& credentials,
+                                              size_t body_bytes) const;
+  // OK for the served name, an alias, and the placeholders "tgi", "dummy" and nothing; NOT_FOUND
+  // otherwise.
   absl::Status CheckModel(absl::string_view name) const;
-  // The intake's state; draining wins.
+  // The entrance's state; draining wins.
   ServerStatus Status() const;
 
   // No new requests from now on.
   void StartDrain() { draining_.store(true, std::memory_order_release); }
   bool draining() const { return draining_.load(std::memory_order_acquire); }
 
-  Intake& intake() const { return *intake_; }
+  Entrance& entrance() const { return *entrance_; }
   Probe& probe() const { return *probe_; }
   const FrontOptions& options() const { return options_; }
 
  private:
-  Intake* const intake_;
+  Entrance* const entrance_;
   Probe* const probe_;
   const FrontOptions options_;
+  // Stands in for options.identity where there is none.
+  const std::unique_ptr<Identity> nobody_;
+  const Identity* const identity_;
   std::atomic<bool> draining_{false};
 };
 

@@ -42,13 +42,15 @@ EngineLoop::EngineLoop(EngineLoopOptions options, Admission* admission, Probe* p
 
 EngineLoop::~EngineLoop() { Stop(); }
 
-absl::Status EngineLoop::Start(const ClientFactory& make_clients, TextPool* text,
+absl::Status EngineLoop::Start(const ClientFactory& make_clients, StreamSink* text,
                                ShardRestarter* restarter) {
   text_ = text;
-  outbox_.resize(text->size());
+  outbox_.resize(text->workers());
   ShardGroupOptions group_options;
-  group_options.hang_timeout_ms = options_.hang_timeout_ms;
+  group_options.health.hang_timeout_ms = options_.hang_timeout_ms;
   group_options.router_id = RandomId();
+  group_options.model = options_.model;
+  group_options.launcher = options_.launcher;
   auto sink = [this](ShardReply reply) {
     // Replies are bounded by the calls in flight: only a closed queue refuses one.
     WEFT_CHECK(Push(std::move(reply)) || queue_.closed());
@@ -76,12 +78,18 @@ bool EngineLoop::Push(Event&& event) {
   return true;
 }
 
-bool EngineLoop::Arrive(std::shared_ptr<LiveRequest> request) { return Push(std::move(request)); }
+bool EngineLoop::Arrive(std::unique_ptr<PreparedRequest>&& request) {
+  Event event(std::move(request));
+  if (Push(std::move(event))) return true;
+  request = std::move(std::get<std::unique_ptr<PreparedRequest>>(event));
+  return false;
+}
 
 void EngineLoop::CancelSequence(SequenceId sequence) {
-  // One per request and cause, so bounded by the permits: only a closed queue refuses it, and the
-  // loop then ends the request by itself.
-  WEFT_CHECK(Push(CancelEvent{sequence}) || queue_.closed());
+  if (Push(CancelEvent{sequence})) return;
+  // Full only when this thread falls behind a flood; the cause stands in the answer.
+  lost_cancel_.store(true, std::memory_order_release);
+  poller_.Wake();
 }
 
 void EngineLoop::ShardDied(const ShardDeath& death) { Push(ShardDeath(death)); }
@@ -108,6 +116,11 @@ ServedShape EngineLoop::Shape() const {
   return shape_;
 }
 
+std::optional<PrefixHasher> EngineLoop::prefix_hasher() const {
+  absl::MutexLock lock(&mutex_);
+  return prefix_hasher_;
+}
+
 // -- Thread --------------------------------------------------------------------------------------
 
 void EngineLoop::Run() {
@@ -117,6 +130,7 @@ void EngineLoop::Run() {
     std::vector<Event> events = queue_.PopAll(absl::ZeroDuration());
     const int64_t now_us = clock_->NowUs();
     for (Event& event : events) Handle(event, now_us);
+    if (lost_cancel_.exchange(false, std::memory_order_acq_rel)) FindLostCancels(now_us);
     wake_us = OnTimers(now_us);
     // Steps first: the shards come before the readers.
     PumpSteps();
@@ -131,7 +145,7 @@ void EngineLoop::Run() {
 void EngineLoop::Handle(Event& event, int64_t now_us) {
   if (auto* reply = std::get_if<ShardReply>(&event)) {
     group_->OnReply(std::move(*reply), now_us);
-  } else if (auto* request = std::get_if<std::shared_ptr<LiveRequest>>(&event)) {
+  } else if (auto* request = std::get_if<std::unique_ptr<PreparedRequest>>(&event)) {
     OnArrival(std::move(*request), now_us);
   } else if (auto* cancel = std::get_if<CancelEvent>(&event)) {
     OnCancel(cancel->sequence, now_us);
@@ -147,46 +161,78 @@ void EngineLoop::Handle(Event& event, int64_t now_us) {
   }
 }
 
-void EngineLoop::OnArrival(std::shared_ptr<LiveRequest> request, int64_t now_us) {
-  LiveRequest& r = *request;
-  absl::Status failure;
-  if (const EndCause cause = r.cancel.load(); cause != EndCause::kNone) {
-    failure = CancelStatus(cause);
-  } else if (stopping_ || scheduler_ == nullptr) {
-    failure = UnavailableError("SHUTTING_DOWN", "the server is shutting down", kComeBack);
+void EngineLoop::OnArrival(std::unique_ptr<PreparedRequest> request, int64_t now_us) {
+  const std::shared_ptr<Answer> answer = request->writer.shared_answer();
+  if (const CancelReason reason = answer->cancelled(); reason != CancelReason::kNone) {
+    return Refuse(*request, CancelStatus(reason));
   }
-  if (!failure.ok()) {
-    CountEnd(r, failure);
-    r.permit.Release();
-    const uint32_t worker = r.worker;
-    outbox_[worker].ends.push_back({std::move(request), std::move(failure), {}});
-    return;
+  if (stopping_ || scheduler_ == nullptr) {
+    return Refuse(*request,
+                  UnavailableError("SHUTTING_DOWN", "the server is shutting down", kComeBack));
   }
+  if (absl::Status status = Schedule(request.get(), now_us); !status.ok()) {
+    return Refuse(*request, status);
+  }
+  if (request->deadline_us > 0) deadlines_.emplace(request->deadline_us, answer->sequence());
+  if (options_.queue_timeout_us > 0) {
+    queue_deadlines_.emplace(request->times.arrival_us + options_.queue_timeout_us,
+                             answer->sequence());
+  }
+  Live& live = live_[answer->sequence()];
+  live.prompt_tokens = request->prompt_tokens;
+  live.request = std::move(request);
+  live.answer = answer;
+}
+
+absl::Status EngineLoop::Schedule(PreparedRequest* request, int64_t now_us) {
+  const Answer& answer = request->writer.answer();
   Arrival arrival;
-  arrival.id = r.sequence;
-  arrival.prompt = r.prompt;
-  arrival.max_new_tokens = r.max_new_tokens;
-  arrival.priority = r.input.priority;
-  arrival.ignore_eos = r.input.ignore_eos;
-  if (r.input.deadline_us > 0) deadlines_.emplace(r.input.deadline_us, r.sequence);
-  scheduler_->OnArrival(arrival, now_us);
-  std::vector<TokenId>().swap(r.prompt);  // the scheduler's log has it
-  live_[arrival.id].request = std::move(request);
+  arrival.id = answer.sequence();
+  arrival.prompt = std::move(request->prompt);
+  arrival.max_new_tokens = request->max_new_tokens;
+  arrival.tenant = answer.tenant()->index;
+  arrival.tenant_weight = answer.tenant()->limits.weight;
+  arrival.priority = request->priority;
+  arrival.ignore_eos = request->ignore_eos;
+  const absl::Status status = scheduler_->OnArrival(std::move(arrival), now_us);
+  // It was accepted under a larger pool than the shards came back with.
+  if (absl::IsResourceExhausted(status)) {
+    return UnavailableError("POOL_SHRANK", status.message(), kComeBack);
+  }
+  return status;
 }
 
 void EngineLoop::OnCancel(SequenceId sequence, int64_t now_us) {
   const auto it = live_.find(sequence);
   if (it == live_.end()) return;  // ended just before, or on its way here
-  Fail(sequence, CancelStatus(it->second.request->cancel.load()), now_us);
+  Fail(sequence, CancelStatus(it->second.answer->cancelled()), now_us);
 }
 
-int64_t EngineLoop::OnTimers(int64_t now_us) {
+void EngineLoop::FindLostCancels(int64_t now_us) {
+  std::vector<SequenceId> cancelled;
+  for (const auto& [id, live] : live_) {
+    if (live.answer->cancelled() != CancelReason::kNone) cancelled.push_back(id);
+  }
+  for (SequenceId id : cancelled) OnCancel(id, now_us);
+}
+
+void EngineLoop::EndLate(int64_t now_us) {
   while (!deadlines_.empty() && deadlines_.begin()->first <= now_us) {
     const SequenceId sequence = deadlines_.begin()->second;
     deadlines_.erase(deadlines_.begin());
-    live_.at(sequence).request->TryCancel(EndCause::kDeadline);
+    live_.at(sequence).answer->Cancel(CancelReason::kDeadline);
     OnCancel(sequence, now_us);
   }
+  while (!queue_deadlines_.empty() && queue_deadlines_.begin()->first <= now_us) {
+    const SequenceId sequence = queue_deadlines_.begin()->second;
+    queue_deadlines_.erase(queue_deadlines_.begin());
+    live_.at(sequence).answer->Cancel(CancelReason::kQueueTimeout);
+    OnCancel(sequence, now_us);
+  }
+}
+
+int64_t EngineLoop::OnTimers(int64_t now_us) {
+  EndLate(now_us);
   if (end_all_us_ > 0 && now_us >= end_all_us_) {
     FailAll(UnavailableError("DRAINING", "the server shut down before the answer was complete",
                              kComeBack),
@@ -203,8 +249,11 @@ int64_t EngineLoop::OnTimers(int64_t now_us) {
     admission_->Close(UnavailableError("GROUP_LOST", "the shards are being restarted", kComeBack));
   }
   int64_t wake_us = group_->OnTimer(now_us);
-  if (!deadlines_.empty()) wake_us = Earlier(wake_us, deadlines_.begin()->first);
-  // What is over due waits for the group's own tick.
+  for (const auto* deadlines : {&deadlines_, &queue_deadlines_}) {
+    if (!deadlines->empty()) wake_us = Earlier(wake_us, deadlines->begin()->first);
+  }
+  // A time that has passed already has done its work above, and must not wake the loop again and
+  // again.
   if (end_all_us_ > now_us) wake_us = Earlier(wake_us, end_all_us_);
   if (give_up_us > now_us) wake_us = Earlier(wake_us, give_up_us);
   return wake_us;
@@ -224,14 +273,19 @@ void EngineLoop::PumpSteps() {
 void EngineLoop::MarkPlanned(const StepPlan& plan, int64_t now_us) {
   for (const PlannedChunk& chunk : plan.chunks) {
     if (!chunk.first) continue;
-    LiveRequest& request = *live_.at(chunk.id).request;
-    if (request.planned_us > 0) continue;  // prefilled again
-    request.planned_us = now_us;
-    request.cached_tokens = scheduler_->CachedTokens(chunk.id);
-    request.permit.MarkRunning();
-    probe_->LeftQueue(now_us - request.arrival_us);
-    probe_->RequestAccepted(request.prompt_tokens, request.cached_tokens, request.max_new_tokens,
-                            request.validation_us);
+    slot_sequence_[chunk.slot] = chunk.id;
+    Live& live = live_.at(chunk.id);
+    RequestTimes& times = live.request->times;
+    if (times.planned_us > 0) continue;  // prefilled again
+    times.planned_us = now_us;
+    live.cached_tokens = scheduler_->CachedTokens(chunk.id);
+    live.request->writer.permit().MarkRunning();
+    if (options_.queue_timeout_us > 0) {
+      queue_deadlines_.erase({times.arrival_us + options_.queue_timeout_us, chunk.id});
+    }
+    probe_->LeftQueue(now_us - times.arrival_us);
+    probe_->RequestAccepted(live.prompt_tokens, live.cached_tokens, live.request->max_new_tokens,
+                            times.prepared_us - times.arrival_us);
   }
 }
 
@@ -253,11 +307,12 @@ void EngineLoop::SendStep(const StepPlan& plan, int64_t plan_us, int64_t now_us)
     sent.partial_chunks += chunk.first && chunk.last ? 0 : 1;
     sent.resumed_chunks += live.resumed ? 1 : 0;
   }
+  for (const Slot slot : sent.rows) sent.sequences.push_back(slot_sequence_[slot]);
   sent.sent_us = now_us;
   const SharedBytes bytes =
       message_.Build(group_->epoch(), plan, *scheduler_, [this](SequenceId id) {
-        const LiveRequest& request = *live_.at(id).request;
-        return ChunkSource{&request.input.sampling, request.seed};
+        const PreparedRequest& request = *live_.at(id).request;
+        return ChunkSource{&request.sampling, request.seed};
       });
   group_->SendStep(StepMessage::CallOf(plan.kind), plan.step, bytes, now_us);
   sent.sample.host_us = plan_us + clock_->NowUs() - now_us;
@@ -268,7 +323,7 @@ void EngineLoop::FlushText() {
     if (outbox_[worker].empty()) continue;
     // A full queue keeps the batch here; the next step's tokens join it. Its size is bounded by
     // what the live requests may emit.
-    if (text_->Post(worker, std::move(outbox_[worker]))) outbox_[worker] = TextBatch();
+    if (text_->Post(worker, std::move(outbox_[worker]))) outbox_[worker] = StreamBatch();
   }
 }
 
@@ -284,11 +339,14 @@ void EngineLoop::Publish(int64_t now_us) {
   }
   if (group_->state() == published_state_ && group_->state() == GroupState::kServing) return;
   published_state_ = group_->state();
-  absl::MutexLock lock(&mutex_);
-  status_.state = StateForDoors();
-  status_.percent = group_->percent();
-  status_.detail = group_->detail();
-  probe_->SetServerState(draining_.load() ? ServerState::kDraining : status_.state);
+  {
+    absl::MutexLock lock(&mutex_);
+    status_.state = StateForDoors();
+    status_.percent = group_->percent();
+    status_.detail = group_->detail();
+    probe_->SetServerState(draining_.load() ? ServerState::kDraining : status_.state);
+  }
+  if (published_state_ == GroupState::kServing && options_.on_serving) options_.on_serving();
 }
 
 ServerState EngineLoop::StateForDoors() const {

@@ -1,6 +1,6 @@
 // The router's heart: one thread that owns the scheduler and the shard group. Arrivals, cancels,
 // step answers and timers come in through one bounded queue; step calls go out to the shards, and
-// what became of each step goes to the text workers, one push per worker. It waits only where its
+// what became of each step goes to text out, one push per worker. It waits only where its
 // poller does: for that queue and for the sockets of its shards. Two steps are in flight so that
 // the device never waits for it (invariant ahead.two).
 
@@ -11,6 +11,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -24,16 +25,17 @@
 #include "common/clock.h"
 #include "common/thread.h"
 #include "router/admission.h"
+#include "router/engine/inbox.h"
+#include "router/engine/served.h"
+#include "router/engine/stages.h"
 #include "router/engine/step_message.h"
-#include "router/intake.h"
-#include "router/live_request.h"
 #include "router/observe/probe.h"
 #include "router/scheduler/scheduler.h"
 #include "router/shards/client.h"
 #include "router/shards/group.h"
 #include "router/shards/poller.h"
+#include "router/shards/router_model.h"
 #include "router/shards/supervisor_client.h"
-#include "router/text_pool.h"
 
 namespace weft::router {
 
@@ -46,24 +48,19 @@ struct EngineLoopOptions {
   uint32_t inter_token_target_us = 0;
   bool prefix_cache = true;
   std::vector<TokenId> eos_ids;
+  // What the shards' model is compared with.
+  RouterModel model;
+  LauncherClaim launcher;
   int64_t hang_timeout_ms = 0;
   int64_t recovery_timeout_us = 0;
+  // A request that waits so long for its first step ends; 0 = never.
+  int64_t queue_timeout_us = 0;
   std::function<void(const absl::Status&)> on_fatal;
+  std::function<void()> on_serving;
   int64_t step_delay_for_test_us = 0;
 };
 
-// The part of ModelFacts that the shards know.
-struct ServedShape {
-  std::string family;
-  uint64_t parameters = 0;
-  uint32_t vocab_size = 0;
-  uint32_t context_tokens = 0;
-  uint32_t request_tokens_max = 0;
-  std::string dtype;
-  std::string device;
-};
-
-class EngineLoop : public EngineInbox, public ShardGroupListener {
+class EngineLoop : public Inbox, public ShardGroupListener {
  public:
   // Makes the clients of the group's shards, whose replies go to `sink`; `poller` is the thread's.
   using ClientFactory = std::function<absl::StatusOr<std::vector<std::unique_ptr<ShardClient>>>(
@@ -75,12 +72,13 @@ class EngineLoop : public EngineInbox, public ShardGroupListener {
 
   // Starts the thread, or says why the clients cannot be made. `text` must outlive it; `restarter`
   // too, and may be null.
-  absl::Status Start(const ClientFactory& make_clients, TextPool* text, ShardRestarter* restarter);
+  absl::Status Start(const ClientFactory& make_clients, StreamSink* text,
+                     ShardRestarter* restarter);
   // Ends live requests with UNAVAILABLE, leaves the group and joins the thread. Idempotent.
   void Stop();
 
   // -- From any thread; never block
-  bool Arrive(std::shared_ptr<LiveRequest> request) override;
+  bool Arrive(std::unique_ptr<PreparedRequest>&& request) override;
   void CancelSequence(SequenceId sequence) override;
   void ShardDied(const ShardDeath& death);
   // Live requests still there at `deadline_us` fail with UNAVAILABLE.
@@ -88,6 +86,8 @@ class EngineLoop : public EngineInbox, public ShardGroupListener {
   ServerStatus Status() const;
   // Zeros until the first group formed.
   ServedShape Shape() const;
+  // Hashes prompts as the scheduler would; none until the first group formed.
+  std::optional<PrefixHasher> prefix_hasher() const;
   uint32_t vocab_size() const { return vocab_size_.load(std::memory_order_acquire); }
 
   // -- The shard group's news, on the thread
@@ -104,12 +104,17 @@ class EngineLoop : public EngineInbox, public ShardGroupListener {
     int64_t deadline_us;
   };
   struct StopEvent {};
-  using Event = std::variant<std::shared_ptr<LiveRequest>, CancelEvent, ShardReply, ShardDeath,
+  using Event = std::variant<std::unique_ptr<PreparedRequest>, CancelEvent, ShardReply, ShardDeath,
                              DrainEvent, StopEvent>;
 
   // A request the scheduler knows.
   struct Live {
-    std::shared_ptr<LiveRequest> request;
+    // Its writer and text have gone on to text out once the stream has begun.
+    std::unique_ptr<PreparedRequest> request;
+    std::shared_ptr<Answer> answer;
+    uint32_t prompt_tokens = 0;
+    uint32_t cached_tokens = 0;
+    bool begun = false;
     // OK, or how it is to fail when the scheduler gives it back.
     absl::Status failure;
     int64_t last_token_us = 0;
@@ -124,6 +129,8 @@ class EngineLoop : public EngineInbox, public ShardGroupListener {
     StepNumber step = 0;
     // Slots of the rows that sample, in the answer's order.
     std::vector<Slot> rows;
+    // Who they belonged to: a slot may have another sequence when the answer comes.
+    std::vector<SequenceId> sequences;
     StepSample sample;
     int64_t sent_us = 0;
     // Chunks that are a piece of a longer prompt, and those of preempted sequences.
@@ -137,8 +144,14 @@ class EngineLoop : public EngineInbox, public ShardGroupListener {
   // -- Thread
   void Run();
   void Handle(Event& event, int64_t now_us);
-  void OnArrival(std::shared_ptr<LiveRequest> request, int64_t now_us);
+  void OnArrival(std::unique_ptr<PreparedRequest> request, int64_t now_us);
+  // Hands the request's sequence to the scheduler, or says why it cannot be run.
+  absl::Status Schedule(PreparedRequest* request, int64_t now_us);
   void OnCancel(SequenceId sequence, int64_t now_us);
+  // Ends what is over its deadline, or over the time that it may wait.
+  void EndLate(int64_t now_us);
+  // Ends requests whose cancel found the queue full.
+  void FindLostCancels(int64_t now_us);
   // Deadlines, drain, recovery time-out. Returns when it wants to be called again.
   int64_t OnTimers(int64_t now_us);
   void PumpSteps();
@@ -157,8 +170,13 @@ class EngineLoop : public EngineInbox, public ShardGroupListener {
   void FailAll(const absl::Status& why, int64_t now_us);
   // The scheduler gave `ended_` back.
   void EndLives();
-  void CountEnd(const LiveRequest& request, const absl::Status& failure);
+  // Ends a request whose stream has not begun.
+  void Refuse(PreparedRequest& request, const absl::Status& failure);
+  void CountEnd(const Answer& answer, const RequestTimes& times, const absl::Status& failure);
+  void BeginStream(SequenceId sequence, Live& live, StreamBatch* batch);
   void SendEmitted(const weft::shard::v1::StepResponse& response, int64_t now_us);
+  // Ends the requests whose rows the shards could not sample.
+  void FailInvalidRows(const weft::shard::v1::StepResponse& response, int64_t now_us);
   ServerState StateForDoors() const;
 
   const EngineLoopOptions options_;
@@ -169,14 +187,18 @@ class EngineLoop : public EngineInbox, public ShardGroupListener {
   Poller poller_;
 
   // -- The thread's own
-  TextPool* text_ = nullptr;
+  StreamSink* text_ = nullptr;
   std::unique_ptr<ShardGroup> group_;
   std::unique_ptr<Scheduler> scheduler_;
   StepMessage message_;
   absl::flat_hash_map<SequenceId, Live> live_;
   absl::btree_set<std::pair<int64_t, SequenceId>> deadlines_;
+  // When those that wait for their first step have waited too long.
+  absl::btree_set<std::pair<int64_t, SequenceId>> queue_deadlines_;
+  // Who holds a slot, by slot.
+  std::vector<SequenceId> slot_sequence_;
   std::deque<SentStep> sent_;
-  std::vector<TextBatch> outbox_;
+  std::vector<StreamBatch> outbox_;
   // Scratch of one step.
   std::vector<SampledRow> rows_;
   std::vector<Emitted> emitted_;
@@ -192,11 +214,14 @@ class EngineLoop : public EngineInbox, public ShardGroupListener {
   // -- Seen from outside
   std::atomic<uint32_t> vocab_size_{0};
   std::atomic<bool> draining_{false};
+  // A cancel did not fit into the queue: the loop looks for it itself.
+  std::atomic<bool> lost_cancel_{false};
   // Since when there is work and no step has ended; 0 = no work.
   std::atomic<int64_t> idle_since_us_{0};
   mutable absl::Mutex mutex_;
   ServerStatus status_ ABSL_GUARDED_BY(mutex_);
   ServedShape shape_ ABSL_GUARDED_BY(mutex_);
+  std::optional<PrefixHasher> prefix_hasher_ ABSL_GUARDED_BY(mutex_);
 
   Thread thread_;
 };

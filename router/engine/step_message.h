@@ -9,10 +9,10 @@
 #include "absl/functional/function_ref.h"
 #include "common/ids.h"
 #include "google/protobuf/arena.h"
-#include "proto/shard.pb.h"
 #include "router/request.h"
 #include "router/scheduler/scheduler.h"
 #include "router/shards/client.h"
+#include "weft/shard/v1/shard.pb.h"
 
 namespace weft::router {
 

@@ -17,21 +17,17 @@
 namespace weft::router {
 namespace {
 
-const char* TypeName(weft::types::v1::DataType type) {
+const char* TypeName(weft::v1::DataType type) {
   switch (type) {
-    case weft::types::v1::DATA_TYPE_FLOAT32:
+    case weft::v1::DATA_TYPE_FLOAT32:
       return "float32";
-    case weft::types::v1::DATA_TYPE_BFLOAT16:
+    case weft::v1::DATA_TYPE_BFLOAT16:
       return "bfloat16";
-    case weft::types::v1::DATA_TYPE_FLOAT16:
+    case weft::v1::DATA_TYPE_FLOAT16:
       return "float16";
     default:
       return "unknown";
   }
-}
-
-FinishReason ToFinish(EndReason reason) {
-  return reason == EndReason::kEosToken ? FinishReason::kEosToken : FinishReason::kLength;
 }
 
 }  // namespace
@@ -44,23 +40,36 @@ void EngineLoop::OnGroupFormed(const FormedGroup& group, int64_t now_us) {
   GroupInfo info;
   info.epoch = group.epoch;
   info.kv_blocks = group.kv_blocks;
-  info.costs = group.costs;
+  std::vector<GroupInfo::Cost> costs;
+  for (const auto& cost : group.warmup.costs()) {
+    costs.push_back({cost.rows(), cost.prompt_tokens(), cost.context_tokens(), cost.step_us()});
+  }
+  info.costs = costs;
   const uint64_t pool_tokens = uint64_t{group.kv_blocks} * group.info.kv_groups(0).block_tokens();
   const uint32_t request_tokens_max =
       static_cast<uint32_t>(std::min<uint64_t>(Shape().context_tokens, pool_tokens));
-  // A smaller pool than before may not hold what was admitted under the larger one.
-  std::vector<SequenceId> too_long;
+  if (pool_tokens < Shape().context_tokens) {
+    WEFT_LOG_WARN(
+        "the KV pool holds {} tokens: a request may have so many, not the {} of the model's "
+        "context; give the shards more with --kv-memory",
+        pool_tokens, Shape().context_tokens);
+  }
+  // A smaller pool than before may not hold what was admitted under the larger one. Whose client
+  // named no limit had all the room there was, and now has the room there is.
   for (const auto& [id, live] : live_) {
-    const LiveRequest& request = *live.request;
-    if (request.prompt_tokens + request.max_new_tokens > request_tokens_max) too_long.push_back(id);
+    PreparedRequest& request = *live.request;
+    if (request.max_tokens_named) continue;
+    if (live.prompt_tokens + request.max_new_tokens <= request_tokens_max) continue;
+    if (scheduler_->CutLimit(id, request_tokens_max, now_us).ok()) {
+      request.max_new_tokens = request_tokens_max - live.prompt_tokens;
+    }
   }
-  for (SequenceId id : too_long) {
-    Fail(id,
-         UnavailableError("POOL_SHRANK", "the restarted shards have too little KV memory",
-                          absl::Seconds(1)),
-         now_us);
+  scheduler_->OnGroupFormed(info, now_us, &ended_);
+  for (const Ended& ended : ended_) {
+    live_.at(ended.id).failure = UnavailableError(
+        "POOL_SHRANK", "the restarted shards have too little KV memory", absl::Seconds(1));
   }
-  scheduler_->OnGroupFormed(info, now_us);
+  EndLives();
   admission_->SetRequestTokensMax(request_tokens_max);
   {
     absl::MutexLock lock(&mutex_);
@@ -90,9 +99,11 @@ void EngineLoop::MakeScheduler(const FormedGroup& group) {
   config.hash_key[1] = RandomId();
   config.eos_ids = options_.eos_ids;
   scheduler_ = std::make_unique<Scheduler>(config);
+  slot_sequence_.assign(config.running_max, 0);
   admission_->SetRunningMax(config.running_max);
   vocab_size_.store(group.info.vocab_size(), std::memory_order_release);
   absl::MutexLock lock(&mutex_);
+  prefix_hasher_ = scheduler_->prefix_hasher();
   shape_.family = group.info.family();
   shape_.parameters = group.info.parameters();
   shape_.vocab_size = group.info.vocab_size();
@@ -118,8 +129,8 @@ void EngineLoop::OnGroupLost(const absl::Status& why, int64_t now_us) {
     live_.at(ended.id).failure = absl::InternalError(
         absl::StrCat("this request's steps failed ", kGroupLossesMax,
                      " times and ended the shards' group each time, at last: ", why.message()));
-    WEFT_LOG_ERROR("request given up id={} losses={} reason=\"{}\"", live_.at(ended.id).request->id,
-                   kGroupLossesMax, std::string(why.message()));
+    WEFT_LOG_ERROR("request given up id={} losses={} reason=\"{}\"",
+                   live_.at(ended.id).answer->id(), kGroupLossesMax, std::string(why.message()));
   }
   EndLives();
 }
@@ -174,6 +185,7 @@ void EngineLoop::OnStepAnswer(const StepAnswer& answer, int64_t now_us) {
   for (int i = 0; i < response.ids_size(); ++i) {
     rows_.push_back({response.slots(i), response.ids(i)});
   }
+  FailInvalidRows(response, now_us);
   sent_.pop_front();
   emitted_.clear();
   scheduler_->OnStepDone(response.step(), rows_, {timings.device_us()}, now_us, &emitted_, &ended_);
@@ -191,22 +203,23 @@ void EngineLoop::SendEmitted(const weft::shard::v1::StepResponse& response, int6
   gaps_us_.clear();
   for (const Emitted& emitted : emitted_) {
     Live& live = live_.at(emitted.id);
-    LiveRequest& request = *live.request;
-    if (request.first_token_us == 0) {
-      request.first_token_us = now_us;
-      probe_->FirstToken(now_us - request.arrival_us);
+    RequestTimes& times = live.request->times;
+    StreamBatch& batch = outbox_[live.request->text_worker];
+    if (times.first_token_us == 0) {
+      times.first_token_us = now_us;
+      probe_->FirstToken(now_us - times.arrival_us);
+      BeginStream(emitted.id, live, &batch);
     } else {
       gaps_us_.push_back(static_cast<uint32_t>(now_us - live.last_token_us));
     }
     live.last_token_us = now_us;
-    TextBatch& batch = outbox_[request.worker];
-    TextToken& token = batch.tokens.emplace_back();
-    token.request = &request;
+    StreamToken& token = batch.tokens.emplace_back();
+    token.sequence = emitted.id;
     token.id = emitted.token;
     if (emitted.row >= row_logprob_.size() || row_logprob_[emitted.row] < 0) continue;
     const auto& from = response.logprobs(row_logprob_[emitted.row]);
     token.logprob = static_cast<int32_t>(batch.logprobs.size());
-    TextLogprob& logprob = batch.logprobs.emplace_back();
+    StreamLogprob& logprob = batch.logprobs.emplace_back();
     logprob.logprob = from.logprob();
     for (const auto& top : from.top()) logprob.top.emplace_back(top.id(), top.logprob());
   }
@@ -214,56 +227,28 @@ void EngineLoop::SendEmitted(const weft::shard::v1::StepResponse& response, int6
   if (!emitted_.empty()) probe_->GeneratedTokens(static_cast<uint32_t>(emitted_.size()));
 }
 
-// -- Ends ----------------------------------------------------------------------------------------
-
-void EngineLoop::Fail(SequenceId sequence, const absl::Status& why, int64_t now_us) {
-  live_.at(sequence).failure = why;
-  scheduler_->OnCancel(sequence, now_us, &ended_);
-  EndLives();
-}
-
-void EngineLoop::FailAll(const absl::Status& why, int64_t now_us) {
-  std::vector<SequenceId> all;
-  all.reserve(live_.size());
-  for (const auto& [id, live] : live_) all.push_back(id);
-  for (SequenceId id : all) Fail(id, why, now_us);
-}
-
-void EngineLoop::EndLives() {
-  for (const Ended& ended : ended_) {
-    auto node = live_.extract(ended.id);
-    WEFT_CHECK(!node.empty());
-    Live& live = node.mapped();
-    LiveRequest& request = *live.request;
-    if (request.input.deadline_us > 0) {
-      deadlines_.erase({request.input.deadline_us, ended.id});
-    }
-    absl::Status failure = live.failure;
-    const bool complete =
-        ended.reason == EndReason::kLength || ended.reason == EndReason::kEosToken;
-    if (!complete && failure.ok()) {
-      failure = absl::InternalError("the scheduler gave the request up unasked");
-    } else if (complete) {
-      failure = absl::OkStatus();  // it was complete before the cancel came
-    }
-    CountEnd(request, failure);
-    request.permit.Release();
-    const uint32_t worker = request.worker;
-    outbox_[worker].ends.push_back({std::move(live.request), failure, ToFinish(ended.reason)});
+void EngineLoop::FailInvalidRows(const weft::shard::v1::StepResponse& response, int64_t now_us) {
+  for (const uint32_t row : response.invalid_rows()) {
+    if (row >= sent_.front().sequences.size()) continue;
+    const SequenceId sequence = sent_.front().sequences[row];
+    // Ended before its result came.
+    if (!live_.contains(sequence)) continue;
+    WEFT_LOG_ERROR("logits not finite id={} step={}", live_.at(sequence).answer->id(),
+                   response.step());
+    Fail(sequence,
+         absl::InternalError("the model's output for this request is not finite (NaN or infinity)"),
+         now_us);
   }
-  ended_.clear();
 }
 
-void EngineLoop::CountEnd(const LiveRequest& request, const absl::Status& failure) {
-  if (failure.ok()) return;  // its text worker counts how it finished
-  const EndCause cause = request.cancel.load();
-  if (cause == EndCause::kStopMatched) return;  // likewise
-  if (absl::IsUnavailable(failure)) return probe_->Failed(FailureReason::kUnavailable);
-  if (cause == EndCause::kNone) return probe_->Failed(FailureReason::kInternal);
-  const CancelPhase phase = request.planned_us == 0       ? CancelPhase::kQueue
-                            : request.first_token_us == 0 ? CancelPhase::kPrefill
-                                                          : CancelPhase::kDecode;
-  probe_->Cancelled(static_cast<CancelReason>(static_cast<int>(cause) - 1), phase);
+void EngineLoop::BeginStream(SequenceId sequence, Live& live, StreamBatch* batch) {
+  live.begun = true;
+  StreamBegin& begin = batch->begins.emplace_back();
+  begin.sequence = sequence;
+  begin.writer = std::move(live.request->writer);
+  begin.text = std::move(live.request->text);
+  begin.head = {live.prompt_tokens, live.cached_tokens, live.request->seed};
+  begin.times = live.request->times;
 }
 
 }  // namespace weft::router

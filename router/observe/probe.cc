@@ -11,10 +11,10 @@
 #include "absl/synchronization/mutex.h"
 #include "common/check.h"
 #include "common/metrics.h"
+#include "common/process_stat.h"
 #include "common/thread.h"
 #include "common/version.h"
 #include "router/observe/step_metrics.h"
-#include "router/process_figures.h"
 
 namespace weft::router {
 namespace {
@@ -28,11 +28,11 @@ constexpr double kUs = 1e-6;
 
 // Label values, in the order of the enums.
 constexpr const char* kRejects[] = {"queue_requests", "queue_tokens", "draining", "too_long",
-                                    "not_ready"};
+                                    "not_ready",      "text_bytes",   "tenant",   "identity"};
 constexpr const char* kFailures[] = {"validation", "overloaded", "unavailable",
                                      "deadline",   "shard_lost", "internal"};
 constexpr const char* kPhases[] = {"text", "queue", "prefill", "decode"};
-constexpr const char* kCancels[] = {"client", "admin", "deadline", "slow_reader"};
+constexpr const char* kCancels[] = {"client", "admin", "deadline", "queue_timeout", "slow_reader"};
 constexpr const char* kRestarts[] = {"exit", "oom", "nccl", "timeout"};
 constexpr const char* kGroupStates[] = {"connecting", "loading", "joining",
                                         "warming",    "serving", "recovering"};
@@ -147,12 +147,12 @@ struct Probe::Metrics {
   std::array<Counter*, 6> failures =
       Counters(CounterFamily("weft_request_failure_total", "Requests failed, by reason"), "reason",
                kFailures);
-  std::array<Counter*, 5> rejects = Counters(
+  std::array<Counter*, std::size(kRejects)> rejects = Counters(
       CounterFamily("weft_admission_rejections_total", "Good requests turned away, by reason"),
       "reason", kRejects);
   Family<Counter>& cancelled_family = CounterFamily(
       "weft_requests_cancelled_total", "Requests cancelled, by whom and in which phase");
-  std::array<std::array<Counter*, 4>, 4> cancelled;
+  std::array<std::array<Counter*, 4>, std::size(kCancels)> cancelled;
   std::array<Counter*, 3> ignored = Counters(
       CounterFamily("weft_request_ignored_fields_total", "Unknown request fields ignored, by door"),
       "door", kDoors);
@@ -294,8 +294,6 @@ struct Probe::Metrics {
   }
 };
 
-const char* GroupStateName(GroupState state) { return kGroupStates[static_cast<size_t>(state)]; }
-
 Probe::Probe(uint32_t context_tokens_max)
     : metrics_(std::make_unique<Metrics>(context_tokens_max)) {}
 Probe::~Probe() = default;
@@ -347,9 +345,15 @@ void Probe::Failed(FailureReason reason) {
   metrics_->failures[static_cast<size_t>(reason)]->Increment();
 }
 
+// Label values begin with the first cause there is.
+size_t CancelIndex(CancelReason by) {
+  WEFT_CHECK(by > CancelReason::kNone && by < CancelReason::kStopMatched);
+  return static_cast<size_t>(by) - 1;
+}
+
 void Probe::Cancelled(CancelReason by, CancelPhase phase) {
   metrics_->success_abort.Increment();
-  metrics_->cancelled[static_cast<size_t>(by)][static_cast<size_t>(phase)]->Increment();
+  metrics_->cancelled[CancelIndex(by)][static_cast<size_t>(phase)]->Increment();
 }
 
 void Probe::IgnoredFields(Door door, uint32_t count) {

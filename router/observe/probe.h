@@ -12,48 +12,17 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/ids.h"
-#include "router/intake.h"
+#include "router/observe/outcomes.h"
 #include "router/request.h"
 #include "router/scheduler/scheduler.h"
+#include "router/shards/call.h"
+#include "router/shards/group_state.h"
 
 namespace weft::router {
 
-// Why admission or a door turned a good request away.
-enum class RejectReason : uint8_t { kQueueRequests, kQueueTokens, kDraining, kTooLong, kNotReady };
-// How a request failed that was not cancelled by its client.
-enum class FailureReason : uint8_t {
-  kValidation,
-  kOverloaded,
-  kUnavailable,
-  kDeadline,
-  kShardLost,
-  kInternal
-};
-// Where a cancelled request was.
-enum class CancelPhase : uint8_t { kText, kQueue, kPrefill, kDecode };
-enum class RestartReason : uint8_t { kExit, kOutOfMemory, kComm, kTimeout };
-enum class GroupState : uint8_t {
-  kConnecting,
-  kLoading,
-  kJoining,
-  kWarming,
-  kServing,
-  kRecovering
-};
-// As metrics and logs spell it: "joining" ...
-const char* GroupStateName(GroupState state);
-
-enum class ShardCall : uint8_t {
-  kInfo,
-  kRendezvous,
-  kJoinGroup,
-  kLeaveGroup,
-  kWarmup,
-  kPrefill,
-  kDecode,
-  kFilterBatch
-};
-enum class Door : uint8_t { kTgi, kOpenAi, kGrpc };
+// Defined in router/doors, which includes this file: a door's name and what its readiness says.
+enum class Door : uint8_t;
+enum class ServerState : uint8_t;
 
 // A request that ended with FinishedEvent. Times in microseconds.
 struct FinishedSample {

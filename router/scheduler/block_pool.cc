@@ -1,7 +1,6 @@
 #include "router/scheduler/block_pool.h"
 
 #include "common/check.h"
-#include "router/scheduler/planted_bug.h"
 
 namespace weft::router {
 
@@ -44,7 +43,6 @@ void BlockPool::Share(BlockId block) {
 void BlockPool::Release(BlockId block) {
   WEFT_CHECK_GT(references_[block], 0u);
   --references_[block];
-  if (Planted(PlantedBug::kBlockFreedEarly) && references_[block] == 1) references_[block] = 0;
   if (references_[block] > 0) return;
   ++freed_count_;
   if (cache_.Holds(block)) {

@@ -54,6 +54,7 @@ void Scheduler::Impl::ConfirmKv(Sequence* s, Position kv_end) {
 
 void Scheduler::Impl::Append(Sequence* s, TokenId token, std::vector<Ended>* ended) {
   AppendToLog(s, token);
+  tenants_.Charge(s->tenant, 1);
   const bool is_eos =
       std::binary_search(config_.eos_ids.begin(), config_.eos_ids.end(), token) && !s->ignore_eos;
   if (is_eos) {
@@ -66,10 +67,8 @@ void Scheduler::Impl::Append(Sequence* s, TokenId token, std::vector<Ended>* end
 void Scheduler::Impl::AppendToLog(Sequence* s, TokenId token) {
   s->log.push_back(token);
   if (!config_.prefix_cache || s->log.size() % config_.block_tokens != 0) return;
-  const BlockHash parent =
-      s->block_hashes.empty() ? RootHash(s->cache_salt) : s->block_hashes.back();
-  s->block_hashes.push_back(
-      HashBlock(config_.hash_key, parent, absl::MakeConstSpan(s->log).last(config_.block_tokens)));
+  s->block_hashes.push_back(hasher_.Next(s->cache_salt, s->block_hashes,
+                                         absl::MakeConstSpan(s->log).last(config_.block_tokens)));
 }
 
 void Scheduler::Impl::End(Sequence* s, EndReason reason, std::vector<Ended>* ended) {
@@ -81,6 +80,11 @@ void Scheduler::Impl::End(Sequence* s, EndReason reason, std::vector<Ended>* end
   } else {
     Vacate(s);
   }
+  // The part of its prompt that was charged and never computed.
+  if (s->was_admitted) {
+    tenants_.Charge(s->tenant, int64_t{s->prompt_reached} - s->prompt_length);
+  }
+  tenants_.Leave(s->tenant, now_us_);
   // Rows still in flight find nobody under this id (invariant end.once).
   live_.erase(s->id);
 }

@@ -10,7 +10,7 @@
 #include <cstdint>
 
 #include "absl/types/span.h"
-#include "router/scheduler/scheduler.h"
+#include "router/scheduler/events.h"
 
 namespace weft::router {
 

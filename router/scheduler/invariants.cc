@@ -22,13 +22,15 @@ void Scheduler::Impl::CheckInvariantsForTest() const {
                               [](const Sequence* s) { return s->suspect(); }),
                 1);
   uint32_t waiting = 0;
-  const Sequence* before = nullptr;
   waiting_.ForEach([&](const Sequence& s) {
     WEFT_CHECK(s.phase == Phase::kWaiting && &Live(s.id) == &s);
-    WEFT_CHECK(before == nullptr || before->priority >= s.priority);
-    before = &s;
+    const Sequence* const after = waiting_.After(s);
+    WEFT_CHECK(after == nullptr || (s.Outranks(*after) && s.tenant == after->tenant) ||
+               s.returns_first);
     ++waiting;
   });
+  tenants_.CheckInvariantsForTest();
+  WEFT_CHECK_LE(tenants_.active(), live_.size());
   WEFT_CHECK_EQ(waiting, waiting_.size());
   WEFT_CHECK_EQ(waiting + running_.size(), live_.size());
   for (size_t i = 0; i < running_.size(); ++i) {
@@ -60,12 +62,13 @@ void Scheduler::Impl::CheckSequence(const Sequence& s) const {
   // A decoding sequence has run everything but the token it sampled (or samples) last.
   if (s.phase == Phase::kDecoding) {
     WEFT_CHECK_EQ(s.computed + 1, s.planned_length());
-    WEFT_CHECK_EQ(s.table.size(), BlocksFor(s.computed));
+    WEFT_CHECK_EQ(s.table.size(), BlocksFor(std::max(s.computed, s.kept_until)));
     WEFT_CHECK(decoding_slots_.Contains(s.slot));
   } else {
     WEFT_CHECK_LT(s.computed, s.log.size());
     WEFT_CHECK_EQ(s.samples_in_flight, 0u);
-    WEFT_CHECK_EQ(s.table.size(), BlocksFor(static_cast<uint32_t>(s.log.size())));
+    WEFT_CHECK_EQ(s.table.size(),
+                  BlocksFor(std::max(static_cast<uint32_t>(s.log.size()), s.kept_until)));
     WEFT_CHECK(!decoding_slots_.Contains(s.slot));
   }
   if (config_.prefix_cache) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "common/check.h"
-#include "router/scheduler/planted_bug.h"
 #include "router/scheduler/scheduler_impl.h"
 
 namespace weft::router {
@@ -43,7 +42,8 @@ void Scheduler::Impl::BeginPlan() {
 }
 
 void Scheduler::Impl::PlanDecodeRows() {
-  // By rank, so that whoever is preempted for a block has no row in this plan yet.
+  // Whoever loses its place does so before any row is planned.
+  MakeRoomForRows();
   for (size_t i = 0; i < running_.size(); ++i) {
     if (running_[i]->phase == Phase::kDecoding) PlanDecodeRow(running_[i]);
   }
@@ -51,9 +51,12 @@ void Scheduler::Impl::PlanDecodeRows() {
 
 void Scheduler::Impl::PlanDecodeRow(Sequence* s) {
   // Its last token may already be on its way (invariant ahead.count).
-  const size_t length = Planted(PlantedBug::kRowPlannedTwice) ? s->log.size() : s->planned_length();
-  if (length >= s->length_limit) return;
-  if (!TakeBlockForRow(s)) return;
+  if (s->planned_length() >= s->length_limit) return;
+  if (NeedsBlock(*s)) {
+    // All the others were just let in: this one stands still until one of them may go.
+    if (pool_.free_count() == 0) return;
+    TakeBlock(s);
+  }
   row_slots_.Insert(s->slot);
   ++s->computed;
   ++s->samples_in_flight;
@@ -61,18 +64,11 @@ void Scheduler::Impl::PlanDecodeRow(Sequence* s) {
   shape_.context_tokens += s->computed;
 }
 
-bool Scheduler::Impl::TakeBlockForRow(Sequence* s) {
-  if (s->computed < s->table.size() * config_.block_tokens) return true;
-  while (pool_.free_count() == 0) {
-    Sequence* const victim = running_.back();
-    Preempt(victim);
-    if (victim == s) return false;
-  }
+void Scheduler::Impl::TakeBlock(Sequence* s) {
   const BlockId block = pool_.Allocate();
   s->table.push_back(block);
   plan_.blocks.push_back({s->slot, static_cast<uint32_t>(plan_.block_ids.size()), 1});
   plan_.block_ids.push_back(block);
-  return true;
 }
 
 void Scheduler::Impl::PlanChunks() {
@@ -80,9 +76,9 @@ void Scheduler::Impl::PlanChunks() {
   for (Sequence* const s : running_) {
     if (s->phase == Phase::kPrefilling) prefilling_.push_back(s);
   }
-  // The leader is the oldest prompt under way, or who outranks it by priority.
+  // The leader is the first by turn of the prompts under way and of the one that goes next.
   Sequence* const front = waiting_.Front();
-  if (front != nullptr && (prefilling_.empty() || front->priority > prefilling_[0]->priority) &&
+  if (front != nullptr && (prefilling_.empty() || front->Outranks(*prefilling_[0])) &&
       TryAdmit(front)) {
     prefilling_.insert(prefilling_.begin(), front);
   }
@@ -90,9 +86,8 @@ void Scheduler::Impl::PlanChunks() {
   Sequence* const leader = prefilling_[0];
   uint32_t budget = ChunkBudget(*leader);
   Grant(leader, budget - budget / 2, &budget);
-  // A long prompt shares the step with prompts that are short beside it ...
-  if (leader->granted < leader->rest()) GrantShortOnes(*leader, &budget);
-  // ... and what they leave goes on by rank, then to the queue.
+  if (leader->granted < leader->rest()) GrantOthers(*leader, &budget);
+  // What they leave goes to the prompts under way by turn, then to the queue.
   for (Sequence* const s : prefilling_) Grant(s, budget, &budget);
   while (budget > 0) {
     Sequence* const next = waiting_.Front();
@@ -134,19 +129,30 @@ void Scheduler::Impl::Grant(Sequence* sequence, uint32_t tokens, uint32_t* budge
   *budget -= granted;
 }
 
-void Scheduler::Impl::GrantShortOnes(const Sequence& leader, uint32_t* budget) {
+void Scheduler::Impl::GrantOthers(const Sequence& leader, uint32_t* budget) {
   // Short: at most half of what the leader has left, so that prompts of one length keep their
   // order.
   const uint32_t short_max = leader.rest() / 2;
   for (size_t i = 1; i < prefilling_.size(); ++i) {
-    if (prefilling_[i]->rest() <= short_max) Grant(prefilling_[i], *budget, budget);
+    Sequence* const s = prefilling_[i];
+    if (s->tenant != leader.tenant || s->rest() <= short_max) Grant(s, *budget, budget);
   }
-  Sequence* next = waiting_.Front();
-  for (int looked = 0; looked<kLookAheadMax&& * budget> 0 && next != nullptr; ++looked) {
+  Sequence* const front = waiting_.Front();
+  Sequence* next = front;
+  int32_t passed_priority = -kPriorityAbsMax;
+  for (int looked = 0; looked < kLookAheadMax; ++looked) {
+    if (next == nullptr || *budget == 0) return;
     Sequence* const candidate = next;
-    next = next->next;
-    // Without its prefix hits, which are not known yet.
-    if (candidate->log.size() > short_max) continue;
+    next = waiting_.After(*candidate);
+    // Who goes next need not be short when its tenant is not the leader's. Short sequences pass
+    // those before them (counted without prefix hits, which are not known yet), unless one of
+    // these has a higher priority.
+    const bool others_turn = candidate == front && candidate->tenant != leader.tenant;
+    const bool is_short = candidate->log.size() <= short_max;
+    if (!others_turn && (!is_short || candidate->priority < passed_priority)) {
+      passed_priority = std::max(passed_priority, candidate->priority);
+      continue;
+    }
     if (!TryAdmit(candidate)) return;
     prefilling_.push_back(candidate);
     Grant(candidate, *budget, budget);
@@ -162,6 +168,7 @@ void Scheduler::Impl::PlanChunk(Sequence* s) {
   chunk.first = s->first_chunk;
   s->first_chunk = false;
   s->computed += s->granted;
+  s->prompt_reached = std::max(s->prompt_reached, std::min(s->computed, s->prompt_length));
   s->granted = 0;
   chunk.last = s->computed == s->log.size();
   if (chunk.last) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "common/check.h"
-#include "router/scheduler/planted_bug.h"
 
 namespace weft::router {
 
@@ -24,7 +23,6 @@ BlockId PrefixCache::Find(const BlockHash& hash, absl::Span<const TokenId> ids) 
 void PrefixCache::Publish(const BlockHash& hash, absl::Span<const TokenId> ids, BlockId block) {
   WEFT_CHECK(!published_[block]);
   WEFT_CHECK_EQ(ids.size(), block_tokens_);
-  if (Planted(PlantedBug::kDoublePublish)) index_.erase(hash);
   if (!index_.try_emplace(hash, block).second) return;
   published_[block] = true;
   hashes_[block] = hash;

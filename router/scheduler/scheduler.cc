@@ -1,25 +1,36 @@
 #include "router/scheduler/scheduler.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "common/check.h"
-#include "router/scheduler/planted_bug.h"
 #include "router/scheduler/scheduler_impl.h"
 
 namespace weft::router {
+namespace {
+
+// One part in so many of the slots and of the pool is left to tenants that hold less than their
+// share of the slots.
+constexpr uint32_t kReserveShare = 16;
+
+}  // namespace
 
 Scheduler::Impl::Impl(const SchedulerConfig& config)
     : config_(config),
+      hasher_(config.hash_key, config.block_tokens),
+      waiting_(&tenants_),
       slots_(config.running_max, nullptr),
       free_slots_(config.running_max),
       decoding_slots_(config.running_max),
       cache_(config.block_tokens),
       pool_(&cache_),
+      reserve_slots_(config.running_max / kReserveShare),
       row_slots_(config.running_max) {
   WEFT_CHECK_GT(config.running_max, 0u);
   WEFT_CHECK_LE(config.running_max, kRunningMax);
   WEFT_CHECK_GE(config.step_tokens_max, config.running_max);
   WEFT_CHECK_GT(config.block_tokens, 0u);
+  WEFT_CHECK_GE(config.ageing_us, 0);
   WEFT_CHECK(std::is_sorted(config.eos_ids.begin(), config.eos_ids.end()));
   // Everything that Plan() appends to is bounded by running_max and never grows there
   // (invariant sched.pure); block_ids depends on the pool, see OnGroupFormed().
@@ -35,7 +46,12 @@ Scheduler::Impl::Impl(const SchedulerConfig& config)
   for (StepInFlight& step : in_flight_) step.rows.reserve(config.running_max);
 }
 
-void Scheduler::Impl::OnGroupFormed(const GroupInfo& group) {
+void Scheduler::Impl::Advance(int64_t now_us) {
+  now_us_ = std::max(now_us_, now_us);
+  tenants_.ForgetIdle(now_us_);
+}
+
+void Scheduler::Impl::OnGroupFormed(const GroupInfo& group, std::vector<Ended>* ended) {
   WEFT_CHECK(!formed_);
   formed_ = true;
   next_step_ = 1;
@@ -44,8 +60,8 @@ void Scheduler::Impl::OnGroupFormed(const GroupInfo& group) {
   watermark_blocks_ =
       static_cast<uint32_t>((uint64_t{group.kv_blocks} * config_.watermark_permille + 999) / 1000);
   cost_.Reset(group.costs);
-  refused_ = 0;
-  for (const auto& [id, sequence] : live_) CheckFitsPool(*sequence);
+  reserve_blocks_ = reserve_slots_ > 0 ? group.kv_blocks / kReserveShare : 0;
+  EndWhoFitsNoMore(ended);
   // Per step: whole tables of the new sequences and one block for each row.
   const size_t table_blocks_max = std::min(BlocksFor(config_.context_tokens_max), group.kv_blocks);
   const size_t admissions_max = std::min(config_.running_max, kChunksPerStepMax);
@@ -59,13 +75,13 @@ void Scheduler::Impl::OnGroupLost(std::vector<Ended>* ended) {
   for (; in_flight_count_ > 0; --in_flight_count_) {
     for (const StepRow& row : InFlight(in_flight_count_ - 1).rows) CountLoss(row);
   }
-  // Whoever ran goes before whoever waits, oldest first.
+  // Whoever ran goes before whoever waits.
   while (!running_.empty()) {
     Sequence* const sequence = running_.back();
     Vacate(sequence);
-    waiting_.PushFront(sequence);
     if (!sequence->recovering) ++recovering_;
     sequence->recovering = true;
+    waiting_.Push(sequence);
   }
   EndLosers(ended);
   drops_.clear();
@@ -73,35 +89,9 @@ void Scheduler::Impl::OnGroupLost(std::vector<Ended>* ended) {
   pool_.Reset(0);
 }
 
-void Scheduler::Impl::OnArrival(const Arrival& arrival) {
-  WEFT_CHECK(!arrival.prompt.empty());
-  WEFT_CHECK_GT(arrival.max_new_tokens, 0u);
-  WEFT_CHECK_LE(std::abs(arrival.priority), kPriorityAbsMax);
-  auto& owner = live_[arrival.id];
-  WEFT_CHECK(owner == nullptr);
-  owner = std::make_unique<Sequence>();
-  Sequence* const s = owner.get();
-  s->id = arrival.id;
-  s->priority = arrival.priority;
-  s->arrival_number = arrivals_++;
-  s->prompt_length = static_cast<uint32_t>(arrival.prompt.size());
-  s->length_limit = s->prompt_length + arrival.max_new_tokens;
-  WEFT_CHECK_LE(s->length_limit, config_.context_tokens_max);
-  s->ignore_eos = arrival.ignore_eos;
-  s->bypass_prefix_cache = arrival.bypass_prefix_cache;
-  s->cache_salt = arrival.cache_salt;
-  // The table grows in Plan(), which must not allocate.
-  s->table.reserve(BlocksFor(s->length_limit));
-  s->log.reserve(s->prompt_length + std::min(arrival.max_new_tokens, 256u));
-  for (const TokenId token : arrival.prompt) AppendToLog(s, token);
-  if (formed_) CheckFitsPool(*s);
-  waiting_.PushBack(s);
-}
-
 void Scheduler::Impl::OnCancel(SequenceId id, std::vector<Ended>* ended) {
   Sequence* const sequence = Find(id);
   if (sequence == nullptr) return;
-  if (Planted(PlantedBug::kLostCancel) && sequence->steps_in_flight > 1) return;
   End(sequence, EndReason::kCancelled, ended);
 }
 
@@ -116,10 +106,14 @@ const Sequence& Scheduler::Impl::Live(SequenceId id) const {
   return *it->second;
 }
 
-void Scheduler::Impl::CheckFitsPool(const Sequence& sequence) const {
-  // Admission refuses more than the pool holds; alone, every sequence can finish. (The KV of the
-  // last token is never written.)
-  WEFT_CHECK_LE(BlocksFor(sequence.length_limit - 1), pool_.total());
+void Scheduler::Impl::EndWhoFitsNoMore(std::vector<Ended>* ended) {
+  std::vector<Sequence*> too_long;
+  for (const auto& [id, sequence] : live_) {
+    if (!FitsPool(sequence->length_limit)) too_long.push_back(sequence.get());
+  }
+  // The map's order is not that of the events.
+  std::sort(too_long.begin(), too_long.end(), ByTurn());
+  for (Sequence* const sequence : too_long) End(sequence, EndReason::kPoolShrank, ended);
 }
 
 void Scheduler::Impl::CaughtUp(Sequence* sequence) {
@@ -137,39 +131,58 @@ SchedulerStats Scheduler::Impl::Stats() const {
   stats.blocks_used = pool_.total() - pool_.free_count();
   stats.blocks_cached = pool_.cached_count();
   stats.preemptions = preemptions_;
+  stats.tenants = tenants_.size();
+  stats.prompts_hashed_here = prompts_hashed_here_;
   stats.prefix_queried_tokens = prefix_queried_tokens_;
   stats.prefix_hit_tokens = prefix_hit_tokens_;
   stats.evicted_blocks = pool_.evicted_count();
   return stats;
 }
 
-// -- The public face: time is an input of every event, but no decision needs it yet ---------------
+// -- The public face -----------------------------------------------------------------------------
 
 Scheduler::Scheduler(const SchedulerConfig& config) : impl_(std::make_unique<Impl>(config)) {}
 Scheduler::~Scheduler() = default;
 
-void Scheduler::OnGroupFormed(const GroupInfo& group, int64_t /*now_us*/) {
-  impl_->OnGroupFormed(group);
+void Scheduler::OnGroupFormed(const GroupInfo& group, int64_t now_us, std::vector<Ended>* ended) {
+  impl_->Advance(now_us);
+  impl_->OnGroupFormed(group, ended);
 }
-void Scheduler::OnGroupLost(int64_t /*now_us*/, std::vector<Ended>* ended) {
+void Scheduler::OnGroupLost(int64_t now_us, std::vector<Ended>* ended) {
+  impl_->Advance(now_us);
   impl_->OnGroupLost(ended);
 }
-void Scheduler::OnArrival(const Arrival& arrival, int64_t /*now_us*/) { impl_->OnArrival(arrival); }
-void Scheduler::OnCancel(SequenceId id, int64_t /*now_us*/, std::vector<Ended>* ended) {
+absl::Status Scheduler::OnArrival(Arrival arrival, int64_t now_us) {
+  impl_->Advance(now_us);
+  return impl_->OnArrival(std::move(arrival));
+}
+absl::Status Scheduler::CutLimit(SequenceId id, uint32_t tokens_max, int64_t now_us) {
+  impl_->Advance(now_us);
+  return impl_->CutLimit(id, tokens_max);
+}
+void Scheduler::OnCancel(SequenceId id, int64_t now_us, std::vector<Ended>* ended) {
+  impl_->Advance(now_us);
   impl_->OnCancel(id, ended);
 }
 void Scheduler::OnStepDone(StepNumber step, absl::Span<const SampledRow> rows, const StepTime& time,
-                           int64_t /*now_us*/, std::vector<Emitted>* emitted,
+                           int64_t now_us, std::vector<Emitted>* emitted,
                            std::vector<Ended>* ended) {
+  impl_->Advance(now_us);
   impl_->OnStepDone(step, rows, time, emitted, ended);
 }
-const StepPlan* Scheduler::Plan(int64_t /*now_us*/) { return impl_->Plan(); }
+const StepPlan* Scheduler::Plan(int64_t now_us) {
+  impl_->Advance(now_us);
+  return impl_->Plan();
+}
 
 absl::Span<const TokenId> Scheduler::Log(SequenceId id) const { return impl_->Live(id).log; }
 uint32_t Scheduler::PromptLength(SequenceId id) const { return impl_->Live(id).prompt_length; }
 uint32_t Scheduler::CachedTokens(SequenceId id) const { return impl_->Live(id).cached_tokens; }
 bool Scheduler::IsLive(SequenceId id) const { return impl_->IsLive(id); }
+const PrefixHasher& Scheduler::prefix_hasher() const { return impl_->hasher(); }
 bool Scheduler::IsSuspectForTest(SequenceId id) const { return impl_->Live(id).suspect(); }
+bool Scheduler::IsKeptForTest(SequenceId id) const { return impl_->Live(id).kept(); }
+double Scheduler::ServedForTest(SequenceId id) const { return impl_->Live(id).tenant->served; }
 SchedulerStats Scheduler::Stats() const { return impl_->Stats(); }
 void Scheduler::CheckInvariantsForTest() const { impl_->CheckInvariantsForTest(); }
 

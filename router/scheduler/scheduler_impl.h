@@ -1,7 +1,8 @@
 // The state behind router/scheduler/scheduler.h and the names of its parts. Where to look:
-//   scheduler.cc   events of requests and groups, views
+//   scheduler.cc   groups that form and are lost, cancels, views
+//   arrival.cc     sequences that arrive, and limits that are cut
+//   placement.cc   who gets and who loses a slot and blocks
 //   planning.cc    one step: decode rows, prompt chunks, the finished plan
-//   admission.cc   who gets and who loses a slot and blocks
 //   suspects.cc    who may be what loses the groups, and its steps alone
 //   completion.cc  the answer to a step: tokens, ends, published blocks
 //   invariants.cc  how all of it belongs together
@@ -14,13 +15,16 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "router/scheduler/block_pool.h"
 #include "router/scheduler/cost_model.h"
 #include "router/scheduler/prefix_cache.h"
+#include "router/scheduler/prefix_hasher.h"
 #include "router/scheduler/scheduler.h"
 #include "router/scheduler/sequence.h"
 #include "router/scheduler/slot_set.h"
+#include "router/scheduler/tenant_table.h"
 #include "router/scheduler/waiting_queue.h"
 
 namespace weft::router {
@@ -46,9 +50,12 @@ class Scheduler::Impl {
  public:
   explicit Impl(const SchedulerConfig& config);
 
-  void OnGroupFormed(const GroupInfo& group);
+  // Time goes on. Every event begins with it.
+  void Advance(int64_t now_us);
+  void OnGroupFormed(const GroupInfo& group, std::vector<Ended>* ended);
   void OnGroupLost(std::vector<Ended>* ended);
-  void OnArrival(const Arrival& arrival);
+  absl::Status OnArrival(Arrival arrival);
+  absl::Status CutLimit(SequenceId id, uint32_t tokens_max);
   void OnCancel(SequenceId id, std::vector<Ended>* ended);
   void OnStepDone(StepNumber step, absl::Span<const SampledRow> rows, const StepTime& time,
                   std::vector<Emitted>* emitted, std::vector<Ended>* ended);
@@ -57,18 +64,17 @@ class Scheduler::Impl {
   bool IsLive(SequenceId id) const { return live_.contains(id); }
   // REQUIRES: `id` is live.
   const Sequence& Live(SequenceId id) const;
+  const PrefixHasher& hasher() const { return hasher_; }
   SchedulerStats Stats() const;
   void CheckInvariantsForTest() const;
 
  private:
   // -- planning.cc
-  // ---------------------------------------------------------------------------------
   void BeginPlan();
   void PlanDecodeRows();
   void PlanDecodeRow(Sequence* sequence);
-  // A block for the position that the sequence's next row writes. False when the sequence itself
-  // had to be preempted.
-  bool TakeBlockForRow(Sequence* sequence);
+  // A block for the position that the sequence's next row writes.
+  void TakeBlock(Sequence* sequence);
   void PlanChunks();
   // Tokens that all chunks of this step may take.
   uint32_t ChunkBudget(const Sequence& leader);
@@ -76,15 +82,27 @@ class Scheduler::Impl {
   uint32_t SharedStepUs() const;
   // Gives the sequence up to `tokens` more of `budget` in this step's chunk.
   void Grant(Sequence* sequence, uint32_t tokens, uint32_t* budget);
-  void GrantShortOnes(const Sequence& leader, uint32_t* budget);
+  // Shares the step of a long prompt with prompts that are short beside it and with those of other
+  // tenants.
+  void GrantOthers(const Sequence& leader, uint32_t* budget);
   void PlanChunk(Sequence* sequence);
   // The rows of the plan are complete: kind, lists, prediction, and the record for the answer.
   const StepPlan* FinishPlan();
 
-  // -- admission.cc
-  // -------------------------------------------------------------------------------- Gives a
-  // waiting sequence a slot and blocks for its whole log, if they fit.
+  // -- placement.cc
+  // Gives a waiting sequence a slot and blocks for its whole log, if they fit.
   bool TryAdmit(Sequence* sequence);
+  // A tenant that holds its share of the slots leaves the last ones to those that hold less.
+  bool LeavesReserve(const Sequence& sequence) const;
+  // It was let in: its tenant is charged for the prompt if this is the first time.
+  void CountAdmission(Sequence* sequence);
+  // Preempts until every row of the next step that needs a block gets one. Sequences that may not
+  // be preempted may be all that is left: then the first by turn stands still for a few steps.
+  void MakeRoomForRows();
+  // Its next row writes into a block that it does not have.
+  bool NeedsBlock(const Sequence& sequence) const;
+  // Who is preempted next; null when nobody may be.
+  Sequence* ChooseVictim() const;
   // Fills the table with the longest published prefix of the log; nothing is shared yet.
   void LookUpPrefix(Sequence* sequence) const;
   void Preempt(Sequence* sequence);
@@ -94,7 +112,6 @@ class Scheduler::Impl {
   void LeaveRunning(Sequence* sequence);
 
   // -- suspects.cc
-  // --------------------------------------------------------------------------------
   // A row of a lost step: its sequence has lost one group more, and forgets what is in flight.
   void CountLoss(const StepRow& row);
   // Takes the claims of `losses` back: the sequence got further, or ends.
@@ -103,32 +120,40 @@ class Scheduler::Impl {
   // Plans the rows of one suspect, or none while it waits for what is in flight; false when there
   // is no room for any. REQUIRES: suspects_ > 0.
   bool PlanTrial();
+  // A block for the suspect's row, from whoever stands last; false when that is itself.
+  bool TakeBlockForTrial(Sequence* sequence);
   // The suspect that holds a slot, or the first of the queue.
   Sequence* FindSuspect();
 
   // -- completion.cc
-  // -------------------------------------------------------------------------------
   void ConfirmKv(Sequence* sequence, Position kv_end);
   void Append(Sequence* sequence, TokenId token, std::vector<Ended>* ended);
   void AppendToLog(Sequence* sequence, TokenId token);
   void End(Sequence* sequence, EndReason reason, std::vector<Ended>* ended);
 
   // -- scheduler.cc
-  // --------------------------------------------------------------------------------
   // Null when the sequence is not live.
   Sequence* Find(SequenceId id);
   uint32_t BlocksFor(uint32_t tokens) const {
     return (tokens + config_.block_tokens - 1) / config_.block_tokens;
   }
-  void CheckFitsPool(const Sequence& sequence) const;
+  // Alone, the pool holds a sequence of so many tokens. (The KV of the last token is never
+  // written.)
+  bool FitsPool(uint32_t length_limit) const {
+    return BlocksFor(length_limit - 1) <= pool_.total();
+  }
+  // Ends whom the pool of the group that has just formed cannot hold.
+  void EndWhoFitsNoMore(std::vector<Ended>* ended);
   // Ends a recovery's claim on the full budget.
   void CaughtUp(Sequence* sequence);
   StepInFlight& InFlight(uint32_t i) {
     return in_flight_[(oldest_in_flight_ + i) % kStepsInFlightMax];
   }
 
+  // -- arrival.cc
+  absl::Status CheckArrival(const Arrival& arrival) const;
+
   // -- invariants.cc
-  // -------------------------------------------------------------------------------
   void CheckSequence(const Sequence& sequence) const;
   void CheckSlots() const;
   void CheckBlocks() const;
@@ -137,9 +162,12 @@ class Scheduler::Impl {
   const SchedulerConfig config_;
 
   absl::flat_hash_map<SequenceId, std::unique_ptr<Sequence>> live_;
-  uint64_t arrivals_ = 0;
+  // The latest time of any event.
+  int64_t now_us_ = 0;
+  const PrefixHasher hasher_;
+  TenantTable tenants_;
   WaitingQueue waiting_;
-  // Who holds a slot, by rank: higher priority first, then older.
+  // Who holds a slot, by turn.
   std::vector<Sequence*> running_;
 
   // -- The current group; void between groups -----------------------------------------------------
@@ -156,6 +184,9 @@ class Scheduler::Impl {
   BlockPool pool_;
   // Blocks that stay free when a sequence is admitted beside others.
   uint32_t watermark_blocks_ = 0;
+  // The last slots and blocks, which are for tenants that hold less than their share of the slots.
+  const uint32_t reserve_slots_;
+  uint32_t reserve_blocks_ = 0;
   CostModel cost_;
   std::array<StepInFlight, kStepsInFlightMax> in_flight_;
   uint32_t oldest_in_flight_ = 0;
@@ -166,24 +197,20 @@ class Scheduler::Impl {
   uint32_t suspects_ = 0;
   // The suspect that a plan admits.
   const Sequence* on_trial_ = nullptr;
-  // The waiting sequence that did not fit when so many blocks had been freed: no use to try again
-  // before the next one is.
-  SequenceId refused_ = 0;
-  uint64_t refused_at_freed_ = 0;
 
-  // -- The plan in the making
-  // ----------------------------------------------------------------------
+  // -- The plan in the making ---------------------------------------------------------------------
   StepPlan plan_;
   SlotSet row_slots_;
   StepShape shape_;
   bool preempted_ = false;
   uint32_t chunk_count_ = 0;
-  // By rank, but the leader is first; those admitted in this plan last.
+  // By turn, but the leader is first; those admitted in this plan last.
   std::vector<Sequence*> prefilling_;
 
   uint64_t preemptions_ = 0;
   uint64_t prefix_queried_tokens_ = 0;
   uint64_t prefix_hit_tokens_ = 0;
+  uint64_t prompts_hashed_here_ = 0;
 };
 
 }  // namespace weft::router

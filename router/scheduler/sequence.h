@@ -5,12 +5,13 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <vector>
 
 #include "common/ids.h"
 #include "common/limits.h"
+#include "router/scheduler/events.h"
 #include "router/scheduler/prefix_hash.h"
-#include "router/scheduler/scheduler.h"
 
 namespace weft::router {
 
@@ -23,11 +24,22 @@ enum class Phase : uint8_t {
   kDecoding,
 };
 
+struct Sequence;
+struct Tenant;
+
+// Orders sequences by Sequence::Outranks().
+struct ByTurn {
+  bool operator()(const Sequence* a, const Sequence* b) const;
+};
+using TurnSet = std::set<Sequence*, ByTurn>;
+
 struct Sequence {
   SequenceId id = 0;
+  // Stays in the table while the sequence lives.
+  Tenant* tenant = nullptr;
   int32_t priority = 0;
-  // Age: a lower number is older.
-  uint64_t arrival_number = 0;
+  // Its arrival, less the waiting that its priority is worth. Earlier goes first.
+  int64_t turn_us = 0;
   uint32_t prompt_length = 0;
   // Longest log: prompt and max_new_tokens.
   uint32_t length_limit = 0;
@@ -47,6 +59,11 @@ struct Sequence {
   bool recovering = false;
   // Prompt tokens found in the prefix cache at the first admission.
   uint32_t cached_tokens = 0;
+  // Prompt tokens that were computed or found so far, in whatever epoch. At the first admission the
+  // tenant was charged for the whole prompt.
+  uint32_t prompt_reached = 0;
+  // Value of BlockPool::freed_count() when it did not fit: no use to try again before it grows.
+  uint64_t refused_at_freed = 0;
 
   // -- Lost groups (suspects.cc) ----------------------------------------------------------------
   // Groups lost with this sequence in flight since it last got beyond `lost_at`.
@@ -74,10 +91,19 @@ struct Sequence {
   uint32_t published_blocks = 0;
   // Tokens of this plan's chunk; 0 outside PlanChunks().
   uint32_t granted = 0;
+  // No victim of a preemption while `computed` is below; its table reaches this far from the start.
+  // 0 when it was let in by age alone.
+  Position kept_until = 0;
 
   // -- Links of WaitingQueue ----------------------------------------------------------------------
   Sequence* previous = nullptr;
   Sequence* next = nullptr;
+  // It stands before all tenants.
+  bool returns_first = false;
+  // Its place in a set of waiting sequences; while it is in none, the node itself, so that
+  // preempting it allocates nothing.
+  TurnSet::iterator turn_place;
+  TurnSet::node_type turn_node;
 
   // Length of the log when all steps in flight are answered.
   uint32_t planned_length() const { return static_cast<uint32_t>(log.size()) + samples_in_flight; }
@@ -85,11 +111,16 @@ struct Sequence {
   uint32_t rest() const { return static_cast<uint32_t>(log.size()) - computed; }
   // It may be what loses the groups: it runs alone.
   bool suspect() const { return losses > kGroupLossesShared; }
-  // This sequence goes before `other`: higher priority, then older.
+  // It was just let in out of the order of arrival: it is no victim of a preemption.
+  bool kept() const { return computed < kept_until; }
+  // This sequence's turn comes before that of `other`.
   bool Outranks(const Sequence& other) const {
-    if (priority != other.priority) return priority > other.priority;
-    return arrival_number < other.arrival_number;
+    return turn_us != other.turn_us ? turn_us < other.turn_us : id < other.id;
   }
 };
+
+inline bool ByTurn::operator()(const Sequence* a, const Sequence* b) const {
+  return a->Outranks(*b);
+}
 
 }  // namespace weft::router

@@ -29,7 +29,7 @@ void Scheduler::Impl::Acquit(Sequence* s) {
 }
 
 void Scheduler::Impl::EndLosers(std::vector<Ended>* ended) {
-  // Nobody holds a slot any more: all are in the queue, whose order is that of the events.
+  // Nobody holds a slot any more: all are in the queue.
   const auto lost = [](const Sequence& s) { return s.losses >= kGroupLossesMax; };
   while (Sequence* const s = waiting_.FindIf(lost)) End(s, EndReason::kGroupLosses, ended);
 }
@@ -39,6 +39,17 @@ Sequence* Scheduler::Impl::FindSuspect() {
     if (s->suspect()) return s;
   }
   return waiting_.FindIf([](const Sequence& s) { return s.suspect(); });
+}
+
+bool Scheduler::Impl::TakeBlockForTrial(Sequence* s) {
+  // The others stand still: who was just let in would never get on.
+  while (pool_.free_count() == 0) {
+    Sequence* const victim = running_.back();
+    Preempt(victim);
+    if (victim == s) return false;
+  }
+  TakeBlock(s);
+  return true;
 }
 
 bool Scheduler::Impl::PlanTrial() {
@@ -54,7 +65,7 @@ bool Scheduler::Impl::PlanTrial() {
     if (!admitted) return false;
   }
   if (s->phase == Phase::kDecoding) {
-    PlanDecodeRow(s);
+    if (!NeedsBlock(*s) || TakeBlockForTrial(s)) PlanDecodeRow(s);
     return true;
   }
   uint32_t budget = config_.step_tokens_max;

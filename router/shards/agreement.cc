@@ -1,9 +1,13 @@
 #include "router/shards/agreement.h"
 
 #include <algorithm>
+#include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "common/limits.h"
 
 namespace weft::router {
@@ -18,25 +22,77 @@ absl::Status Expect(uint32_t rank, absl::string_view what, const T& expected, co
       absl::StrCat("shard ", rank, ": ", what, ": expected ", expected, ", found ", found));
 }
 
+// "float32" for DATA_TYPE_FLOAT32.
+std::string TypeName(weft::v1::DataType type) {
+  constexpr absl::string_view kPrefix = "DATA_TYPE_";
+  const std::string& name = weft::v1::DataType_Name(type);
+  return absl::AsciiStrToLower(absl::StripPrefix(name, kPrefix));
+}
+
+uint32_t Layers(const InfoResponse& info) {
+  uint32_t layers = 0;
+  for (const auto& group : info.kv_groups()) layers += group.layers();
+  return layers;
+}
+
+std::string EndIds(const InfoResponse& info) {
+  return info.eos_ids().empty() ? "none" : absl::StrJoin(info.eos_ids(), " ");
+}
+
+// One hash as people compare it.
+std::string Hex(uint64_t hash) { return absl::StrCat(absl::Hex(hash, absl::kZeroPad16)); }
+
 // Both describe the same model in the same numbers.
 absl::Status SameFacts(const InfoResponse& a, const InfoResponse& b) {
-  const uint32_t rank = b.rank();
-  absl::Status status;
-  const auto expect = [&](absl::string_view what, auto expected, auto found) {
-    if (status.ok()) status = Expect(rank, what, expected, found);
+  std::vector<std::string> differences;
+  const auto expect = [&](absl::string_view what, const auto& expected, const auto& found) {
+    if (expected == found) return;
+    differences.push_back(absl::StrCat(what, " ", found, " instead of ", expected));
   };
-  expect("spec hash", a.spec_hash(), b.spec_hash());
   expect("version", a.build().version(), b.build().version());
   expect("revision", a.build().revision(), b.build().revision());
-  expect("dtype", static_cast<int>(a.dtype()), static_cast<int>(b.dtype()));
-  expect("KV dtype", static_cast<int>(a.kv_dtype()), static_cast<int>(b.kv_dtype()));
+  expect("family", a.family(), b.family());
+  expect("parameters", a.parameters(), b.parameters());
+  expect("layers", Layers(a), Layers(b));
   expect("vocabulary", a.vocab_size(), b.vocab_size());
+  expect("end ids", EndIds(a), EndIds(b));
   expect("context tokens", a.context_tokens(), b.context_tokens());
+  expect("dtype", TypeName(a.dtype()), TypeName(b.dtype()));
+  expect("KV dtype", TypeName(a.kv_dtype()), TypeName(b.kv_dtype()));
+  expect("tokenizer hash", Hex(a.tokenizer_fingerprint()), Hex(b.tokenizer_fingerprint()));
   expect("KV groups", a.kv_groups_size(), b.kv_groups_size());
-  for (int i = 0; status.ok() && i < a.kv_groups_size(); ++i) {
+  for (int i = 0; i < std::min(a.kv_groups_size(), b.kv_groups_size()); ++i) {
     expect("KV block tokens", a.kv_groups(i).block_tokens(), b.kv_groups(i).block_tokens());
   }
-  return status;
+  if (differences.empty() && a.spec_hash() != b.spec_hash()) {
+    differences.push_back(absl::StrCat(
+        "the model's settings, or the names, types or shapes of its tensors (spec hash ",
+        Hex(b.spec_hash()), " instead of ", Hex(a.spec_hash()), ")"));
+  }
+  if (differences.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("rank ", b.rank(), " differs from rank 0: ", absl::StrJoin(differences, ", "),
+                   "; start all shards with the same --model, --dtype and --kv-dtype"));
+}
+
+// A model may have rows for more ids than its tokenizer has, to round its matrices up: the
+// published ones have up to 2 % more.
+constexpr uint32_t kSpareIdsShare = 16;
+
+bool SameSource(const RouterModel& model, const InfoResponse& info) {
+  return model.tokenizer.source != TokenizerSource::kNone &&
+         static_cast<int>(model.tokenizer.source) == static_cast<int>(info.tokenizer_source());
+}
+
+const char* SourceName(int source) {
+  switch (source) {
+    case weft::shard::v1::TOKENIZER_SOURCE_TOKENIZER_JSON:
+      return "a tokenizer.json";
+    case weft::shard::v1::TOKENIZER_SOURCE_GGUF:
+      return "a GGUF file";
+    default:
+      return "no tokenizer";
+  }
 }
 
 }  // namespace
@@ -95,6 +151,46 @@ absl::Status SameModel(const InfoResponse& first, const InfoResponse& info) {
         Expect(info.rank(), "step_tokens_max", first.step_tokens_max(), info.step_tokens_max());
   }
   return status;
+}
+
+absl::Status FitsRouter(const RouterModel& model, const InfoResponse& info) {
+  if (model.vocab_size == 0) return absl::OkStatus();
+  std::vector<std::string> differences;
+  const bool comparable = SameSource(model, info);
+  const bool same_tokenizer = comparable && model.tokenizer.hash == info.tokenizer_fingerprint();
+  const uint32_t ids_max = model.vocab_size + model.vocab_size / kSpareIdsShare;
+  if (!same_tokenizer && (info.vocab_size() < model.vocab_size || info.vocab_size() > ids_max)) {
+    differences.push_back(absl::StrCat("the router's tokenizer has ", model.vocab_size,
+                                       " ids, rank 0's model ", info.vocab_size()));
+  } else if (comparable && !same_tokenizer) {
+    differences.push_back(absl::StrCat(
+        "the router's tokenizer is not the one of rank 0's model (hash ", Hex(model.tokenizer.hash),
+        ", rank 0 has ", Hex(info.tokenizer_fingerprint()), ")"));
+  }
+  for (const TokenId id : info.eos_ids()) {
+    if (std::find(model.eos_ids.begin(), model.eos_ids.end(), id) != model.eos_ids.end()) continue;
+    differences.push_back(absl::StrCat(
+        "rank 0's model ends with token ", id, ", the router's with ",
+        model.eos_ids.empty() ? std::string("none") : absl::StrJoin(model.eos_ids, " ")));
+    break;
+  }
+  if (model.context_tokens > 0 && info.context_tokens() > model.context_tokens) {
+    differences.push_back(absl::StrCat("the router's model has a context of ", model.context_tokens,
+                                       " tokens, rank 0's ", info.context_tokens()));
+  }
+  if (differences.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the router and the shards have different models: ", absl::StrJoin(differences, "; "),
+      ": start them with the same --model"));
+}
+
+std::string TokenizersNotCompared(const RouterModel& model, const InfoResponse& info) {
+  if (model.vocab_size == 0 || SameSource(model, info)) return "";
+  return absl::StrCat(
+      "the tokenizers are not compared, only the vocabularies and end ids: the "
+      "router has ",
+      SourceName(static_cast<int>(model.tokenizer.source)), ", rank 0 ",
+      SourceName(static_cast<int>(info.tokenizer_source())));
 }
 
 }  // namespace weft::router

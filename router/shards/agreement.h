@@ -1,5 +1,7 @@
 // Whether the shards that answered Info can form one group: same protocol, build, model and sizes,
-// ranks in their places, and the instruction set they all have. Pure functions for the shard group.
+// ranks in their places, the instruction set they all have, and the model whose tokenizer the
+// router holds. Pure functions for the shard group; what differs is said in words, with the way
+// out.
 
 #pragma once
 
@@ -8,7 +10,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "proto/shard.pb.h"
+#include "router/shards/router_model.h"
+#include "weft/shard/v1/shard.pb.h"
 
 namespace weft::router {
 
@@ -20,12 +23,20 @@ struct GroupAgreement {
   uint32_t step_tokens_max = 0;
 };
 
-// `infos` in rank order. FAILED_PRECONDITION names the rank, the fact, what was expected and found.
+// `infos` in rank order. FAILED_PRECONDITION names the rank, the facts, and both values of each.
 absl::StatusOr<GroupAgreement> Agree(absl::Span<const weft::shard::v1::InfoResponse> infos);
 
 // Whether `info` describes the model that `first` did when the router began to serve; the
 // scheduler's sizes are fixed since then.
 absl::Status SameModel(const weft::shard::v1::InfoResponse& first,
                        const weft::shard::v1::InfoResponse& info);
+
+// Whether the router's own model is the one that rank 0 describes; the other ranks agree with it.
+// FAILED_PRECONDITION names every difference in vocabulary, end ids, context and tokenizer.
+absl::Status FitsRouter(const RouterModel& model, const weft::shard::v1::InfoResponse& info);
+
+// Why the tokenizers themselves cannot be compared, for a log line; empty when they can be.
+std::string TokenizersNotCompared(const RouterModel& model,
+                                  const weft::shard::v1::InfoResponse& info);
 
 }  // namespace weft::router

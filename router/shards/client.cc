@@ -55,38 +55,6 @@ absl::Status BadAddress(Rank rank, const std::string& address, absl::string_view
 
 }  // namespace
 
-const char* CallName(ShardCall call) {
-  switch (call) {
-    case ShardCall::kInfo:
-      return "Info";
-    case ShardCall::kRendezvous:
-      return "Rendezvous";
-    case ShardCall::kJoinGroup:
-      return "JoinGroup";
-    case ShardCall::kLeaveGroup:
-      return "LeaveGroup";
-    case ShardCall::kWarmup:
-      return "Warmup";
-    case ShardCall::kPrefill:
-      return "Prefill";
-    case ShardCall::kDecode:
-      return "Decode";
-    case ShardCall::kFilterBatch:
-      return "FilterBatch";
-  }
-  return "?";
-}
-
-std::vector<std::string> CallPaths() {
-  std::vector<std::string> paths;
-  for (ShardCall call :
-       {ShardCall::kInfo, ShardCall::kRendezvous, ShardCall::kJoinGroup, ShardCall::kLeaveGroup,
-        ShardCall::kWarmup, ShardCall::kPrefill, ShardCall::kDecode, ShardCall::kFilterBatch}) {
-    paths.push_back(absl::StrCat("/weft.shard.v1.ShardService/", CallName(call)));
-  }
-  return paths;
-}
-
 absl::StatusOr<std::unique_ptr<ShardClient>> MakeShardClient(Rank rank, const std::string& address,
                                                              const ShardTls& tls,
                                                              ShardReplySink sink, Poller* poller,

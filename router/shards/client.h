@@ -10,23 +10,15 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/clock.h"
 #include "common/ids.h"
-#include "router/observe/probe.h"
+#include "router/shards/call.h"
 #include "router/shards/poller.h"
 
 namespace weft::router {
-
-// True for the calls that carry (epoch, step).
-inline bool IsStep(ShardCall call) { return call >= ShardCall::kPrefill; }
-// The method as the proto spells it: "Info", "Prefill" ...
-const char* CallName(ShardCall call);
-// "/weft.shard.v1.ShardService/Info" ..., by ShardCall.
-std::vector<std::string> CallPaths();
 
 // A serialised message. Shared, so that one serialisation serves all ranks.
 using SharedBytes = std::shared_ptr<const std::string>;

@@ -31,7 +31,7 @@ absl::Status ConnectionError(absl::string_view what, int error) {
 }  // namespace
 
 Http2ShardClient::Http2ShardClient(Rank rank, const LocalAddress& address, ShardReplySink sink,
-                                   Poller* poller, const Clock* clock, GrpcStreamId worn_at)
+                                   Poller* poller, const Clock* clock, Http2StreamId worn_at)
     : rank_(rank),
       address_(address),
       sink_(std::move(sink)),
@@ -115,7 +115,14 @@ void Http2ShardClient::Connect(int64_t now_us) {
   if (!connecting_) Break(ConnectionError("cannot connect", errno), now_us);
 }
 
+bool Http2ShardClient::Idle() const {
+  return std::all_of(calls_.begin(), calls_.end(),
+                     [](const auto& entry) { return entry.second.reply.call == ShardCall::kHold; });
+}
+
 void Http2ShardClient::Renew(int64_t now_us) {
+  // A claim goes on over the new connection; it may be made twice, as no step may.
+  for (auto& [id, call] : std::exchange(calls_, {})) waiting_.push_back(std::move(call));
   CloseConnection();
   renewing_ = true;
   Connect(now_us);
@@ -135,8 +142,8 @@ void Http2ShardClient::CloseConnection() {
 void Http2ShardClient::OnConnected(int64_t now_us) {
   connecting_ = false;
   ++connections_;
-  session_ = std::make_unique<GrpcSession>(
-      [this](GrpcStreamId id, absl::Status status, std::string body) {
+  session_ = std::make_unique<Http2Session>(
+      [this](Http2StreamId id, absl::Status status, std::string body) {
         auto node = calls_.extract(id);
         if (!node.empty()) Finish(node.mapped(), std::move(status), std::move(body));
       },
@@ -183,7 +190,7 @@ void Http2ShardClient::Read(int64_t now_us) {
     if (ready()) due_us_ = now_us + kKeepaliveUs;  // until then the hand-shake's limit holds
     pinged_ = false;
   } while (static_cast<size_t>(count) == input_.size());
-  if (calls_.empty() && session_->worn()) return Renew(now_us);
+  if (session_->worn() && Idle()) return Renew(now_us);
   if (was_ready || !ready()) return;
   renewing_ = false;
   backoff_us_ = kBackoffFirstUs;
@@ -221,7 +228,7 @@ void Http2ShardClient::Flush(int64_t now_us) {
 void Http2ShardClient::Start(PendingCall call, int64_t now_us) {
   const std::string& path = paths_[static_cast<size_t>(call.reply.call)];
   const int64_t timeout_us = std::max<int64_t>(call.deadline_us - now_us, 1);
-  const GrpcStreamId id = session_->Start(path, call.request, timeout_us);
+  const Http2StreamId id = session_->Start(path, call.request, timeout_us);
   if (id == 0) {
     const absl::Status why = absl::UnavailableError("the connection takes no calls any more");
     Finish(call, why, "");
@@ -239,13 +246,13 @@ void Http2ShardClient::Finish(PendingCall& call, absl::Status status, std::strin
 
 void Http2ShardClient::Expire(int64_t now_us) {
   const absl::Status late = absl::DeadlineExceededError("no answer in time");
-  std::vector<GrpcStreamId> expired;
+  std::vector<Http2StreamId> expired;
   for (auto& [id, call] : calls_) {
     if (now_us < call.deadline_us) continue;
     Finish(call, late, "");
     expired.push_back(id);
   }
-  for (const GrpcStreamId id : expired) {
+  for (const Http2StreamId id : expired) {
     calls_.erase(id);
     session_->Cancel(id);
   }

@@ -30,9 +30,10 @@ struct LocalAddress {
 class Http2ShardClient : public ShardClient, private PollTarget {
  public:
   // `poller` and `clock` must outlive this.
-  // A connection whose stream ids have passed `worn_at` is replaced when no call is on its way.
+  // A connection whose stream ids have passed `worn_at` is replaced when no call is on its way but
+  // a claim, which is made anew on the next one.
   Http2ShardClient(Rank rank, const LocalAddress& address, ShardReplySink sink, Poller* poller,
-                   const Clock* clock, GrpcStreamId worn_at = GrpcSession::kWornAt);
+                   const Clock* clock, Http2StreamId worn_at = Http2Session::kWornAt);
   ~Http2ShardClient() override;
 
   void Call(ShardCall call, const SharedBytes& request, ShardCallTag tag, int64_t timeout_us,
@@ -61,6 +62,8 @@ class Http2ShardClient : public ShardClient, private PollTarget {
 
   bool ready() const { return session_ != nullptr && session_->ready(); }
   void Connect(int64_t now_us);
+  // No call is on its way but the claim, which has no end.
+  bool Idle() const;
   // Puts a new connection in a worn one's place; calls made meanwhile wait for it.
   void Renew(int64_t now_us);
   void OnConnected(int64_t now_us);
@@ -81,7 +84,7 @@ class Http2ShardClient : public ShardClient, private PollTarget {
   const ShardReplySink sink_;
   Poller* const poller_;
   const Clock* const clock_;
-  const GrpcStreamId worn_at_;
+  const Http2StreamId worn_at_;
   const std::vector<std::string> paths_;
 
   int fd_ = -1;
@@ -89,8 +92,8 @@ class Http2ShardClient : public ShardClient, private PollTarget {
   bool connecting_ = false;
   bool renewing_ = false;
   uint64_t connections_ = 0;
-  std::unique_ptr<GrpcSession> session_;
-  absl::flat_hash_map<GrpcStreamId, PendingCall> calls_;
+  std::unique_ptr<Http2Session> session_;
+  absl::flat_hash_map<Http2StreamId, PendingCall> calls_;
   // Those that wait for a connection.
   std::vector<PendingCall> waiting_;
   // Why there is none.

@@ -40,8 +40,13 @@ absl::Status CheckFrame(absl::string_view body) {
 
 // `grpc-timeout`: at most eight digits and a unit.
 std::string TimeoutText(int64_t timeout_us) {
-  if (timeout_us <= kTimeoutDigitsMax) return absl::StrCat(timeout_us, "u");
-  return absl::StrCat(std::min(timeout_us / 1000, kTimeoutDigitsMax), "m");
+  constexpr std::pair<int64_t, char> kUnitsUs[] = {{1, 'u'}, {1'000, 'm'}, {1'000'000, 'S'}};
+  for (const auto& [unit_us, name] : kUnitsUs) {
+    if (timeout_us / unit_us <= kTimeoutDigitsMax) {
+      return absl::StrCat(timeout_us / unit_us, absl::string_view(&name, 1));
+    }
+  }
+  return absl::StrCat(kTimeoutDigitsMax, "S");
 }
 
 // `grpc-message` is percent-encoded; what is not is taken as it stands.
@@ -78,8 +83,8 @@ nghttp2_nv Field(absl::string_view name, absl::string_view value) {
 
 }  // namespace
 
-struct GrpcSession::Hooks {
-  static GrpcSession& Self(void* user_data) { return *static_cast<GrpcSession*>(user_data); }
+struct Http2Session::Hooks {
+  static Http2Session& Self(void* user_data) { return *static_cast<Http2Session*>(user_data); }
 
   static Stream* Find(void* user_data, int32_t id) {
     const auto it = Self(user_data).streams_.find(id);
@@ -109,7 +114,7 @@ struct GrpcSession::Hooks {
   }
 
   static int OnFrame(nghttp2_session*, const nghttp2_frame* frame, void* user_data) {
-    GrpcSession& self = Self(user_data);
+    Http2Session& self = Self(user_data);
     if (frame->hd.type == NGHTTP2_SETTINGS) self.ready_ = true;
     if (frame->hd.type == NGHTTP2_GOAWAY) {
       const nghttp2_goaway& goaway = frame->goaway;
@@ -128,7 +133,7 @@ struct GrpcSession::Hooks {
     return 0;
   }
   static int OnFrameSent(nghttp2_session*, const nghttp2_frame* frame, void* user_data) {
-    GrpcSession& self = Self(user_data);
+    Http2Session& self = Self(user_data);
     if (frame->hd.type == NGHTTP2_GOAWAY && self.ended_.empty()) {
       self.ended_ =
           absl::StrCat("the shard broke HTTP/2: ", nghttp2_http2_strerror(frame->goaway.error_code),
@@ -164,7 +169,7 @@ struct GrpcSession::Hooks {
   }
 };
 
-GrpcSession::GrpcSession(DoneSink on_done, GrpcStreamId worn_at)
+Http2Session::Http2Session(DoneSink on_done, Http2StreamId worn_at)
     : on_done_(std::move(on_done)),
       worn_at_(static_cast<uint32_t>(worn_at)),
       agent_(absl::StrCat("weft-router/", Version())) {
@@ -190,10 +195,10 @@ GrpcSession::GrpcSession(DoneSink on_done, GrpcStreamId worn_at)
                 0);
 }
 
-GrpcSession::~GrpcSession() { nghttp2_session_del(session_); }
+Http2Session::~Http2Session() { nghttp2_session_del(session_); }
 
-GrpcStreamId GrpcSession::Start(const std::string& path, const SharedBytes& request,
-                                int64_t timeout_us) {
+Http2StreamId Http2Session::Start(const std::string& path, const SharedBytes& request,
+                                  int64_t timeout_us) {
   if (!ended_.empty() || nghttp2_session_check_request_allowed(session_) == 0) return 0;
   const std::string timeout = TimeoutText(timeout_us);
   const nghttp2_nv fields[] = {
@@ -213,16 +218,16 @@ GrpcStreamId GrpcSession::Start(const std::string& path, const SharedBytes& requ
   return id;
 }
 
-void GrpcSession::Cancel(GrpcStreamId id) {
+void Http2Session::Cancel(Http2StreamId id) {
   const auto it = streams_.find(id);
   if (it == streams_.end()) return;
   it->second->cancelled = true;  // nghttp2 refers to it until the reset is out
   nghttp2_submit_rst_stream(session_, NGHTTP2_FLAG_NONE, id, NGHTTP2_CANCEL);
 }
 
-void GrpcSession::Ping() { nghttp2_submit_ping(session_, NGHTTP2_FLAG_NONE, nullptr); }
+void Http2Session::Ping() { nghttp2_submit_ping(session_, NGHTTP2_FLAG_NONE, nullptr); }
 
-absl::Status GrpcSession::Receive(absl::string_view bytes) {
+absl::Status Http2Session::Receive(absl::string_view bytes) {
   const ssize_t taken = nghttp2_session_mem_recv(
       session_, reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
   if (taken < 0) {
@@ -230,7 +235,7 @@ absl::Status GrpcSession::Receive(absl::string_view bytes) {
         absl::StrCat("malformed HTTP/2: ", nghttp2_strerror(static_cast<int>(taken))));
   }
   // A GOAWAY refuses streams before it is seen itself.
-  for (const GrpcStreamId id : std::exchange(refused_, {})) {
+  for (const Http2StreamId id : std::exchange(refused_, {})) {
     on_done_(id,
              ended_.empty() ? ResetStatus(NGHTTP2_REFUSED_STREAM) : absl::UnavailableError(ended_),
              "");
@@ -238,16 +243,16 @@ absl::Status GrpcSession::Receive(absl::string_view bytes) {
   return CheckAlive();
 }
 
-absl::Status GrpcSession::CheckAlive() const {
+absl::Status Http2Session::CheckAlive() const {
   const bool over =
       nghttp2_session_want_read(session_) == 0 && nghttp2_session_want_write(session_) == 0;
   if (!over && ended_.empty()) return absl::OkStatus();
   return absl::UnavailableError(ended_.empty() ? "the connection is over" : ended_);
 }
 
-bool GrpcSession::worn() const { return nghttp2_session_get_next_stream_id(session_) > worn_at_; }
+bool Http2Session::worn() const { return nghttp2_session_get_next_stream_id(session_) > worn_at_; }
 
-absl::Status GrpcSession::Output(std::string* out) {
+absl::Status Http2Session::Output(std::string* out) {
   while (true) {
     const uint8_t* data = nullptr;
     const ssize_t count = nghttp2_session_mem_send(session_, &data);
@@ -260,7 +265,7 @@ absl::Status GrpcSession::Output(std::string* out) {
   }
 }
 
-void GrpcSession::OnHeader(Stream& stream, absl::string_view name, absl::string_view value) {
+void Http2Session::OnHeader(Stream& stream, absl::string_view name, absl::string_view value) {
   if (name == ":status") {
     stream.http_status = std::string(value);
   } else if (name == "grpc-status") {
@@ -270,7 +275,7 @@ void GrpcSession::OnHeader(Stream& stream, absl::string_view name, absl::string_
   }
 }
 
-void GrpcSession::OnClosed(GrpcStreamId id, uint32_t error) {
+void Http2Session::OnClosed(Http2StreamId id, uint32_t error) {
   auto node = streams_.extract(id);
   if (node.empty() || node.mapped()->cancelled) return;
   if (error == NGHTTP2_REFUSED_STREAM) return refused_.push_back(id);

@@ -22,28 +22,28 @@ struct nghttp2_session;
 namespace weft::router {
 
 // Names a call within its session; never 0.
-using GrpcStreamId = int32_t;
+using Http2StreamId = int32_t;
 
-class GrpcSession {
+class Http2Session {
  public:
   // A call ended: `body` is the answer's message when `status` is OK. From inside Receive and
   // Output.
-  using DoneSink = std::function<void(GrpcStreamId id, absl::Status status, std::string body)>;
+  using DoneSink = std::function<void(Http2StreamId id, absl::Status status, std::string body)>;
 
   // The largest id is 2^31 - 1, and each call takes two.
-  static constexpr GrpcStreamId kWornAt = 1 << 30;
+  static constexpr Http2StreamId kWornAt = 1 << 30;
 
-  explicit GrpcSession(DoneSink on_done, GrpcStreamId worn_at = kWornAt);
-  ~GrpcSession();
+  explicit Http2Session(DoneSink on_done, Http2StreamId worn_at = kWornAt);
+  ~Http2Session();
 
-  GrpcSession(const GrpcSession&) = delete;
-  GrpcSession& operator=(const GrpcSession&) = delete;
+  Http2Session(const Http2Session&) = delete;
+  Http2Session& operator=(const Http2Session&) = delete;
 
   // Starts a call of `path` ("/package.Service/Method"); `timeout_us` > 0 is what the server is
   // told. 0 when the connection takes no calls any more: it is at its end.
-  GrpcStreamId Start(const std::string& path, const SharedBytes& request, int64_t timeout_us);
+  Http2StreamId Start(const std::string& path, const SharedBytes& request, int64_t timeout_us);
   // Gives a call up; it ends without on_done.
-  void Cancel(GrpcStreamId id);
+  void Cancel(Http2StreamId id);
   // Asks the peer for a sign of life.
   void Ping();
 
@@ -76,15 +76,15 @@ class GrpcSession {
   // The error that ended the connection, or OK.
   absl::Status CheckAlive() const;
   void OnHeader(Stream& stream, absl::string_view name, absl::string_view value);
-  void OnClosed(GrpcStreamId id, uint32_t error);
+  void OnClosed(Http2StreamId id, uint32_t error);
 
   const DoneSink on_done_;
   const uint32_t worn_at_;
   const std::string agent_;
   nghttp2_session* session_ = nullptr;
-  absl::flat_hash_map<GrpcStreamId, std::unique_ptr<Stream>> streams_;
+  absl::flat_hash_map<Http2StreamId, std::unique_ptr<Stream>> streams_;
   // Streams that the peer refused in the bytes under way.
-  std::vector<GrpcStreamId> refused_;
+  std::vector<Http2StreamId> refused_;
   bool ready_ = false;
   // What nghttp2 last found wrong.
   std::string complaint_;

@@ -13,7 +13,7 @@
 
 #include "absl/status/status.h"
 #include "common/ids.h"
-#include "proto/shard.pb.h"
+#include "weft/shard/v1/shard.pb.h"
 
 namespace weft::router {
 

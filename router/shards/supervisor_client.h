@@ -15,7 +15,7 @@
 // rank and pid are decimal; a line has at most 1024 bytes. Either side may close and the router
 // connects again. Without a supervisor the shard's own liveness probe has it restarted.
 //
-// Owned by the engine intake. Restart may be called from any thread and never blocks; news come on
+// Owned by router/serving. Restart may be called from any thread and never blocks; news come on
 // this client's own thread.
 
 #pragma once

@@ -1,15 +1,8 @@
 #include "router/shards/vitals.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <fstream>
-#include <string>
-#include <vector>
 
-#include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
+#include "common/process_stat.h"
 
 namespace weft::router {
 namespace {
@@ -21,23 +14,11 @@ constexpr int64_t kSilentShare = 5;
 
 }  // namespace
 
-std::optional<int64_t> ReadProcessCpuUs(uint64_t pid) {
-  std::ifstream file(absl::StrCat("/proc/", pid, "/stat"));
-  std::string line;
-  if (!std::getline(file, line)) return std::nullopt;
-  // proc(5): the name in parentheses may hold blanks; utime and stime are the 12th and 13th words
-  // after it, in clock ticks.
-  const size_t end = line.rfind(')');
-  if (end == std::string::npos) return std::nullopt;
-  const std::vector<absl::string_view> words =
-      absl::StrSplit(absl::string_view(line).substr(end + 1), ' ', absl::SkipEmpty());
-  int64_t user_ticks = 0;
-  int64_t system_ticks = 0;
-  if (words.size() < 13 || !absl::SimpleAtoi(words[11], &user_ticks) ||
-      !absl::SimpleAtoi(words[12], &system_ticks)) {
-    return std::nullopt;
-  }
-  return (user_ticks + system_ticks) * (1'000'000 / sysconf(_SC_CLK_TCK));
+std::optional<int64_t> ReadShardCpuUs(const ShardProcess& process) {
+  if (process.pid_namespace == 0 || process.pid_namespace != PidNamespace()) return std::nullopt;
+  const std::optional<ProcessStat> stat = ReadProcessStat(process.pid);
+  if (!stat.has_value() || stat->start_ticks != process.start_ticks) return std::nullopt;
+  return stat->cpu_us;
 }
 
 void ShardVitals::Restart(int64_t now_us) {
@@ -66,7 +47,7 @@ void ShardVitals::OnStep(int64_t now_us) {
   device_alive_us_ = now_us;
 }
 
-bool ShardVitals::ProcessHung(int64_t now_us, int64_t timeout_us, uint64_t pid,
+bool ShardVitals::ProcessHung(int64_t now_us, int64_t timeout_us, const ShardProcess& process,
                               const ProcessCpuReader* read_cpu) {
   const int64_t silent_us = now_us - process_alive_us_;
   if (silent_us < timeout_us / kSilentShare) {
@@ -74,7 +55,7 @@ bool ShardVitals::ProcessHung(int64_t now_us, int64_t timeout_us, uint64_t pid,
     return false;
   }
   if (read_cpu != nullptr) {
-    const std::optional<int64_t> cpu_us = (*read_cpu)(pid);
+    const std::optional<int64_t> cpu_us = (*read_cpu)(process);
     if (cpu_us.has_value() && !watched_.has_value()) watched_ = Watched{*cpu_us, now_us};
     if (cpu_us.has_value() && static_cast<double>(*cpu_us - watched_->cpu_us) >=
                                   kWorkShare * static_cast<double>(timeout_us)) {

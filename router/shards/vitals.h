@@ -2,8 +2,8 @@
 // heartbeat and, where the CPU is the device, its process used no CPU time. A busy machine makes
 // steps late, which is a metric and no fault; a stopped or deadlocked process does nothing at all.
 // A process that waits for an accelerator uses CPU time whether or not that works; its heartbeat
-// goes on for as long as the steps launched may take (shard/step_allowance.h). One per rank, owned
-// by the shard group; pure: time and facts are inputs.
+// goes on for as long as the steps launched may take (shard/model/step_allowance.h). One per rank,
+// owned by the shard group; pure: time and facts are inputs.
 
 #pragma once
 
@@ -11,14 +11,24 @@
 #include <functional>
 #include <optional>
 
-#include "proto/shard.pb.h"
+#include "weft/shard/v1/shard.pb.h"
 
 namespace weft::router {
 
+// A shard's process as it names itself (InfoResponse).
+struct ShardProcess {
+  uint64_t pid = 0;
+  // Clock ticks after boot.
+  uint64_t start_ticks = 0;
+  // Inode of the pid namespace that `pid` counts in.
+  uint64_t pid_namespace = 0;
+};
+
 // CPU time of a process of this machine in microseconds; empty when it cannot be read.
-using ProcessCpuReader = std::function<std::optional<int64_t>(uint64_t pid)>;
-// Reads /proc/<pid>/stat.
-std::optional<int64_t> ReadProcessCpuUs(uint64_t pid);
+using ProcessCpuReader = std::function<std::optional<int64_t>(const ShardProcess& process)>;
+// Reads /proc/<pid>/stat, where that is provably the same process: the namespaces are the same, and
+// so is the start. A shard in another container has another one of that number here, or none.
+std::optional<int64_t> ReadShardCpuUs(const ShardProcess& process);
 
 class ShardVitals {
  public:
@@ -31,7 +41,7 @@ class ShardVitals {
 
   // True when the process shows no life since `timeout_us`: no Info answer and, when `read_cpu` is
   // given, no CPU time from the first missed answers on. To be asked several times in a time-out.
-  bool ProcessHung(int64_t now_us, int64_t timeout_us, uint64_t pid,
+  bool ProcessHung(int64_t now_us, int64_t timeout_us, const ShardProcess& process,
                    const ProcessCpuReader* read_cpu);
   // True when Info is answered but the device thread, which owes a step since `owes_since_us`
   // (0 = owes none), shows no life and, with `works_on_cpu`, the process does no work.

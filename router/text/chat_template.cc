@@ -1,62 +1,232 @@
 #include "router/text/chat_template.h"
 
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <limits>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/limits.h"
+#include "common/log.h"
 #include "common/status.h"
 #include "router/errors.h"
 #include "router/text/ffi_text.h"
+#include "router/text/template_channel.h"
+#include "router/text/template_worker.h"
 
 namespace weft::router {
 namespace {
 
 // Instructions of the template engine, 20 to 50 ns each. Real templates take 20 to 200 for a
 // message; some walk over all messages for each message.
-constexpr uint64_t kTemplateFuelBase = 100'000;
-constexpr uint64_t kTemplateFuelPerMessage = 20'000;
+constexpr uint32_t kTemplateFuelBase = 100'000;
+constexpr uint32_t kTemplateFuelPerMessage = 20'000;
+static_assert(kTemplateFuelBase + uint64_t{kTemplateFuelPerMessage} * kChatMessagesMax <
+              std::numeric_limits<uint32_t>::max());
+// Rendered text with its marks, four bytes each; without them kTemplateOutputBytesMax holds.
+constexpr uint32_t kMarkedBytesMax = 3 * kTemplateOutputBytesMax;
+static_assert(kMarkedBytesMax < kTemplateReplyBytesMax);
+
+// True while the worker behind an idle socket lives: it says nothing unasked.
+bool IsAlive(int socket) {
+  char byte = 0;
+  return recv(socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && (errno == EAGAIN || errno == EINTR);
+}
+
+// What ends a worker.
+std::string Beyond(const TemplateLimits& limits) {
+  return absl::StrCat("more than ", limits.memory_bytes >> 20, " MiB of memory, its stack or ",
+                      limits.cpu_seconds, " s of processor time");
+}
+
+absl::StatusOr<std::string> Exchange(int socket, absl::string_view request, absl::Time deadline) {
+  WEFT_RETURN_IF_ERROR(SendFrame(socket, request, deadline));
+  return ReceiveFrame(socket, kTemplateReplyBytesMax, deadline);
+}
+
+absl::Status TooLarge(size_t bytes) {
+  return FieldError("messages", absl::StrCat("the chat template gives ", bytes, " bytes; at most ",
+                                             kTemplateOutputBytesMax, " are taken"));
+}
 
 }  // namespace
 
-void ChatTemplate::Deleter::operator()(WeftTemplate* chat_template) const {
-  weft_template_free(chat_template);
+ChatTemplate::ChatTemplate(TemplateHost* host, const Tokenizer* tokenizer, std::string source,
+                           Options options)
+    : host_(host),
+      tokenizer_(tokenizer),
+      source_(std::move(source)),
+      options_(std::move(options)) {}
+
+ChatTemplate::~ChatTemplate() {
+  absl::MutexLock lock(&mutex_);
+  for (const int socket : idle_) close(socket);
 }
 
-ChatTemplate::ChatTemplate(Handle handle) : handle_(std::move(handle)) {}
+absl::StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::Create(TemplateHost* host,
+                                                                   const Tokenizer* tokenizer,
+                                                                   absl::string_view source,
+                                                                   Options options) {
+  WEFT_ASSIGN_OR_RETURN(std::string marked, MarkTemplate(*tokenizer, source));
+  auto made = std::unique_ptr<ChatTemplate>(
+      new ChatTemplate(host, tokenizer, std::move(marked), std::move(options)));
+  WEFT_ASSIGN_OR_RETURN(const int socket, made->Acquire(absl::Now() + made->options_.timeout));
+  made->Release(socket, /*usable=*/true);
+  return made;
+}
 
-ChatTemplate::~ChatTemplate() = default;
+// -- Workers -------------------------------------------------------------------------------------
 
-absl::StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::Create(absl::string_view source,
-                                                                   absl::string_view bos_token,
-                                                                   absl::string_view eos_token) {
-  WeftTemplate* raw = nullptr;
-  FfiText error;
-  const WeftTextStatus status = weft_template_compile(ToSlice(source), ToSlice(bos_token),
-                                                      ToSlice(eos_token), &raw, error.out());
-  if (status != WEFT_TEXT_OK) {
-    return Annotate(ToStatus(status, error.view()), "the model's chat template does not compile");
+absl::Status ChatTemplate::Ended(const absl::Status& why) const {
+  std::string what;
+  if (absl::IsDeadlineExceeded(why)) {
+    what = absl::StrCat("the chat template takes longer than ",
+                        absl::FormatDuration(options_.timeout));
+  } else if (absl::IsResourceExhausted(why)) {
+    what = "the chat template gives more than a prompt may have";
+  } else {
+    what = absl::StrCat(
+        "the chat template ended its process: it took more than its memory, its "
+        "stack or its processor seconds");
   }
-  return std::unique_ptr<ChatTemplate>(new ChatTemplate(Handle(raw)));
+  if (!logged_.exchange(true)) WEFT_LOG_WARN("{}; its request failed", what);
+  return FieldError("messages", what);
 }
 
-absl::StatusOr<std::string> ChatTemplate::Render(const ChatPrompt& prompt) const {
-  std::vector<WeftMessage> messages;
-  messages.reserve(prompt.messages.size());
+absl::StatusOr<int> ChatTemplate::Start(absl::Time deadline) const {
+  WEFT_ASSIGN_OR_RETURN(const int socket, host_->StartWorker());
+  std::string request;
+  AppendText(&request, source_);
+  AppendText(&request, options_.bos_token);
+  AppendText(&request, options_.eos_token);
+  const absl::StatusOr<std::string> reply = Exchange(socket, request, deadline);
+  absl::Status status;
+  uint32_t result = WEFT_TEXT_PANIC;
+  absl::string_view error;
+  if (!reply.ok()) {
+    status = absl::InvalidArgumentError(
+        absl::StrCat("compiling it ended its process: it took ", Beyond(host_->limits())));
+  } else if (absl::string_view fields = *reply;
+             !TakeNumber(&fields, &result) || !TakeText(&fields, &error)) {
+    status = absl::InternalError("its process gave no answer that makes sense");
+  } else {
+    status = ToStatus(static_cast<WeftTextStatus>(result), error);
+  }
+  if (status.ok()) return socket;
+  close(socket);
+  return Annotate(status, "the model's chat template does not compile");
+}
+
+absl::StatusOr<int> ChatTemplate::Acquire(absl::Time deadline) const {
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto available = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return !idle_.empty() || workers_ < options_.workers_max;
+    };
+    if (!mutex_.AwaitWithDeadline(absl::Condition(&available), deadline)) {
+      return absl::DeadlineExceededError("all workers are busy");
+    }
+    while (!idle_.empty()) {
+      const int socket = idle_.back();
+      idle_.pop_back();
+      if (IsAlive(socket)) return socket;
+      close(socket);
+      --workers_;
+    }
+    ++workers_;
+  }
+  absl::StatusOr<int> started = Start(deadline);
+  if (!started.ok()) {
+    absl::MutexLock lock(&mutex_);
+    --workers_;
+  }
+  return started;
+}
+
+void ChatTemplate::Release(int socket, bool usable) const {
+  if (!usable) close(socket);
+  absl::MutexLock lock(&mutex_);
+  if (usable) {
+    idle_.push_back(socket);
+  } else {
+    --workers_;
+  }
+}
+
+absl::StatusOr<std::string> ChatTemplate::Call(absl::string_view request) const {
+  const absl::Time deadline = absl::Now() + options_.timeout;
+  const absl::StatusOr<int> socket = Acquire(deadline);
+  if (absl::IsDeadlineExceeded(socket.status())) return Ended(socket.status());
+  WEFT_RETURN_IF_ERROR(socket.status());
+  const absl::StatusOr<std::string> reply = Exchange(*socket, request, deadline);
+  uint32_t result = 0;
+  absl::string_view fields, text;
+  if (reply.ok()) fields = *reply;
+  const bool answered = reply.ok() && TakeNumber(&fields, &result) && TakeText(&fields, &text);
+  Release(*socket, answered);
+  if (!answered) return Ended(reply.status());
+  if (result == WEFT_TEXT_OK) return std::string(text);
+  if (result == WEFT_TEXT_INVALID || result == WEFT_TEXT_LIMIT) {
+    return FieldError("messages", text);
+  }
+  return ToStatus(static_cast<WeftTextStatus>(result), text);
+}
+
+// -- Rendering -----------------------------------------------------------------------------------
+
+absl::StatusOr<RenderedChat> ChatTemplate::Render(const ChatPrompt& prompt,
+                                                  bool allow_control_tokens) const {
+  std::string request;
+  if (prompt.messages.size() > kChatMessagesMax) {
+    return FieldError("messages", absl::StrCat("are ", prompt.messages.size(), "; at most ",
+                                               kChatMessagesMax, " are taken"));
+  }
+  const auto count = static_cast<uint32_t>(prompt.messages.size());
+  AppendNumber(&request, prompt.add_generation_prompt ? 1 : 0);
+  AppendNumber(&request, kTemplateFuelBase + kTemplateFuelPerMessage * count);
+  AppendNumber(&request, kMarkedBytesMax);
+  AppendNumber(&request, count);
+  std::string marked;
+  const auto append_users = [&](absl::string_view text) -> absl::Status {
+    marked.clear();
+    WEFT_RETURN_IF_ERROR(AppendMarked(*tokenizer_, text, &marked));
+    AppendText(&request, marked);
+    return absl::OkStatus();
+  };
   for (const ChatMessage& message : prompt.messages) {
-    messages.push_back({ToSlice(message.role), ToSlice(message.content)});
+    if (IsKnownRole(message.role)) {
+      AppendText(&request, message.role);
+    } else {
+      WEFT_RETURN_IF_ERROR(append_users(message.role));
+    }
+    WEFT_RETURN_IF_ERROR(append_users(message.content));
   }
-  FfiText text;
-  FfiText error;
-  const uint64_t fuel = kTemplateFuelBase + kTemplateFuelPerMessage * messages.size();
-  const WeftTextStatus status = weft_template_render(
-      handle_.get(), messages.data(), messages.size(), prompt.add_generation_prompt, fuel,
-      kTemplateOutputBytesMax, text.out(), error.out());
-  if (status == WEFT_TEXT_INVALID || status == WEFT_TEXT_LIMIT) {
-    return FieldError("messages", error.view());
+  if (request.size() > kTemplateRequestBytesMax) {
+    return FieldError("messages", absl::StrCat("have ", request.size(),
+                                               " bytes with the marks that keep control tokens in "
+                                               "them from being read as such; at most ",
+                                               kTemplateRequestBytesMax, " are taken"));
   }
-  if (status != WEFT_TEXT_OK) return ToStatus(status, error.view());
-  return std::string(text.view());
+  WEFT_ASSIGN_OR_RETURN(const std::string text, Call(request));
+  RenderedChat chat = Unmark(text);
+  // The strings have their marks in any case: the template's literals do too.
+  if (allow_control_tokens) chat.breaks.clear();
+  if (chat.text.size() > kTemplateOutputBytesMax) return TooLarge(chat.text.size());
+  return chat;
+}
+
+absl::Status ChatTemplate::Probe() const {
+  ChatPrompt prompt;
+  prompt.messages = {{"user", "Hello"}, {"assistant", "Hello"}, {"user", "Hello"}};
+  const absl::StatusOr<RenderedChat> rendered = Render(prompt);
+  if (!rendered.ok()) return rendered.status();
+  if (rendered->text.empty()) {
+    return absl::InvalidArgumentError("the chat template gives no text for a short conversation");
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace weft::router

@@ -1,51 +1,88 @@
 // Turns a conversation into prompt text with the model's own Jinja template, as transformers'
 // apply_chat_template does (trim_blocks, lstrip_blocks, Python string methods, raise_exception,
-// strftime_now, tojson). Compiled once at start-up, shared by all text workers; Render is
-// thread-safe. The source comes from the model only, never from a request. Instructions (in
-// proportion to the number of messages) and output are bounded, so that a template that runs away
-// ends one request (invariants bound.all, scope.one); memory inside the template is not, beyond
-// 100 MB for one repeated string.
+// strftime_now, tojson). The template is compiled and run in worker processes (template_host.h):
+// instructions, memory, stack, time and output of a call are bounded, and a call that goes beyond
+// ends alone (invariants bound.all, scope.one). Made once at start-up and shared by all text
+// workers; Render is thread-safe and blocks for the time of a render. The source comes from the
+// model only, never from a request; users' text never becomes control tokens unless asked
+// (chat_marks.h).
 
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "router/request.h"
-
-struct WeftTemplate;  // router/text/ffi/weft_text.h
+#include "router/text/chat_marks.h"
+#include "router/text/template_host.h"
+#include "router/text/tokenizer.h"
 
 namespace weft::router {
 
 class ChatTemplate {
  public:
-  // Compiles `source`; `bos_token` and `eos_token` are the template's variables of these names.
-  // INVALID_ARGUMENT with line and reason when it does not compile.
-  static absl::StatusOr<std::unique_ptr<ChatTemplate>> Create(absl::string_view source,
-                                                              absl::string_view bos_token,
-                                                              absl::string_view eos_token);
+  struct Options {
+    // The template's variables of these names.
+    std::string bos_token;
+    std::string eos_token;
+    // Renders at once; more wait. Each is a process of some 2 MB.
+    uint32_t workers_max = 2;
+    // Of one call, with the time it waits for a worker.
+    absl::Duration timeout = absl::Seconds(10);
+  };
+
+  // Compiles `source` in a first worker. `host` and `tokenizer` outlive this. INVALID_ARGUMENT with
+  // line and reason when it does not compile, or ends its process over that.
+  static absl::StatusOr<std::unique_ptr<ChatTemplate>> Create(TemplateHost* host,
+                                                              const Tokenizer* tokenizer,
+                                                              absl::string_view source,
+                                                              Options options);
   ~ChatTemplate();
 
   ChatTemplate(const ChatTemplate&) = delete;
   ChatTemplate& operator=(const ChatTemplate&) = delete;
 
-  // The prompt's text, to be encoded without special tokens (templates write their own).
   // INVALID_ARGUMENT with the field "messages" when the template refuses the conversation
-  // (raise_exception), fails on it, takes more than its allowance of instructions, or gives more
-  // than kTemplateOutputBytesMax bytes.
-  absl::StatusOr<std::string> Render(const ChatPrompt& prompt) const;
+  // (raise_exception), fails on it, goes beyond a limit (the message names which), or gives more
+  // than kTemplateOutputBytesMax bytes. With `allow_control_tokens` control tokens that users write
+  // are read as such: there are no breaks.
+  absl::StatusOr<RenderedChat> Render(const ChatPrompt& prompt,
+                                      bool allow_control_tokens = false) const;
+
+  // Renders a short conversation: what is wrong with the template, known at start-up.
+  absl::Status Probe() const;
 
  private:
-  struct Deleter {
-    void operator()(WeftTemplate* chat_template) const;
-  };
-  using Handle = std::unique_ptr<WeftTemplate, Deleter>;
+  ChatTemplate(TemplateHost* host, const Tokenizer* tokenizer, std::string source, Options options);
 
-  explicit ChatTemplate(Handle handle);
+  // The template's answer to one request, which is its text or why there is none.
+  absl::StatusOr<std::string> Call(absl::string_view request) const;
+  // A worker that has compiled the template; its socket is the caller's.
+  absl::StatusOr<int> Start(absl::Time deadline) const;
+  absl::StatusOr<int> Acquire(absl::Time deadline) const;
+  void Release(int socket, bool usable) const;
+  // What became of a worker that did not answer.
+  absl::Status Ended(const absl::Status& why) const;
 
-  Handle handle_;
+  TemplateHost* const host_;
+  const Tokenizer* const tokenizer_;
+  // As the workers get it.
+  const std::string source_;
+  const Options options_;
+  mutable absl::Mutex mutex_;
+  mutable std::vector<int> idle_ ABSL_GUARDED_BY(mutex_);
+  // Workers that exist, idle or not.
+  mutable uint32_t workers_ ABSL_GUARDED_BY(mutex_) = 0;
+  // The first death is logged; a template that dies of one conversation may do so of each.
+  mutable std::atomic<bool> logged_{false};
 };
 
 }  // namespace weft::router

@@ -95,4 +95,12 @@ std::string Detokenizer::Flush() {
   return text;
 }
 
+std::string LossyText(absl::string_view bytes) {
+  std::string out;
+  Utf8Assembler assembler(/*replace_each_byte=*/false);
+  assembler.Push(bytes, &out);
+  assembler.Flush(&out);
+  return out;
+}
+
 }  // namespace weft::router

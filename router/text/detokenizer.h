@@ -44,6 +44,9 @@ class Utf8Assembler {
   uint8_t next_max_ = 0xBF;
 };
 
+// A token's bytes as text of their own: a part of a character becomes U+FFFD.
+std::string LossyText(absl::string_view bytes);
+
 class Detokenizer {
  public:
   // `tokenizer` must outlive this. Special tokens give no text when `skip_special`. `continues`:

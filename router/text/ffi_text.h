@@ -40,6 +40,10 @@ inline absl::Status ToStatus(WeftTextStatus status, absl::string_view error) {
       return absl::InvalidArgumentError(error);
     case WEFT_TEXT_LIMIT:
       return absl::ResourceExhaustedError(error);
+    case WEFT_TEXT_CANCELLED:
+      return absl::CancelledError("nobody waits for the result");
+    case WEFT_TEXT_TOO_MANY:
+      return absl::ResourceExhaustedError("too many tokens");
     case WEFT_TEXT_PANIC:
       break;
   }

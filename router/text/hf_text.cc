@@ -16,7 +16,7 @@ namespace {
 namespace json = boost::json;
 
 // tokenizer_config.json is the largest of the files read here; the published ones stay below 2 MB.
-constexpr size_t kConfigBytesMax = 32u << 20;
+constexpr size_t kConfigBytesMax = 8u << 20;
 
 // Contents of a file, "" when there is none.
 absl::StatusOr<std::string> ReadOptional(const std::string& path) {

@@ -3,13 +3,14 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/limits.h"
 #include "common/status.h"
 #include "router/errors.h"
 
 namespace weft::router {
 namespace {
 
-absl::StatusOr<std::string> Render(const ChatTemplate* chat_template, const ChatPrompt& chat) {
+absl::StatusOr<RenderedChat> Render(const ChatTemplate* chat_template, const ChatPrompt& chat) {
   if (chat_template == nullptr) {
     return FieldError("messages", "the model has no chat template; send a text prompt");
   }
@@ -26,9 +27,22 @@ absl::Status CheckIds(const std::vector<TokenId>& ids, uint32_t vocab_size) {
   return absl::OkStatus();
 }
 
-// Seconds of a text worker are not spent on text that cannot fit.
+// Before the shards are there nobody knows how much fits.
+uint32_t TokensMax(uint32_t request_tokens_max) {
+  return request_tokens_max == 0 ? kContextTokensMax : request_tokens_max;
+}
+
+// What encoding a long text needs is counted before it is taken.
+absl::Status Reserve(const Tokenizer& tokenizer, absl::string_view text,
+                     Admission::Permit* permit) {
+  if (permit == nullptr || text.size() <= Tokenizer::kPieceBytes) return absl::OkStatus();
+  return permit->AddBytes(tokenizer.EncodeBytesMax(text));
+}
+
+// Seconds of a thread are not spent on text that cannot fit.
 absl::Status CheckFits(const Tokenizer& tokenizer, absl::string_view text,
                        uint32_t request_tokens_max) {
+  request_tokens_max = TokensMax(request_tokens_max);
   const size_t tokens = tokenizer.TokensMin(text);
   if (tokens < request_tokens_max) return absl::OkStatus();
   return FieldError("prompt", absl::StrCat("has ", text.size(), " bytes, which are at least ",
@@ -36,30 +50,66 @@ absl::Status CheckFits(const Tokenizer& tokenizer, absl::string_view text,
                                            request_tokens_max, ", before truncation too"));
 }
 
+struct EncodedText {
+  // As given, or as the template rendered it.
+  std::string text;
+  Tokenizer::Encoding encoding;
+};
+
+// Renders a conversation, refuses what cannot fit and encodes the rest.
+absl::StatusOr<EncodedText> EncodeText(const Tokenizer& tokenizer,
+                                       const ChatTemplate* chat_template,
+                                       uint32_t request_tokens_max, const ReadLimits& limits,
+                                       std::variant<std::string, ChatPrompt> prompt,
+                                       Tokenizer::EncodeOptions options) {
+  EncodedText out;
+  std::vector<uint32_t> breaks;
+  if (const auto* chat = std::get_if<ChatPrompt>(&prompt)) {
+    WEFT_ASSIGN_OR_RETURN(RenderedChat rendered, Render(chat_template, *chat));
+    out.text = std::move(rendered.text);
+    breaks = std::move(rendered.breaks);
+    options.breaks = breaks;
+    options.add_special_tokens = false;  // templates write their own
+  } else {
+    out.text = std::get<std::string>(std::move(prompt));
+  }
+  options.cancelled = limits.cancelled;
+  WEFT_RETURN_IF_ERROR(CheckFits(tokenizer, out.text, request_tokens_max));
+  WEFT_RETURN_IF_ERROR(Reserve(tokenizer, out.text, limits.permit));
+  WEFT_ASSIGN_OR_RETURN(out.encoding, tokenizer.Encode(out.text, options));
+  return out;
+}
+
+// The text that `prompt`, which is not ids, holds.
+std::variant<std::string, ChatPrompt> TakeText(
+    std::variant<std::string, std::vector<TokenId>, ChatPrompt>&& prompt) {
+  if (auto* chat = std::get_if<ChatPrompt>(&prompt)) return std::move(*chat);
+  return std::get<std::string>(std::move(prompt));
+}
+
 }  // namespace
 
 absl::StatusOr<PromptText> ReadPrompt(const Tokenizer& tokenizer, const ChatTemplate* chat_template,
                                       uint32_t vocab_size, uint32_t request_tokens_max,
-                                      GenerateInput* input) {
+                                      const ReadLimits& limits, GenerateInput* input) {
   PromptText out;
-  bool add_special_tokens = input->add_special_tokens;
   if (auto* ids = std::get_if<std::vector<TokenId>>(&input->prompt)) {
-    WEFT_RETURN_IF_ERROR(CheckIds(*ids, vocab_size));
     out.ids = std::move(*ids);
   } else {
-    if (auto* chat = std::get_if<ChatPrompt>(&input->prompt)) {
-      WEFT_ASSIGN_OR_RETURN(out.text, Render(chat_template, *chat));
-      add_special_tokens = false;  // templates write their own
-    } else {
-      out.text = std::get<std::string>(std::move(input->prompt));
+    Tokenizer::EncodeOptions options;
+    options.add_special_tokens = input->add_special_tokens;
+    // Which tokens a truncated prompt keeps only encoding all of it tells.
+    if (!input->truncate_prompt_tokens.has_value()) {
+      options.tokens_max = TokensMax(request_tokens_max);
     }
-    WEFT_RETURN_IF_ERROR(CheckFits(tokenizer, out.text, request_tokens_max));
-    WEFT_ASSIGN_OR_RETURN(Tokenizer::Encoding encoding,
-                          tokenizer.Encode(out.text, add_special_tokens));
-    out.ids = std::move(encoding.ids);
-    // A tokenizer may know ids beyond the model's embedding.
-    WEFT_RETURN_IF_ERROR(CheckIds(out.ids, vocab_size));
+    WEFT_ASSIGN_OR_RETURN(EncodedText encoded,
+                          EncodeText(tokenizer, chat_template, request_tokens_max, limits,
+                                     TakeText(std::move(input->prompt)), options));
+    out.text = std::move(encoded.text);
+    out.ids = std::move(encoded.encoding.ids);
   }
+  // Of text too: a tokenizer may know ids beyond the model's embedding.
+  WEFT_RETURN_IF_ERROR(CheckIds(out.ids, vocab_size));
   if (out.ids.empty()) return FieldError("prompt", "has no tokens");
   if (out.text.empty() && input->echo_prompt) {
     WEFT_ASSIGN_OR_RETURN(out.text, tokenizer.Decode(out.ids, /*skip_special=*/false));
@@ -79,19 +129,21 @@ absl::StatusOr<PromptText> ReadPrompt(const Tokenizer& tokenizer, const ChatTemp
 
 absl::StatusOr<TokenizeResult> TokenizePrompt(const Tokenizer& tokenizer,
                                               const ChatTemplate* chat_template,
+                                              uint32_t request_tokens_max, const ReadLimits& limits,
                                               std::variant<std::string, ChatPrompt> prompt,
                                               bool add_special_tokens) {
-  TokenizeResult result;
   const bool is_chat = std::holds_alternative<ChatPrompt>(prompt);
-  if (is_chat) {
-    WEFT_ASSIGN_OR_RETURN(result.text, Render(chat_template, std::get<ChatPrompt>(prompt)));
-  } else {
-    result.text = std::get<std::string>(std::move(prompt));
-  }
-  WEFT_ASSIGN_OR_RETURN(Tokenizer::Encoding encoding,
-                        tokenizer.Encode(result.text, add_special_tokens && !is_chat));
-  result.ids = std::move(encoding.ids);
-  if (!is_chat) result.offsets = std::move(encoding.offsets);
+  Tokenizer::EncodeOptions options;
+  options.add_special_tokens = add_special_tokens;
+  options.offsets = !is_chat;
+  options.tokens_max = TokensMax(request_tokens_max);
+  WEFT_ASSIGN_OR_RETURN(
+      EncodedText encoded,
+      EncodeText(tokenizer, chat_template, request_tokens_max, limits, std::move(prompt), options));
+  TokenizeResult result;
+  result.text = std::move(encoded.text);
+  result.ids = std::move(encoded.encoding.ids);
+  if (!is_chat) result.offsets = std::move(encoded.encoding.offsets);
   result.tokens.reserve(result.ids.size());
   for (TokenId id : result.ids) result.tokens.emplace_back(tokenizer.TokenBytes(id));
   return result;

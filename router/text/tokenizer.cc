@@ -3,6 +3,8 @@
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/strings/cord.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/limits.h"
@@ -12,6 +14,19 @@
 #include "router/text/ffi_text.h"
 
 namespace weft::router {
+namespace {
+
+constexpr char kTooManyTokensUrl[] = "weft/prompt-tokens";
+
+absl::Status TooMany(size_t tokens, size_t text_bytes, const Tokenizer::EncodeOptions& options) {
+  absl::Status status =
+      FieldError("prompt", absl::StrCat("has ", text_bytes, " bytes, which are at least ", tokens,
+                                        " tokens; at most ", options.tokens_max, " are taken"));
+  status.SetPayload(kTooManyTokensUrl, absl::Cord(absl::StrCat(tokens)));
+  return status;
+}
+
+}  // namespace
 
 void Tokenizer::Deleter::operator()(WeftTokenizer* tokenizer) const {
   weft_tokenizer_free(tokenizer);
@@ -30,34 +45,87 @@ Tokenizer::Tokenizer(Handle handle) : handle_(std::move(handle)) {
 Tokenizer::~Tokenizer() = default;
 
 absl::StatusOr<Tokenizer::Encoding> Tokenizer::Encode(absl::string_view text,
-                                                      bool add_special_tokens) const {
+                                                      const EncodeOptions& options) const {
   if (text.size() > kTemplateOutputBytesMax) {
     return FieldError("prompt", absl::StrCat("has ", text.size(), " bytes; at most ",
                                              kTemplateOutputBytesMax, " can be tokenized"));
   }
+  if (options.tokens_max < text.size()) {
+    const size_t tokens_min = TokensMin(text);
+    if (tokens_min > options.tokens_max) return TooMany(tokens_min, text.size(), options);
+  }
+  static_assert(sizeof(std::atomic<bool>) == sizeof(bool), "the library reads it as one byte");
+  const WeftEncodeOptions raw_options = {options.breaks.data(),
+                                         options.breaks.size(),
+                                         options.tokens_max,
+                                         options.piece_bytes,
+                                         reinterpret_cast<const bool*>(options.cancelled),
+                                         options.add_special_tokens,
+                                         options.control_tokens,
+                                         options.offsets};
   WeftEncoding raw = {};
   FfiText error;
   const WeftTextStatus status =
-      weft_tokenizer_encode(handle_.get(), ToSlice(text), add_special_tokens, &raw, error.out());
+      weft_tokenizer_encode(handle_.get(), ToSlice(text), &raw_options, &raw, error.out());
+  if (status == WEFT_TEXT_TOO_MANY) return TooMany(raw.count, text.size(), options);
+  if (status == WEFT_TEXT_CANCELLED) return absl::CancelledError("nobody waits for the prompt");
   if (status == WEFT_TEXT_INVALID) return FieldError("prompt", error.view());
   if (status != WEFT_TEXT_OK) return ToStatus(status, error.view());
   absl::Cleanup free_encoding = [&raw] { weft_encoding_free(raw); };
 
   Encoding encoding;
   encoding.ids.reserve(raw.count + 2);
-  encoding.offsets.reserve(raw.count + 2);
-  const auto add = [&encoding](std::optional<TokenId> id) {
+  encoding.offsets.reserve(options.offsets ? raw.count + 2 : 0);
+  const auto add = [&encoding, &options](std::optional<TokenId> id) {
     if (!id.has_value()) return;
     encoding.ids.push_back(*id);
-    encoding.offsets.emplace_back(0, 0);
+    if (options.offsets) encoding.offsets.emplace_back(0, 0);
   };
-  if (add_special_tokens) add(bos_);
+  if (options.add_special_tokens) add(bos_);
   encoding.ids.insert(encoding.ids.end(), raw.ids, raw.ids + raw.count);
-  for (size_t i = 0; i < raw.count; ++i) {
-    encoding.offsets.emplace_back(raw.offsets[2 * i], raw.offsets[2 * i + 1]);
+  for (size_t i = 0; i + 1 < raw.offset_count; i += 2) {
+    encoding.offsets.emplace_back(raw.offsets[i], raw.offsets[i + 1]);
   }
-  if (add_special_tokens) add(eos_);
+  if (options.add_special_tokens) add(eos_);
+  if (encoding.ids.size() > options.tokens_max) {
+    return TooMany(encoding.ids.size(), text.size(), options);
+  }
   return encoding;
+}
+
+absl::StatusOr<Tokenizer::Encoding> Tokenizer::Encode(absl::string_view text,
+                                                      bool add_special_tokens) const {
+  EncodeOptions options;
+  options.add_special_tokens = add_special_tokens;
+  options.offsets = true;
+  return Encode(text, options);
+}
+
+std::optional<size_t> Tokenizer::TooManyTokens(const absl::Status& status) {
+  const absl::optional<absl::Cord> count = status.GetPayload(kTooManyTokensUrl);
+  size_t tokens = 0;
+  if (!count.has_value() || !absl::SimpleAtoi(std::string(*count), &tokens)) return std::nullopt;
+  return tokens;
+}
+
+size_t Tokenizer::EncodeBytesMax(absl::string_view text) const {
+  return weft_tokenizer_work_bytes_max(handle_.get(), ToSlice(text), text.size(), kPieceBytes);
+}
+
+size_t Tokenizer::EncodeBytesMax(size_t text_bytes) const {
+  return weft_tokenizer_work_bytes_max(handle_.get(), {nullptr, 0}, text_bytes, kPieceBytes);
+}
+
+absl::StatusOr<std::vector<uint32_t>> Tokenizer::Breaks(absl::string_view text, bool ends) const {
+  WeftEncoding raw = {};
+  FfiText error;
+  const WeftTextStatus status =
+      weft_tokenizer_breaks(handle_.get(), ToSlice(text), ends, &raw, error.out());
+  if (status == WEFT_TEXT_INVALID) return FieldError("messages", error.view());
+  if (status != WEFT_TEXT_OK) return ToStatus(status, error.view());
+  std::vector<uint32_t> places(raw.ids, raw.ids + raw.count);
+  weft_encoding_free(raw);
+  return places;
 }
 
 size_t Tokenizer::TokensMin(absl::string_view text) const {

@@ -5,7 +5,9 @@
 
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -42,6 +44,27 @@ class Tokenizer {
     std::vector<std::pair<uint32_t, uint32_t>> offsets;
   };
 
+  // Time does not depend on it between 4 and 64 KB.
+  static constexpr size_t kPieceBytes = 16u << 10;
+
+  struct EncodeOptions {
+    // Adds what the model's post-processor adds (BOS for some, nothing for others).
+    bool add_special_tokens = false;
+    // Added tokens written out in the text (<|im_start|>) become their ids. False: they stay text,
+    // but for blank ones (white space alone), which are part of ordinary text.
+    bool control_tokens = true;
+    // Places that no added token may span: RenderedChat::breaks.
+    absl::Span<const uint32_t> breaks;
+    bool offsets = false;
+    // Above so many ids the text is refused, as early as that is known (TooManyTokens).
+    size_t tokens_max = std::numeric_limits<size_t>::max();
+    // A longer text is encoded in pieces of about so many bytes, which changes no id: it is cut
+    // only where the pre-tokenizer proves a boundary (ffi/src/cuts.rs), else it runs whole.
+    size_t piece_bytes = kPieceBytes;
+    // Encoding ends with CANCELLED within a piece after this becomes true. Null = never.
+    const std::atomic<bool>* cancelled = nullptr;
+  };
+
   // `path` is a directory with tokenizer.json or a .gguf file. Errors name the file, what was
   // found and what would work: NOT_FOUND, INVALID_ARGUMENT (broken or unknown contents).
   static absl::StatusOr<std::unique_ptr<Tokenizer>> FromModel(const std::string& path);
@@ -50,11 +73,26 @@ class Tokenizer {
   Tokenizer(const Tokenizer&) = delete;
   Tokenizer& operator=(const Tokenizer&) = delete;
 
-  // Ids of `text`. Control tokens written out in the text (<|im_start|>) become their ids.
-  // `add_special_tokens` adds what the model's post-processor adds (BOS for some, nothing for
-  // others). INVALID_ARGUMENT with the field "prompt" for invalid UTF-8 and for more than
-  // kTemplateOutputBytesMax bytes.
+  // Ids of `text`, the same whether it was cut into pieces or not. INVALID_ARGUMENT with the field
+  // "prompt" for invalid UTF-8, for more than kTemplateOutputBytesMax bytes and for more than
+  // tokens_max ids; CANCELLED.
+  absl::StatusOr<Encoding> Encode(absl::string_view text, const EncodeOptions& options) const;
+  // With offsets, control tokens parsed, no limits.
   absl::StatusOr<Encoding> Encode(absl::string_view text, bool add_special_tokens) const;
+
+  // Of an error for more than tokens_max ids: how many are known to be there, in a part of the text
+  // or by TokensMin; nothing for other errors.
+  static std::optional<size_t> TooManyTokens(const absl::Status& status);
+
+  // Bytes of memory that Encode(text) needs at most, the result included. Reads the text once where
+  // it has no place to be cut, else some thousands of bytes of it.
+  size_t EncodeBytesMax(absl::string_view text) const;
+  // The same for any text of so many bytes: what a text needs that cannot be cut.
+  size_t EncodeBytesMax(size_t text_bytes) const;
+
+  // Places at which `text` must be broken so that no added token is found in it, nor together with
+  // text beside it when `ends` is set (chat_marks.h); blank tokens aside.
+  absl::StatusOr<std::vector<uint32_t>> Breaks(absl::string_view text, bool ends) const;
 
   // Encode(text) has at least so many ids. A sound bound from the bytes alone, milliseconds where
   // encoding megabytes takes seconds; 0 for tokenizers that might drop bytes (ffi/src/bound.rs).

@@ -16,8 +16,8 @@
 namespace weft::router {
 namespace {
 
-// The published ones have at most about 35 MB.
-constexpr size_t kTokenizerJsonBytesMax = 256u << 20;
+// The published ones have at most about 35 MB. Loading takes some ten times as much memory.
+constexpr size_t kTokenizerJsonBytesMax = 64u << 20;
 
 // GGUF's tokenizer.ggml.token_type.
 enum GgufTokenType : int64_t { kUnknown = 2, kControl = 3, kUserDefined = 4 };

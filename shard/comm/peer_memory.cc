@@ -8,6 +8,7 @@
 #include "common/check.h"
 #include "common/limits.h"
 #include "common/status.h"
+#include "shard/comm/host_id.h"
 #include "shard/device/cuda/runtime/status.h"
 
 namespace weft::shard {
@@ -16,6 +17,7 @@ namespace {
 // What a rank tells the others of its memory.
 struct Offer {
   cudaIpcMemHandle_t handle;
+  uint64_t host;
   uint64_t process;
   int32_t device;
   uint8_t* data;
@@ -76,7 +78,7 @@ absl::Status PeerMemory::Gather(NcclCommunicator& communicator, const void* mine
                     "copy of offers");
 }
 
-absl::StatusOr<PeerMemory::Peer> PeerMemory::Open(const void* data) const {
+absl::StatusOr<PeerMemory::Peer> PeerMemory::Open(Rank rank, const void* data) const {
   Offer offer;
   std::memcpy(&offer, data, sizeof(offer));
   if (offer.data == data_ && offer.process == ThisProcess()) return Peer{data_, false};
@@ -89,6 +91,7 @@ absl::StatusOr<PeerMemory::Peer> PeerMemory::Open(const void* data) const {
     (void)cudaGetLastError();
     return Peer{offer.data, false};
   }
+  WEFT_RETURN_IF_ERROR(CheckSameHost(rank, HostId(""), offer.host));
   void* mapped = nullptr;
   WEFT_RETURN_IF_ERROR(
       CudaStatus(cudaIpcOpenMemHandle(&mapped, offer.handle, cudaIpcMemLazyEnablePeerAccess),
@@ -107,6 +110,7 @@ absl::Status PeerMemory::Connect(NcclCommunicator& communicator, cudaStream_t st
       CudaStatus(cudaMemsetAsync(data_, 0, bytes_, stream), "clearing shared memory"));
   Offer offer = {};
   absl::Status opened = CudaStatus(cudaIpcGetMemHandle(&offer.handle, data_), "a memory handle");
+  offer.host = HostId("");
   offer.process = ThisProcess();
   offer.device = CurrentDevice();
   offer.data = data_;
@@ -116,7 +120,7 @@ absl::Status PeerMemory::Connect(NcclCommunicator& communicator, cudaStream_t st
   WEFT_RETURN_IF_ERROR(
       Gather(communicator, mine.data(), kOfferBytes, offers.data(), stream, deadline));
   for (Rank rank = 0; rank < world && opened.ok(); ++rank) {
-    absl::StatusOr<Peer> peer = Open(offers.data() + rank * kOfferBytes);
+    absl::StatusOr<Peer> peer = Open(rank, offers.data() + rank * kOfferBytes);
     opened = peer.status();
     if (peer.ok()) peers_.push_back(*peer);
   }

@@ -29,8 +29,8 @@ class PeerMemory {
 
   // Collective: zeroes this rank's memory and maps that of all ranks. When it returns OK, the
   // memory of all ranks is zero and nobody's zeros are still to be written. FAILED_PRECONDITION, on
-  // all ranks alike, when one of them cannot reach another's; ABORTED after the communicator's
-  // Abort; DEADLINE_EXCEEDED after `timeout`.
+  // all ranks alike, when one of them cannot reach another's, as on another host; ABORTED after the
+  // communicator's Abort; DEADLINE_EXCEEDED after `timeout`.
   absl::Status Connect(NcclCommunicator& communicator, cudaStream_t stream, absl::Duration timeout);
   // Local. REQUIRES: no kernel of this rank uses others' memory any more. Theirs may still use this
   // one's: it stays.
@@ -54,7 +54,7 @@ class PeerMemory {
   // Gathers `bytes` (a multiple of four) of every rank.
   absl::Status Gather(NcclCommunicator& communicator, const void* mine, uint64_t bytes, void* all,
                       cudaStream_t stream, absl::Time deadline);
-  absl::StatusOr<Peer> Open(const void* offer) const;
+  absl::StatusOr<Peer> Open(Rank rank, const void* offer) const;
 
   uint64_t bytes_ = 0;
   uint8_t* data_ = nullptr;

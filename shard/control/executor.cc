@@ -14,21 +14,6 @@ namespace {
 
 constexpr size_t kCallsWaitingMax = 8;
 
-absl::Status CheckRouterId(uint64_t router_id) {
-  if (router_id == 0) return absl::InvalidArgumentError("router_id: must not be 0");
-  return absl::OkStatus();
-}
-
-absl::Status OtherRouter(Epoch epoch) {
-  return absl::PermissionDeniedError(
-      absl::StrCat("router_id: epoch ", epoch, " belongs to another router"));
-}
-
-absl::Status Fenced(Epoch epoch, Epoch seen) {
-  return absl::FailedPreconditionError(
-      absl::StrCat("epoch: ", epoch, ", this shard has seen epoch ", seen));
-}
-
 }  // namespace
 
 Executor::Executor(ExecutorOptions options, v1::InfoResponse facts, const LoadProgress& progress)
@@ -66,7 +51,8 @@ void Executor::Info(v1::InfoResponse* response) const {
   *response = facts_;
   const bool joined = current_ != nullptr && current_->joined && !current_->ending;
   response->set_state(state_ == v1::SHARD_STATE_READY && joined ? v1::SHARD_STATE_JOINED : state_);
-  response->set_epoch(joined ? current_->number : fence_epoch_);
+  response->set_epoch(joined ? current_->number : membership_.fence());
+  response->set_holder_router_id(membership_.holder_id());
   if (loaded_ && model_.isa != nullptr) response->set_isa(model_.isa());
   v1::LoadProgress* load = response->mutable_load();
   load->set_bytes_total(progress_.bytes_total.load(std::memory_order_relaxed));
@@ -81,6 +67,55 @@ void Executor::Info(v1::InfoResponse* response) const {
   response->set_cpu_time_us(static_cast<uint64_t>(ProcessCpuUs()));
 }
 
+uint64_t Executor::Hold(const v1::HoldRequest& request, Done done) {
+  const RouterClaim claim{request.router_id(), request.launcher_id(), request.generation()};
+  Answers answers;
+  uint64_t number = 0;
+  {
+    absl::MutexLock lock(&mutex_);
+    number = ++holds_made_;
+    absl::Status status = membership_.CheckHold(claim);
+    if (status.ok() && draining_) status = absl::UnavailableError("the shard is shutting down");
+    if (status.ok() && request.release()) {
+      if (membership_.holder_id() == claim.router_id) {
+        ReleaseHold(absl::CancelledError("the router released its claim"), &answers);
+      }
+      answers.emplace_back(std::move(done), absl::OkStatus());
+    } else if (status.ok()) {
+      // The same router anew has lost the connection of the old call; another one is a later start.
+      ReleaseHold(membership_.holder_id() == claim.router_id
+                      ? absl::AbortedError("the router claims the shard by another call")
+                      : absl::FailedPreconditionError("a later start of the router by the same "
+                                                      "launcher has taken the shard over"),
+                  &answers);
+      membership_.Hold(claim);
+      hold_ = HoldCall{number, std::move(done)};
+    } else {
+      answers.emplace_back(std::move(done), std::move(status));
+    }
+  }
+  Send(std::move(answers));
+  return number;
+}
+
+void Executor::EndHold(uint64_t number) {
+  Answers answers;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!hold_.has_value() || hold_->number != number) return;
+    WEFT_LOG_INFO("the router's claim has ended with its call");
+    ReleaseHold(absl::CancelledError("the call was given up"), &answers);
+  }
+  Send(std::move(answers));
+}
+
+void Executor::ReleaseHold(const absl::Status& why, Answers* answers) {
+  membership_.Release();
+  if (!hold_.has_value()) return;
+  answers->emplace_back(std::move(hold_->done), why);
+  hold_.reset();
+}
+
 absl::Status Executor::Rendezvous(const v1::RendezvousRequest& request,
                                   v1::RendezvousResponse* response) {
   if (options_.rank != 0) {
@@ -91,13 +126,12 @@ absl::Status Executor::Rendezvous(const v1::RendezvousRequest& request,
     return absl::InvalidArgumentError(
         absl::StrCat("world: ", request.world(), ", this shard was started for ", options_.world));
   }
-  WEFT_RETURN_IF_ERROR(CheckRouterId(request.router_id()));
   Answers answers;
   {
     absl::MutexLock lock(&mutex_);
+    WEFT_RETURN_IF_ERROR(membership_.CheckRendezvous(request.epoch(), request.router_id()));
     WEFT_RETURN_IF_ERROR(CheckLoaded());
-    if (request.epoch() <= fence_epoch_) return Fenced(request.epoch(), fence_epoch_);
-    RaiseFence(request.epoch(), request.router_id());
+    membership_.Raise(request.epoch(), request.router_id());
     BeginEnd(absl::AbortedError(absl::StrCat("epoch ", request.epoch(), " begins")), &answers);
   }
   Send(std::move(answers));
@@ -105,9 +139,9 @@ absl::Status Executor::Rendezvous(const v1::RendezvousRequest& request,
   WEFT_ASSIGN_OR_RETURN(*response->mutable_token(),
                         model_.meeting->Offer(request.epoch(), options_.world));
   absl::MutexLock lock(&mutex_);
-  if (fence_epoch_ != request.epoch() || used_epoch_ >= request.epoch()) {
+  if (membership_.fence() != request.epoch() || membership_.used() >= request.epoch()) {
     model_.meeting->Withdraw(request.epoch());
-    return Fenced(request.epoch(), fence_epoch_);
+    return FencedError(request.epoch(), membership_.fence());
   }
   return absl::OkStatus();
 }
@@ -119,8 +153,8 @@ void Executor::JoinGroup(const v1::JoinGroupRequest& request, Done done) {
     if (absl::Status status = AdmitJoin(request); !status.ok()) {
       answers.emplace_back(std::move(done), std::move(status));
     } else {
-      RaiseFence(request.epoch(), request.router_id());
-      used_epoch_ = request.epoch();
+      membership_.Raise(request.epoch(), request.router_id());
+      membership_.Use(request.epoch());
       const absl::Status why =
           absl::AbortedError(absl::StrCat("epoch ", request.epoch(), " begins"));
       BeginEnd(why, &answers);
@@ -141,15 +175,8 @@ absl::Status Executor::AdmitJoin(const v1::JoinGroupRequest& request) const {
                                                    request.world(), ", this shard was started as ",
                                                    options_.rank, " of ", options_.world));
   }
-  WEFT_RETURN_IF_ERROR(CheckRouterId(request.router_id()));
-  WEFT_RETURN_IF_ERROR(CheckLoaded());
-  if (request.epoch() <= used_epoch_ || request.epoch() < fence_epoch_) {
-    return Fenced(request.epoch(), fence_epoch_);
-  }
-  if (request.epoch() == fence_epoch_ && request.router_id() != fence_router_id_) {
-    return OtherRouter(request.epoch());
-  }
-  return absl::OkStatus();
+  WEFT_RETURN_IF_ERROR(membership_.CheckJoin(request.epoch(), request.router_id()));
+  return CheckLoaded();
 }
 
 void Executor::LeaveGroup(const v1::LeaveGroupRequest& request, Done done) {
@@ -157,18 +184,15 @@ void Executor::LeaveGroup(const v1::LeaveGroupRequest& request, Done done) {
   {
     absl::MutexLock lock(&mutex_);
     const EpochState* member = pending_join_ ? pending_join_->epoch.get() : current_.get();
-    absl::Status status = CheckRouterId(request.router_id());
-    if (status.ok() && member != nullptr && request.epoch() < member->number) {
-      status = Fenced(request.epoch(), member->number);
-    } else if (status.ok() && member != nullptr && request.epoch() == member->number &&
-               request.router_id() != member->router_id) {
-      status = OtherRouter(request.epoch());
-    } else if (status.ok() && leave_calls_.size() >= kCallsWaitingMax) {
+    absl::Status status = membership_.CheckLeave(request.epoch(), request.router_id(),
+                                                 member == nullptr ? 0 : member->number,
+                                                 member == nullptr ? 0 : member->router_id);
+    if (status.ok() && leave_calls_.size() >= kCallsWaitingMax) {
       status = absl::ResourceExhaustedError("too many LeaveGroup calls are waiting");
     }
     if (status.ok()) {
-      RaiseFence(request.epoch(), request.router_id());
-      used_epoch_ = std::max(used_epoch_, request.epoch());
+      membership_.Raise(request.epoch(), request.router_id());
+      membership_.Use(request.epoch());
       if (loaded_) model_.meeting->Withdraw(request.epoch());
       BeginEnd(absl::AbortedError(absl::StrCat("the router left epoch ", request.epoch())),
                &answers);
@@ -189,7 +213,8 @@ void Executor::Warmup(const v1::WarmupRequest& request, v1::WarmupResponse* resp
     absl::MutexLock lock(&mutex_);
     absl::Status status = CheckCurrent(request.epoch());
     if (status.ok() && current_->router_id != request.router_id()) {
-      status = OtherRouter(request.epoch());
+      status = absl::PermissionDeniedError(
+          absl::StrCat("router_id: epoch ", request.epoch(), " belongs to another router"));
     }
     if (status.ok() && warmup_calls_.size() >= kCallsWaitingMax) {
       status = absl::ResourceExhaustedError("too many Warmup calls are waiting");
@@ -235,15 +260,9 @@ absl::Status Executor::CheckCurrent(Epoch number) const {
     return absl::FailedPreconditionError(
         absl::StrCat("epoch: ", number, ", this shard is in no epoch"));
   }
-  if (current_->number != number) return Fenced(number, current_->number);
+  if (current_->number != number) return FencedError(number, current_->number);
   if (current_->ending) return absl::AbortedError(absl::StrCat("epoch ", number, " is ending"));
   return absl::OkStatus();
-}
-
-void Executor::RaiseFence(Epoch number, uint64_t router_id) {
-  if (number <= fence_epoch_) return;
-  fence_epoch_ = number;
-  fence_router_id_ = router_id;
 }
 
 void Executor::BeginEnd(const absl::Status& why, Answers* answers) {
@@ -305,6 +324,7 @@ void Executor::Shutdown(absl::Duration drain) {
     absl::MutexLock lock(&mutex_);
     if (stop_device_) return;
     draining_ = true;
+    ReleaseHold(why, &refused);
     FailPrepared(why, &refused);
     if (current_ != nullptr) FailWaiting(*current_, why, &refused);
   }

@@ -28,14 +28,16 @@
 #include "common/clock.h"
 #include "common/limits.h"
 #include "common/thread.h"
-#include "proto/shard.pb.h"
 #include "shard/comm/group_meeting.h"
+#include "shard/control/membership.h"
 #include "shard/control/probe.h"
 #include "shard/control/step_inputs.h"
 #include "shard/control/step_order.h"
+#include "shard/device/model_runner.h"
 #include "shard/heartbeat.h"
 #include "shard/step_batch.h"
 #include "shard/weights/loader.h"
+#include "weft/shard/v1/shard.pb.h"
 
 namespace weft::shard {
 
@@ -54,6 +56,9 @@ struct ExecutorOptions {
   // Called once when the device thread is stuck (by the step thread) or the device is lost (by the
   // device thread); must end the process.
   std::function<void(const std::string& why)> on_stuck;
+  // Called once when a warm-up found the model broken, after its callers were answered: no other
+  // attempt would end better. Device thread. May be null.
+  std::function<void(const std::string& why)> on_broken_model;
   const Clock* clock = &MonotonicClock();
   // May be null.
   ShardProbe* probe = nullptr;
@@ -96,6 +101,11 @@ class Executor {
 
   // Answered from memory.
   void Info(v1::InfoResponse* response) const;
+  // A router's claim. `done` is called when it is refused, released or taken over, or by EndHold.
+  // Returns what EndHold names it by.
+  uint64_t Hold(const v1::HoldRequest& request, Done done);
+  // The call of that claim is over, by its connection's end too. Nothing when it was answered.
+  void EndHold(uint64_t number);
   absl::Status Rendezvous(const v1::RendezvousRequest& request, v1::RendezvousResponse* response);
   void JoinGroup(const v1::JoinGroupRequest& request, Done done);
   void LeaveGroup(const v1::LeaveGroupRequest& request, Done done);
@@ -137,6 +147,12 @@ class Executor {
     Done done;
   };
 
+  // The claim that is granted, until its call is answered.
+  struct HoldCall {
+    uint64_t number;
+    Done done;
+  };
+
   // A step between preparation and answer.
   struct PreparedStep {
     std::shared_ptr<EpochState> epoch;
@@ -160,7 +176,8 @@ class Executor {
   absl::Status CheckCurrent(Epoch number) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status AdmitJoin(const v1::JoinGroupRequest& request) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void RaiseFence(Epoch number, uint64_t router_id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Ends the claim that is granted, if one is; its call is answered with `why`.
+  void ReleaseHold(const absl::Status& why, Answers* answers) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Aborts what runs, fails what waits; the device thread does the rest.
   void BeginEnd(const absl::Status& why, Answers* answers) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // A step failed: those that wait to be prepared are refused with it.
@@ -208,11 +225,9 @@ class Executor {
   LoadedModel model_;
   bool loaded_ ABSL_GUARDED_BY(mutex_) = false;
 
-  // Highest epoch this shard has heard of, and whose it is: lower ones are fenced off.
-  Epoch fence_epoch_ ABSL_GUARDED_BY(mutex_) = 0;
-  uint64_t fence_router_id_ ABSL_GUARDED_BY(mutex_) = 0;
-  // Highest epoch joined or left: it is not joined again.
-  Epoch used_epoch_ ABSL_GUARDED_BY(mutex_) = 0;
+  GroupMembership membership_ ABSL_GUARDED_BY(mutex_);
+  std::optional<HoldCall> hold_ ABSL_GUARDED_BY(mutex_);
+  uint64_t holds_made_ ABSL_GUARDED_BY(mutex_) = 0;
   std::shared_ptr<EpochState> current_ ABSL_GUARDED_BY(mutex_);
   // Waits for current_ to end.
   std::optional<PendingJoin> pending_join_ ABSL_GUARDED_BY(mutex_);

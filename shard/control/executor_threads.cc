@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
+#include "common/fnv.h"
 #include "common/log.h"
 #include "common/status.h"
 #include "shard/control/executor.h"
@@ -21,16 +22,6 @@ constexpr absl::Duration kIdleBeat = absl::Milliseconds(250);
 constexpr absl::Duration kAbortAgain = absl::Milliseconds(50);
 // How often the device thread looks whether a launched step has ended.
 constexpr absl::Duration kReadyPoll = absl::Microseconds(20);
-
-// FNV-1a over the ids, little endian, 4 bytes each.
-// http://www.isthe.com/chongo/tech/comp/fnv/index.html
-uint32_t HashIds(const std::vector<TokenId>& ids) {
-  uint32_t hash = 2166136261u;
-  for (const TokenId id : ids) {
-    for (int shift = 0; shift < 32; shift += 8) hash = (hash ^ ((id >> shift) & 0xff)) * 16777619u;
-  }
-  return hash;
-}
 
 uint32_t ClampUs(int64_t us) {
   return static_cast<uint32_t>(std::clamp<int64_t>(us, 0, UINT32_MAX));
@@ -57,12 +48,13 @@ void FillResponse(const StepBatch& batch, const StepResult& result, bool with_id
   if (!with_ids) return;
   response->mutable_slots()->Add(result.slots.begin(), result.slots.end());
   response->mutable_ids()->Add(result.ids.begin(), result.ids.end());
+  response->mutable_invalid_rows()->Add(result.invalid_rows.begin(), result.invalid_rows.end());
   for (const SampledLogprobs& row : result.logprobs) {
     v1::RowLogprobs* out = response->add_logprobs();
     out->set_row(row.row);
     out->set_logprob(row.logprob);
     for (const auto& [id, logprob] : row.top) {
-      types::v1::TokenLogprob* top = out->add_top();
+      weft::v1::TokenLogprob* top = out->add_top();
       top->set_id(id);
       top->set_logprob(logprob);
     }
@@ -160,7 +152,7 @@ void Executor::Answer(PreparedStep step) {
     timings->set_device_us(result.device_us);
     timings->set_comm_us(result.comm_us);
     if (options_.probe != nullptr) {
-      options_.probe->StepDone(step.call.method(), *timings, result.helpers);
+      options_.probe->StepDone(step.call.method(), *timings, result);
     }
   }
   step.call.done(step.result.status());
@@ -267,7 +259,7 @@ void Executor::RunJoin() {
     EpochState& epoch = *join->epoch;
     epoch.joined = status.ok();
     // All ranks that will ever come have mapped it.
-    if (fence_epoch_ == epoch.number) model_.meeting->Withdraw(epoch.number);
+    if (membership_.fence() == epoch.number) model_.meeting->Withdraw(epoch.number);
     if (!status.ok() && !epoch.ending) {
       epoch.ending = true;
     } else if (status.ok() && epoch.ending) {
@@ -337,6 +329,9 @@ void Executor::RunWarmup() {
     warmup_calls_.clear();
   }
   Send(std::move(answers));
+  if (absl::IsDataLoss(result.status()) && options_.on_broken_model != nullptr) {
+    options_.on_broken_model(std::string(result.status().message()));
+  }
 }
 
 void Executor::RunLaunch() {

@@ -41,6 +41,7 @@ struct ShardProbe::Series {
   prometheus::Counter* helper_wait;
   prometheus::Counter* helper_stalls;
   prometheus::Counter* helper_backoffs;
+  prometheus::Counter* invalid_rows;
   prometheus::Gauge* last_step;
   prometheus::Gauge* load_seconds;
   prometheus::Gauge* load_bytes;
@@ -86,6 +87,9 @@ ShardProbe::ShardProbe(const std::string& model, Rank rank) : series_(std::make_
                                    "Waits for a compute helper that had lost its core");
   series_->helper_backoffs =
       counter("weft_shard_helper_backoffs_total", "Times compute helpers were rested for a while");
+  series_->invalid_rows =
+      counter("weft_shard_invalid_rows_total",
+              "Sampled rows whose logits held NaN or +infinity or nothing finite");
   series_->last_step =
       gauge("weft_shard_last_step_timestamp_seconds", "Unix time of the last step");
   series_->load_seconds = gauge("weft_model_load_seconds", "Time spent loading weights");
@@ -103,7 +107,7 @@ ShardProbe::ShardProbe(const std::string& model, Rank rank) : series_(std::make_
 ShardProbe::~ShardProbe() = default;
 
 void ShardProbe::StepDone(absl::string_view method, const v1::StepTimings& timings,
-                          const HelperCosts& helpers) {
+                          const StepResult& result) {
   const Series::Step& step = series_->steps[IndexOf(kSteps, method)];
   step.duration->Observe(timings.device_us() * kSecondsPerUs);
   step.count->Increment();
@@ -111,9 +115,10 @@ void ShardProbe::StepDone(absl::string_view method, const v1::StepTimings& timin
   step.host->Increment(timings.host_us() * kSecondsPerUs);
   step.device->Increment(timings.device_us() * kSecondsPerUs);
   step.comm->Increment(timings.comm_us() * kSecondsPerUs);
-  series_->helper_wait->Increment(static_cast<double>(helpers.wait_us) * kSecondsPerUs);
-  series_->helper_stalls->Increment(static_cast<double>(helpers.stalls));
-  series_->helper_backoffs->Increment(static_cast<double>(helpers.backoffs));
+  series_->helper_wait->Increment(static_cast<double>(result.helpers.wait_us) * kSecondsPerUs);
+  series_->helper_stalls->Increment(static_cast<double>(result.helpers.stalls));
+  series_->helper_backoffs->Increment(static_cast<double>(result.helpers.backoffs));
+  series_->invalid_rows->Increment(static_cast<double>(result.invalid_rows.size()));
   series_->last_step->Set(static_cast<double>(std::time(nullptr)));
 }
 

@@ -10,8 +10,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/ids.h"
-#include "proto/shard.pb.h"
 #include "shard/step_batch.h"
+#include "weft/shard/v1/shard.pb.h"
 
 namespace weft::shard {
 
@@ -25,8 +25,7 @@ class ShardProbe {
   ShardProbe& operator=(const ShardProbe&) = delete;
 
   // A step ran; `method` is Prefill, Decode or FilterBatch.
-  void StepDone(absl::string_view method, const v1::StepTimings& timings,
-                const HelperCosts& helpers);
+  void StepDone(absl::string_view method, const v1::StepTimings& timings, const StepResult& result);
   // A call was answered, in whatever way; `method` as in the proto.
   void RpcDone(absl::string_view method, absl::Duration duration);
   // Progress of the load, and its end.

@@ -57,7 +57,7 @@ absl::Status ParseBias(const v1::SamplingParams& message, const std::string& fie
   }
   params->logit_bias.reserve(static_cast<size_t>(message.logit_bias_size()));
   for (int i = 0; i < message.logit_bias_size(); ++i) {
-    const types::v1::LogitBias& entry = message.logit_bias(i);
+    const weft::v1::LogitBias& entry = message.logit_bias(i);
     const auto name = [&] { return absl::StrCat(field, ".logit_bias[", i, "]"); };
     if (entry.id() >= vocab_size) {
       return absl::InvalidArgumentError(

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "proto/shard.pb.h"
 #include "shard/step_batch.h"
+#include "weft/shard/v1/shard.pb.h"
 
 namespace weft::shard {
 

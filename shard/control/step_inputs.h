@@ -15,8 +15,8 @@
 
 #include "absl/status/status.h"
 #include "common/ids.h"
-#include "proto/shard.pb.h"
 #include "shard/step_batch.h"
+#include "weft/shard/v1/shard.pb.h"
 
 namespace weft::shard {
 

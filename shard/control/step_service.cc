@@ -18,7 +18,7 @@
 #include "absl/strings/strip.h"
 #include "common/limits.h"
 #include "common/status.h"
-#include "proto/shard.grpc.pb.h"
+#include "weft/shard/v1/shard.grpc.pb.h"
 
 namespace weft::shard {
 namespace {
@@ -37,6 +37,24 @@ grpc::Status ToGrpc(const absl::Status& status) {
                       std::string(status.message().substr(0, kErrorBytesMax)));
 }
 
+// One Hold call: its cancellation, by the client or by its connection's end, ends the claim. gRPC
+// calls OnCancel only after the method has returned, so that the claim's number is known by then.
+class HoldReactor final : public grpc::ServerUnaryReactor {
+ public:
+  explicit HoldReactor(Executor& executor) : executor_(executor) {}
+
+  void Start(const v1::HoldRequest& request) {
+    number_ =
+        executor_.Hold(request, [this](const absl::Status& status) { Finish(ToGrpc(status)); });
+  }
+  void OnCancel() override { executor_.EndHold(number_); }
+  void OnDone() override { std::unique_ptr<HoldReactor> ended(this); }
+
+ private:
+  Executor& executor_;
+  uint64_t number_ = 0;
+};
+
 class Service final : public v1::ShardService::CallbackService {
  public:
   Service(Executor& executor, ShardProbe* probe) : executor_(executor), probe_(probe) {}
@@ -47,6 +65,13 @@ class Service final : public v1::ShardService::CallbackService {
     executor_.Info(response);
     done(absl::OkStatus());
     return reactor;
+  }
+
+  grpc::ServerUnaryReactor* Hold(grpc::CallbackServerContext*, const v1::HoldRequest* request,
+                                 v1::HoldResponse*) override {
+    auto reactor = std::make_unique<HoldReactor>(executor_);
+    reactor->Start(*request);
+    return reactor.release();  // ends itself in OnDone
   }
 
   grpc::ServerUnaryReactor* Rendezvous(grpc::CallbackServerContext* context,
@@ -287,6 +312,13 @@ absl::StatusOr<std::unique_ptr<ShardServer>> ShardServer::Start(const ListenOpti
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
                              kPingIntervalMinMs);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  // A router that is frozen or cut off keeps its connection: one that answers no ping is closed,
+  // and its claim ends. Pings go on for as long as the connection is idle.
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS,
+                             static_cast<int>(absl::ToInt64Milliseconds(options.ping_interval)));
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
+                             static_cast<int>(absl::ToInt64Milliseconds(options.ping_timeout)));
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   // The socket is for this user alone, whatever the folder allows.
   const mode_t mask = umask(0077);
   impl->server = builder.BuildAndStart();

@@ -1,6 +1,7 @@
 // The gRPC door of a shard: weft.shard.v1.ShardService over a Unix socket or TCP, with the callback
 // API. It hands every call to the executor and answers from the executor's `done`; it never blocks
-// and holds no state of its own. Owned by main. The only file of the shard that knows gRPC.
+// and holds no state of its own but the calls under way. Owned by main. The only file of the shard
+// that knows gRPC.
 
 #pragma once
 
@@ -25,6 +26,10 @@ struct ListenOptions {
   std::string tls_cert;
   std::string tls_key;
   std::string tls_ca;
+  // A silent connection is pinged so often, and closed when no answer comes for so long: a frozen
+  // router loses its claim after both together.
+  absl::Duration ping_interval = absl::Seconds(3);
+  absl::Duration ping_timeout = absl::Seconds(7);
 };
 
 class ShardServer {

@@ -2,7 +2,7 @@
 // all rows of a step; a row is one token. Weights, KV pool and activations live on the device and
 // are named here by role, never by pointer: model code cannot read them. Calls are made by the
 // device thread, in one order on all ranks (invariant rank.same); an accelerator may run them
-// later, in that order. Implementations: shard/device/cpu; shard/device/cuda to come.
+// later, in that order. Implemented by shard/device/cpu and shard/device/cuda.
 //
 // Activations of a step, all [rows, ...] and taken at load:
 //   residual   float32 [hidden]
@@ -52,8 +52,8 @@ class Ops {
   // Narrows residual and query to the rows that sample, in the order of their sequences; all later
   // calls work on these. Returns how many there are.
   virtual uint32_t KeepSampledRows() = 0;
-  // logits = normed times this rank's rows of the head.
-  virtual void LinearHead() = 0;
+  // logits = normed times this rank's rows of the head. A device may gather those of all ranks now.
+  virtual absl::Status LinearHead() = 0;
   // Samples one token per kept row, updates the slots' device state and fills slots, ids and
   // logprobs of `result`.
   virtual absl::Status Sample(StepResult* result) = 0;

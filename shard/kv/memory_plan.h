@@ -1,30 +1,24 @@
-// What a CPU shard will hold in memory, computed from shapes and flags alone (invariant mem.plan):
-// weights, workspace of the largest step, and the KV pool. Pure; used by the model runner before it
-// takes anything, by Info, and by `weft inspect` for shard counts that are not running.
+// What a shard will hold in memory (invariant mem.plan), and the flags that decide it: weights,
+// workspace of the largest step, and the KV pool. Plain data. Each kind of device computes its own
+// plan, before it takes anything: shard/device/cpu/memory_plan.h, shard/device/cuda/memory_plan.h.
 
 #pragma once
 
 #include <cstdint>
 #include <string>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "kernels/cpu/attention.h"
-#include "shard/model/decoder_spec.h"
-#include "shard/weights/slice_plan.h"
-#include "shard/weights/weight_sink.h"
+#include "common/cgroup.h"
 
 namespace weft::shard {
 
-// Type of activations or of the KV cache. kAuto is resolved by ResolveTypes.
+// Type of activations or of the KV cache. Each kind of device resolves kAuto in its own way.
 enum class NumberType : uint8_t { kAuto, kFloat32, kBfloat16, kFloat16 };
 
 // "auto", "float32", "bfloat16", "float16"; INVALID_ARGUMENT naming the choices otherwise.
 absl::StatusOr<NumberType> ParseNumberType(absl::string_view text);
 const char* NumberTypeName(NumberType type);
-// Bytes of one element; REQUIRES: not kAuto.
-uint32_t NumberTypeBytes(NumberType type);
 
 struct MemoryFlags {
   NumberType dtype = NumberType::kAuto;
@@ -32,6 +26,10 @@ struct MemoryFlags {
   // KV pool of all ranks of the host together (--kv-memory). On CUDA, 0 = all that
   // memory_fraction leaves.
   uint64_t kv_memory_bytes = uint64_t{1} << 30;
+  // It was asked for by name: a pool that does not fit is refused, and not made smaller.
+  bool kv_memory_asked = false;
+  // CPU: what all shards of the host and their router may take together; 0 bytes = no limit.
+  MemoryLimit host;
   // CUDA: a row's numbers depend on its own sequence alone (--deterministic). The CPU's always do.
   bool deterministic = false;
   // Share of a GPU's memory that may be used (--memory-fraction).
@@ -39,22 +37,14 @@ struct MemoryFlags {
   uint32_t running_max = 0;
   uint32_t step_tokens_max = 0;
   uint32_t threads = 1;
+  // Why so many, as "2 cores / 2 shards".
+  std::string threads_reason;
 };
 
 struct NumberTypes {
   NumberType activation;
   NumberType kv;
 };
-
-// The kernels' name of a resolved KV type. REQUIRES: not kAuto.
-kernels::cpu::KvType KernelKvType(NumberType type);
-
-// Activations: bfloat16, but float32 when the files hold F32 or F16 matrices. KV: float32 with
-// float32 activations, else float16, which costs what bfloat16 costs and keeps three more bits of
-// each key. INVALID_ARGUMENT for --dtype float16, which CPU shards do not compute in, naming the
-// flag and what works.
-absl::StatusOr<NumberTypes> ResolveTypes(NumberType dtype, NumberType kv_dtype,
-                                         TensorType main_type);
 
 struct MemoryPlan {
   NumberTypes types;
@@ -72,6 +62,12 @@ struct MemoryPlan {
   // Of a GPU: its memory, and what was in use before. 0 = the host's memory.
   uint64_t device_bytes = 0;
   uint64_t device_used_bytes = 0;
+  // Of CPU shards: what all of them and the router take, at most, of the host's memory, and its
+  // limit. 0 = not held against one.
+  uint64_t host_used_bytes = 0;
+  MemoryLimit host;
+  // The pool that was to be had without the limit; 0 when it made no difference.
+  uint64_t kv_bytes_unlimited = 0;
 
   uint64_t total_bytes() const { return weights_bytes + workspace_bytes + kv_bytes; }
   // What nobody uses, on a GPU.
@@ -80,12 +76,5 @@ struct MemoryPlan {
 
 // The plan in one line, for the log.
 std::string Describe(const MemoryPlan& plan);
-
-// Plans rank `slice.rank` of `slice.world`. `slice_bytes` are the bytes of this rank's tensors in
-// the files (ModelFiles::SliceBytes). RESOURCE_EXHAUSTED, naming --kv-memory and the least that
-// works, when the pool could not hold one block.
-absl::StatusOr<MemoryPlan> PlanMemory(const DecoderSpec& spec, const SlicePlan& slice,
-                                      uint32_t mlp_multiple, TensorType main_type,
-                                      uint64_t slice_bytes, const MemoryFlags& flags);
 
 }  // namespace weft::shard

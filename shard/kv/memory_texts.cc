@@ -38,8 +38,8 @@ void DeclareMemoryFlags(Flags& flags, MemoryTexts* texts) {
   flags.Add("dtype", &texts->dtype, "Activations: auto, float32 or bfloat16");
   flags.Add("kv-dtype", &texts->kv_dtype, "KV cache: auto, float32, float16 or bfloat16");
   flags.Add("kv-memory", &texts->kv_memory,
-            "KV pool of all ranks of this host, bytes (KiB, MiB, GiB); auto = 1GiB on the CPU, "
-            "all that --memory-fraction leaves on CUDA");
+            "KV pool of all ranks of this host, bytes (KiB, MiB, GiB); auto = 1GiB on the CPU or "
+            "what fits into memory, all that --memory-fraction leaves on CUDA");
   flags.Add("memory-fraction", &texts->memory_fraction,
             "Share of a GPU's memory that may be in use, 0.05 .. 0.99");
   flags.Add("running-max", &texts->running_max,
@@ -57,6 +57,7 @@ absl::StatusOr<MemoryFlags> ResolveMemory(const MemoryTexts& texts, bool cuda) {
     absl::StatusOr<uint64_t> kv_memory = ParseBytes(texts.kv_memory);
     if (!kv_memory.ok()) return Annotate(kv_memory.status(), "--kv-memory");
     memory.kv_memory_bytes = *kv_memory;
+    memory.kv_memory_asked = true;
   } else if (cuda) {
     memory.kv_memory_bytes = 0;
   }

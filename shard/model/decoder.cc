@@ -7,28 +7,28 @@ namespace weft::shard {
 
 absl::Status Decoder::Run(const StepBatch& batch, StepResult* result) {
   WEFT_RETURN_IF_ERROR(ops_.BeginStep(batch));
-  return Forward(result);
+  uint32_t rows_kept = 0;
+  WEFT_RETURN_IF_ERROR(Forward(result, &rows_kept));
+  // A step of prompt chunks in the middle of their prompts samples nothing.
+  return rows_kept > 0 ? ops_.Sample(result) : absl::OkStatus();
 }
 
-absl::Status Decoder::Forward(StepResult* result) {
+absl::Status Decoder::Forward(StepResult* result, uint32_t* rows_kept) {
   // One kind of each so far; a family with another one adds its branch here.
   WEFT_CHECK(spec_.norm == NormKind::kRmsNorm);
   WEFT_CHECK(spec_.position == PositionKind::kRotary);
   WEFT_CHECK(spec_.mlp == MlpKind::kGatedSilu);
 
   WEFT_RETURN_IF_ERROR(ops_.Embed());
-  uint32_t rows_kept = 0;
   for (uint32_t layer = 0; layer < spec_.layers; ++layer) {
-    WEFT_RETURN_IF_ERROR(Attention(layer, &rows_kept));
-    if (layer + 1 == spec_.layers && rows_kept == 0) break;
+    WEFT_RETURN_IF_ERROR(Attention(layer, rows_kept));
+    if (layer + 1 == spec_.layers && *rows_kept == 0) break;
     WEFT_RETURN_IF_ERROR(Mlp(layer));
   }
   result->weight_passes = ops_.WeightPasses();
-  // A step of prompt chunks in the middle of their prompts samples nothing.
-  if (rows_kept == 0) return absl::OkStatus();
+  if (*rows_kept == 0) return absl::OkStatus();
   ops_.Normalize(Norm::kFinal, 0);
-  ops_.LinearHead();
-  return ops_.Sample(result);
+  return ops_.LinearHead();
 }
 
 absl::Status Decoder::Attention(uint32_t layer, uint32_t* rows_kept) {

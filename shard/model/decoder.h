@@ -4,6 +4,8 @@
 
 #pragma once
 
+#include <cstdint>
+
 #include "absl/status/status.h"
 #include "shard/device/ops.h"
 #include "shard/model/decoder_spec.h"
@@ -19,8 +21,9 @@ class Decoder {
   // Runs a step with at least one sequence and fills `result` except its timings. An error leaves
   // device state undefined: the epoch ends (invariant scope.one).
   absl::Status Run(const StepBatch& batch, StepResult* result);
-  // The same without Ops::BeginStep, which the caller has called.
-  absl::Status Forward(StepResult* result);
+  // The part between Ops::BeginStep and Ops::Sample, which the caller calls: up to the logits of
+  // `*rows_kept` rows; with 0 there is nothing to sample.
+  absl::Status Forward(StepResult* result, uint32_t* rows_kept);
 
  private:
   // Attention half of a layer: residual += output(attention(norm(residual))). `*rows_kept` tells

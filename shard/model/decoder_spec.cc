@@ -5,18 +5,15 @@
 #include <numbers>
 
 #include "common/check.h"
+#include "common/fnv.h"
 
 namespace weft::shard {
 namespace {
 
-// FNV-1a over the fields, each as eight bytes, so that the value is the same on every machine.
+// Over the fields, each as eight bytes.
 class FieldHash {
  public:
-  void Add(uint64_t value) {
-    for (int i = 0; i < 8; ++i) {
-      hash_ = (hash_ ^ (value >> (8 * i) & 0xff)) * 0x100000001b3;
-    }
-  }
+  void Add(uint64_t value) { hash_.AddNumber(value); }
   void Add(float value) { Add(uint64_t{std::bit_cast<uint32_t>(value)}); }
   void Add(bool value) { Add(uint64_t{value}); }
   void Add(uint32_t value) { Add(uint64_t{value}); }
@@ -24,10 +21,10 @@ class FieldHash {
     Add(uint64_t{value.size()});
     for (const char c : value) Add(uint64_t{static_cast<unsigned char>(c)});
   }
-  uint64_t hash() const { return hash_; }
+  uint64_t hash() const { return hash_.value(); }
 
  private:
-  uint64_t hash_ = 0xcbf29ce484222325;
+  Fnv1a<uint64_t> hash_;
 };
 
 // Llama 3.1's scaling of one inverse frequency: short waves stay, long ones are stretched by

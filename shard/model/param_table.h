@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "shard/model/decoder_spec.h"
-#include "shard/weights/weight_sink.h"
+#include "shard/model/param_key.h"
 
 namespace weft::shard {
 

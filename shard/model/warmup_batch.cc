@@ -1,5 +1,7 @@
 #include "shard/model/warmup_batch.h"
 
+#include <cstddef>
+
 namespace weft::shard {
 
 StepBatch MakeWarmupBatch(const WarmupShape& shape, uint32_t block_tokens, uint32_t pool_blocks) {
@@ -24,6 +26,14 @@ StepBatch MakeWarmupBatch(const WarmupShape& shape, uint32_t block_tokens, uint3
   }
   batch.ids.resize(size_t{shape.rows} * shape.tokens, shape.from_last_sample ? kNoToken : 0);
   return batch;
+}
+
+absl::Status CheckWarmupResult(const StepResult& result) {
+  if (result.invalid_rows.empty()) return absl::OkStatus();
+  return absl::DataLossError(
+      "the model answers ordinary tokens with logits of NaN or infinity: there are NaN or infinity "
+      "in its weights, or numbers too large for --dtype; download or convert the model again, or "
+      "try --dtype float32");
 }
 
 }  // namespace weft::shard

@@ -1,10 +1,12 @@
 // The steps that a warm-up runs: sequences of equal length that nobody asked for. Shared by the
-// model runners of all devices, device thread only; runs nothing itself.
+// model runners of all devices, device thread only; runs nothing itself, and looks at what came of
+// it.
 
 #pragma once
 
 #include <cstdint>
 
+#include "absl/status/status.h"
 #include "shard/step_batch.h"
 
 namespace weft::shard {
@@ -21,5 +23,9 @@ struct WarmupShape {
 // Every sequence has blocks of its own while the pool has enough; a smaller pool is written over
 // and over, and nobody reads the tokens. REQUIRES: pool_blocks > 0.
 StepBatch MakeWarmupBatch(const WarmupShape& shape, uint32_t block_tokens, uint32_t pool_blocks);
+
+// DATA_LOSS when the step gave logits that are no numbers, which only a broken model does.
+// REQUIRES: a step from position 0 on, which has read nothing of the pool that it did not write.
+absl::Status CheckWarmupResult(const StepResult& result);
 
 }  // namespace weft::shard

@@ -48,7 +48,9 @@ void TakeMass(FilterScratch* scratch, double target, std::vector<Candidate>* can
   const float scale = high > low ? (kBuckets - 1) / (high - low) : 0.0f;
   // Monotone in the key, so buckets are in KeptBefore order.
   auto bucket_of = [low, scale](const Ranked& item) {
-    return std::min(static_cast<size_t>((item.key - low) * scale), kBuckets - 1);
+    const float at = (item.key - low) * scale;
+    // Also the bucket of what is no number, as infinity less infinity.
+    return at < kBuckets - 1 ? static_cast<size_t>(at) : kBuckets - 1;
   };
   std::array<double, kBuckets> masses{};
   for (const Ranked& item : ranked) masses[bucket_of(item)] += item.weight;

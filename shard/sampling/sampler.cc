@@ -22,6 +22,15 @@ constexpr size_t kScalarDrawMax = 512;
 static_assert(sizeof(Range) == sizeof(uint64_t), "a range is one word of the exchange");
 static_assert(sizeof(Candidate) == sizeof(uint64_t), "a candidate is one word of the exchange");
 
+// Says in the exchange that the row's logits are no distribution: NaN or +infinity is among those
+// of this rank.
+constexpr Candidate kInvalidCandidate = {kNoToken, std::numeric_limits<float>::infinity()};
+constexpr Range kInvalidRange = {1, 0};
+
+bool IsInvalid(const Candidate& candidate) {
+  return candidate.id == kInvalidCandidate.id && candidate.score == kInvalidCandidate.score;
+}
+
 uint32_t SliceMax(uint32_t vocab, uint32_t world) { return (vocab + world - 1) / world; }
 
 void PutCandidate(uint64_t* word, const Candidate& candidate) {
@@ -150,6 +159,11 @@ absl::Status Sampler::Sample(absl::Span<const Row> rows, float* logits, const Ke
     rows_[i].id = Choose(rows_[i], logits + i * columns, kernels, thread);
   });
   for (size_t i = 0; i < rows.size(); ++i) {
+    if (rows_[i].id == kNoToken) {
+      result->invalid_rows.push_back(static_cast<uint32_t>(i));
+      // An id that every table knows: the row may be in the next step already.
+      rows_[i].id = 0;
+    }
     slots_[rows[i].slot].Append(rows_[i].id);
     result->slots.push_back(rows[i].slot);
     result->ids.push_back(rows_[i].id);
@@ -175,20 +189,26 @@ void Sampler::Prepare(RowWork& row, float* logits, const Kernels& kernels, int t
     put_top(row.stats_word + 1, TopLogprobs(params));
   }
   ApplyBiasAndPenalties(row, logits);
+  row.valid = kernels.all_below_infinity(logits, columns);
   switch (row.path) {
     case Path::kGreedy:
-      PutCandidate(Mine(row.choice_word), kernels.arg_max(logits, columns, first_id));
+      PutCandidate(Mine(row.choice_word),
+                   row.valid ? kernels.arg_max(logits, columns, first_id) : kInvalidCandidate);
       break;
     case Path::kNoise:
       PutCandidate(Mine(row.choice_word),
-                   kernels.gumbel_arg_max(logits, columns, first_id, params.temperature,
-                                          params.seed, row.position));
+                   row.valid ? kernels.gumbel_arg_max(logits, columns, first_id, params.temperature,
+                                                      params.seed, row.position)
+                             : kInvalidCandidate);
       break;
     case Path::kTopK:
       put_top(row.choice_word, params.top_k);
+      if (!row.valid) PutCandidate(Mine(row.choice_word), kInvalidCandidate);
       break;
     case Path::kFull:
-      if (slice_.world > 1) {
+      if (slice_.world > 1 && !row.valid) {
+        *Mine(row.choice_word) = std::bit_cast<uint64_t>(kInvalidRange);
+      } else if (slice_.world > 1) {
         *Mine(row.choice_word) = std::bit_cast<uint64_t>(slice_.vocab);
         std::memcpy(Mine(row.choice_word + 1), logits,
                     static_cast<size_t>(columns) * sizeof(float));
@@ -222,10 +242,12 @@ TokenId Sampler::Choose(const RowWork& row, const float* logits, const Kernels& 
   switch (row.path) {
     case Path::kGreedy:
     case Path::kNoise: {
-      Candidate best = GetCandidate(Theirs(0, row.choice_word));
-      for (Rank rank = 1; rank < slice_.world; ++rank) {
+      Candidate best = {kNoToken, kMinusInfinity};
+      for (Rank rank = 0; rank < slice_.world; ++rank) {
         const Candidate other = GetCandidate(Theirs(rank, row.choice_word));
-        if (Precedes(other, best)) best = other;
+        if (IsInvalid(other)) return kNoToken;
+        // Not one of nothing but -infinity.
+        if (other.score > kMinusInfinity && Precedes(other, best)) best = other;
       }
       return best.id;
     }
@@ -234,6 +256,7 @@ TokenId Sampler::Choose(const RowWork& row, const float* logits, const Kernels& 
       for (Rank rank = 0; rank < slice_.world; ++rank) {
         for (uint32_t i = 0; i < row.params->top_k; ++i) {
           const Candidate candidate = GetCandidate(Theirs(rank, row.choice_word + i));
+          if (IsInvalid(candidate)) return kNoToken;
           if (candidate.id != kNoToken) scratch.candidates.push_back(candidate);
         }
       }
@@ -248,11 +271,14 @@ TokenId Sampler::Choose(const RowWork& row, const float* logits, const Kernels& 
     case Path::kFull:
       break;
   }
-  if (slice_.world == 1) return ChooseFull(row, logits, kernels, thread);
+  if (slice_.world == 1) {
+    return row.valid ? ChooseFull(row, logits, kernels, thread) : kNoToken;
+  }
   scratch.scores.resize(vocab_);
   for (Rank rank = 0; rank < slice_.world; ++rank) {
     // The range comes first: slices may differ by one.
     const Range range = std::bit_cast<Range>(*Theirs(rank, row.choice_word));
+    if (range.begin > range.end) return kNoToken;
     std::memcpy(scratch.scores.data() + range.begin, Theirs(rank, row.choice_word + 1),
                 range.size() * sizeof(float));
   }
@@ -269,7 +295,7 @@ TokenId Sampler::ChooseFull(const RowWork& row, const float* scores, const Kerne
 TokenId Sampler::Draw(const RowWork& row, const std::vector<Candidate>& candidates,
                       const Kernels& kernels, int thread) {
   // Only a model that gives no number at all leaves nothing to choose from.
-  if (candidates.empty()) return 0;
+  if (candidates.empty()) return kNoToken;
   const SamplingParams& params = *row.params;
   if (candidates.size() <= kScalarDrawMax) {
     return kernels::cpu::GumbelArgMaxOfCandidates(candidates.data(),

@@ -8,7 +8,8 @@
 // parameters say (invariant rank.same): greedy and temperature-only rows their best (score, id),
 // rows with top-k <= kTopKExchangeMax their k best, other rows their whole slice; each rank then
 // ends with the same token. The token depends on the logits, parameters, seed and position alone
-// (invariant rng.key).
+// (invariant rng.key). A row of which any rank has NaN or +infinity, or all have nothing finite,
+// gets id 0 and is reported as invalid, by all ranks alike.
 
 #pragma once
 
@@ -57,7 +58,7 @@ class Sampler {
   }
 
   // Samples one token for each row from `logits` ([rows, vocabulary slice], overwritten), appends
-  // it to its slot and fills slots, ids and logprobs of `result`.
+  // it to its slot and fills slots, ids, logprobs and invalid_rows of `result`.
   absl::Status Sample(absl::Span<const Row> rows, float* logits,
                       const kernels::cpu::Kernels& kernels, HostCommunicator& communicator,
                       ComputePool& pool, StepResult* result);
@@ -78,6 +79,8 @@ class Sampler {
     // Logits that bias and penalties changed, as the model gave them; with log-probabilities only.
     std::vector<Candidate> raw;
     float raw_logit = 0.0f;
+    // Of this rank's slice: nothing is NaN or +infinity.
+    bool valid = true;
     TokenId id = 0;
   };
   // Of the model's distribution over this rank's slice.
@@ -96,7 +99,7 @@ class Sampler {
   // What a row needs of this rank's slice: its record for the exchange.
   void Prepare(RowWork& row, float* logits, const kernels::cpu::Kernels& kernels, int thread);
   void ApplyBiasAndPenalties(RowWork& row, float* logits);
-  // The row's token, from all ranks' records.
+  // The row's token, from all ranks' records; kNoToken when its logits are no distribution.
   TokenId Choose(const RowWork& row, const float* logits, const kernels::cpu::Kernels& kernels,
                  int thread);
   // The same from all scores of the vocabulary.

@@ -14,7 +14,7 @@ void SlotState::Begin(const SequenceStart& start) {
   params_ = start.sampling;
   if (!params_.has_penalties()) return;
   counts_.reserve(start.penalty_ids.size() + kOutputReserve);
-  places_.reserve(start.penalty_ids.size() + kOutputReserve);
+  index_of_.reserve(start.penalty_ids.size() + kOutputReserve);
   for (size_t i = 0; i < start.penalty_ids.size(); ++i) {
     Count& count = CountOf(start.penalty_ids[i]);
     if (i < start.prompt_len) {
@@ -29,7 +29,7 @@ void SlotState::End() {
   active_ = false;
   last_token_ = kNoToken;
   counts_.clear();
-  places_.clear();
+  index_of_.clear();
 }
 
 void SlotState::Append(TokenId id) {
@@ -38,9 +38,9 @@ void SlotState::Append(TokenId id) {
 }
 
 SlotState::Count& SlotState::CountOf(TokenId id) {
-  const auto [place, added] = places_.try_emplace(id, static_cast<uint32_t>(counts_.size()));
+  const auto [found, added] = index_of_.try_emplace(id, static_cast<uint32_t>(counts_.size()));
   if (added) counts_.push_back(Count{id, false, 0});
-  return counts_[place->second];
+  return counts_[found->second];
 }
 
 }  // namespace weft::shard

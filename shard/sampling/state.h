@@ -40,7 +40,7 @@ class SlotState {
   TokenId last_token_ = kNoToken;
   // Counts as a list, for the penalties' walk; and each id's place in it.
   std::vector<Count> counts_;
-  absl::flat_hash_map<TokenId, uint32_t> places_;
+  absl::flat_hash_map<TokenId, uint32_t> index_of_;
 };
 
 }  // namespace weft::shard

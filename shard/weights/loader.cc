@@ -3,17 +3,17 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <mutex>
 #include <system_error>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/fnv.h"
 #include "common/status.h"
-#include "common/thread.h"
 #include "shard/model/families/registry.h"
 #include "shard/model/hf_config.h"
+#include "shard/weights/load_pool.h"
 #include "shard/weights/model_tensors.h"
 #include "shard/weights/tensor_reader.h"
 #include "shard/weights/tensor_source.h"
@@ -21,16 +21,9 @@
 namespace weft::shard {
 namespace {
 
-constexpr int kLoaderThreadsMax = 64;
 // Pages are mapped this many bytes at a time: the unit after which a cancelled load stops on a slow
 // disk.
 constexpr size_t kPopulateBytes = 8u << 20;
-
-// FNV-1a; stable over machines, unlike absl::Hash.
-uint64_t HashBytes(uint64_t hash, absl::string_view bytes) {
-  for (const char c : bytes) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return hash;
-}
 
 // One call of Load: what its threads share.
 class LoadRun {
@@ -45,35 +38,17 @@ class LoadRun {
         cancel_(cancel) {}
 
   absl::Status Run(int threads) {
-    std::vector<Thread> helpers;
-    for (int i = 1; i < threads; ++i) {
-      helpers.emplace_back("weft-load", [this, threads] { Work(threads); });
-    }
-    Work(threads);
-    helpers.clear();  // joins
-    return status_;
-  }
-
- private:
-  // Takes parameters until none is left, one fails or the load is cancelled.
-  void Work(int threads) {
-    while (!stop_.load(std::memory_order_relaxed)) {
-      const size_t index = next_.fetch_add(1, std::memory_order_relaxed);
-      if (index >= params_.size()) return;
+    return ForEachParam(params_.size(), threads, cancel_, [this, threads](size_t index) {
       // What the next round takes is read from disk while this one is packed.
       const size_t ahead = index + static_cast<size_t>(threads);
       if (ahead < params_.size()) {
-        const TensorView& tensor = *params_[ahead]->tensor;
-        tensor.file->WillNeed(Reader(*params_[ahead]).span());
+        params_[ahead]->tensor->file->WillNeed(Reader(*params_[ahead]).span());
       }
-      absl::Status status = LoadOne(*params_[index]);
-      if (status.ok()) continue;
-      const std::lock_guard<std::mutex> lock(mutex_);
-      if (status_.ok()) status_ = std::move(status);
-      stop_.store(true, std::memory_order_relaxed);
-    }
+      return LoadOne(*params_[index]);
+    });
   }
 
+ private:
   TensorReader Reader(const BoundParam& bound) const {
     return TensorReader(bound.param, spec_, *bound.tensor, SliceOf(bound.param, spec_, plan_));
   }
@@ -113,12 +88,6 @@ class LoadRun {
   WeightSink& sink_;
   LoadProgress& progress_;
   const std::atomic<bool>& cancel_;
-  std::atomic<size_t> next_{0};
-  std::atomic<bool> stop_{false};
-  // std::mutex, which ThreadSanitizer sees; a packaged absl::Mutex is not instrumented.
-  std::mutex mutex_;
-  // The first error; written under the mutex, read when all threads are joined.
-  absl::Status status_;
 };
 
 class BoundModelFiles : public ModelFiles {
@@ -161,13 +130,15 @@ uint64_t BoundModelFiles::Hash() const {
   for (const TensorView& tensor : source_->tensors()) tensors.push_back(&tensor);
   std::sort(tensors.begin(), tensors.end(),
             [](const TensorView* a, const TensorView* b) { return a->name < b->name; });
-  uint64_t hash = spec_.Hash();
+  Fnv1a<uint64_t> hash(spec_.Hash());
   for (const TensorView* tensor : tensors) {
-    hash = HashBytes(hash, absl::StrCat(tensor->name, ":", LayoutOf(tensor->type).name));
-    for (const uint64_t dim : tensor->shape) hash = HashBytes(hash, absl::StrCat(":", dim));
-    hash = HashBytes(hash, ";");
+    const std::string type =
+        tensor->unknown_type.empty() ? LayoutOf(tensor->type).name : tensor->unknown_type;
+    hash.AddBytes(absl::StrCat(tensor->name, ":", type));
+    for (const uint64_t dim : tensor->shape) hash.AddBytes(absl::StrCat(":", dim));
+    hash.AddBytes(";");
   }
-  return hash;
+  return hash.value();
 }
 
 uint32_t BoundModelFiles::mlp_multiple() const {
@@ -204,7 +175,7 @@ absl::Status BoundModelFiles::Load(const SlicePlan& plan, int threads, WeightSin
   progress.bytes_total = SliceBytes(plan);
   progress.tensors_total = static_cast<uint32_t>(params.size());
   LoadRun run(spec_, plan, std::move(params), sink, progress, cancel);
-  const absl::Status status = run.Run(std::clamp(threads, 1, kLoaderThreadsMax));
+  const absl::Status status = run.Run(threads);
   // Pages at the borders between tensors are still mapped.
   const MappedFile* dropped = nullptr;
   for (const TensorView& tensor : source_->tensors()) {

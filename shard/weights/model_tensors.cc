@@ -24,6 +24,12 @@ std::string Shown(const std::vector<uint64_t>& shape) {
 
 absl::Status CheckTensor(const ParamTensor& param, const TensorView& tensor) {
   const std::string where = absl::StrCat(tensor.file->path(), ": tensor ", param.name);
+  if (!tensor.unknown_type.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, ": dtype \"", tensor.unknown_type,
+                     "\" is not supported; known are F32, F16, BF16: save the model as one of "
+                     "them"));
+  }
   if (tensor.shape != param.shape) {
     return absl::InvalidArgumentError(absl::StrCat(where, ": expected shape ", Shown(param.shape),
                                                    " (outputs first), found ", Shown(tensor.shape),

@@ -1,13 +1,17 @@
 #include "shard/weights/row_convert.h"
 
+#include <bit>
 #include <cstring>
 #include <type_traits>
 
 #include "common/check.h"
-#include "shard/weights/tensor_view.h"
+#include "kernels/half.h"
 
 namespace weft::shard {
 namespace {
+
+using kernels::HalfToFloat;
+using kernels::RoundToBf16;
 
 // Numbers of a block of the quantised types.
 constexpr int64_t kBlock = 32;

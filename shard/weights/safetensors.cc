@@ -77,13 +77,14 @@ std::string DuplicateKey(json::string_view text) {
   return parser.handler().duplicate;
 }
 
-absl::StatusOr<TensorType> ParseType(absl::string_view dtype) {
+// Sets the tensor's type, or its unknown_type.
+void ParseType(absl::string_view dtype, TensorView* tensor) {
   for (const TensorType type : {TensorType::kF32, TensorType::kF16, TensorType::kBf16}) {
-    if (dtype == LayoutOf(type).name) return type;
+    if (dtype != LayoutOf(type).name) continue;
+    tensor->type = type;
+    return;
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("dtype \"", absl::CHexEscape(dtype.substr(0, 40)),
-                   "\" is not supported; known are F32, F16, BF16: save the model as one of them"));
+  tensor->unknown_type = dtype.empty() ? "(none)" : absl::CHexEscape(dtype.substr(0, 40));
 }
 
 // Unsigned integers of a JSON list, `count_max` at most.
@@ -104,6 +105,22 @@ absl::StatusOr<std::vector<uint64_t>> ParseList(const json::object& object, cons
   return out;
 }
 
+// Whether type and shape take the bytes of `range`.
+absl::Status CheckBytes(const TensorView& tensor, const std::vector<uint64_t>& range) {
+  uint64_t bytes = LayoutOf(tensor.type).bytes;
+  for (const uint64_t dim : tensor.shape) {
+    if (__builtin_mul_overflow(bytes, dim, &bytes)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("shape [", absl::StrJoin(tensor.shape, ", "), "] overflows"));
+    }
+  }
+  if (range[1] - range[0] == bytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("shape [", absl::StrJoin(tensor.shape, ", "), "] of ",
+                   LayoutOf(tensor.type).name, " needs ", bytes, " bytes, data_offsets [",
+                   absl::StrJoin(range, ", "), "] have ", range[1] - range[0], kDamaged));
+}
+
 // One entry of the header; `data` is everything behind the header.
 absl::StatusOr<TensorView> ParseTensor(const json::value& value, absl::Span<const uint8_t> data) {
   if (!value.is_object()) return absl::InvalidArgumentError("expected a JSON object");
@@ -113,33 +130,20 @@ absl::StatusOr<TensorView> ParseTensor(const json::value& value, absl::Span<cons
   if (dtype == nullptr || !dtype->is_string()) {
     return absl::InvalidArgumentError("dtype is missing or no string");
   }
-  WEFT_ASSIGN_OR_RETURN(tensor.type,
-                        ParseType({dtype->get_string().data(), dtype->get_string().size()}));
+  ParseType({dtype->get_string().data(), dtype->get_string().size()}, &tensor);
   WEFT_ASSIGN_OR_RETURN(tensor.shape, ParseList(object, "shape", kShapeMax));
   WEFT_ASSIGN_OR_RETURN(const std::vector<uint64_t> range, ParseList(object, "data_offsets", 2));
   if (range.size() != 2 || range[0] > range[1]) {
     return absl::InvalidArgumentError(
         absl::StrCat("data_offsets [", absl::StrJoin(range, ", "), "] are no range"));
   }
-  uint64_t bytes = LayoutOf(tensor.type).bytes;
-  for (const uint64_t dim : tensor.shape) {
-    if (__builtin_mul_overflow(bytes, dim, &bytes)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("shape [", absl::StrJoin(tensor.shape, ", "), "] overflows"));
-    }
-  }
-  if (range[1] - range[0] != bytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("shape [", absl::StrJoin(tensor.shape, ", "), "] of ",
-                     LayoutOf(tensor.type).name, " needs ", bytes, " bytes, data_offsets [",
-                     absl::StrJoin(range, ", "), "] have ", range[1] - range[0], kDamaged));
-  }
+  if (tensor.unknown_type.empty()) WEFT_RETURN_IF_ERROR(CheckBytes(tensor, range));
   if (range[1] > data.size()) {
     return absl::InvalidArgumentError(absl::StrCat("data_offsets [", absl::StrJoin(range, ", "),
                                                    "] end outside the data, which ", "has ",
                                                    data.size(), " bytes", kDamaged));
   }
-  tensor.data = data.subspan(range[0], bytes);
+  tensor.data = data.subspan(range[0], range[1] - range[0]);
   return tensor;
 }
 

@@ -1,20 +1,19 @@
 // ModelFiles of a shape alone: config.json says which parameters there are, and a hash gives their
 // numbers.
 
-#include <algorithm>
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
-#include "common/thread.h"
+#include "kernels/half.h"
 #include "kernels/random_weight.h"
 #include "shard/model/families/registry.h"
 #include "shard/model/hf_config.h"
+#include "shard/weights/load_pool.h"
 #include "shard/weights/loader.h"
 #include "shard/weights/row_convert.h"
 #include "shard/weights/tensor_view.h"
@@ -23,7 +22,6 @@ namespace weft::shard {
 namespace {
 
 constexpr TensorType kType = TensorType::kBf16;
-constexpr int kThreadsMax = 64;
 // Tells the hash of such a model from that of one with files.
 constexpr uint64_t kHashMark = 0x72616e646f6d2121;
 
@@ -44,7 +42,7 @@ class RandomRows {
         key_, static_cast<uint32_t>(slice_.row_begin + static_cast<uint64_t>(row)));
     const auto first = static_cast<uint32_t>(slice_.column_begin);
     for (uint32_t i = 0; i < columns; ++i) {
-      out[i] = RoundToBf16(kernels::RandomWeight(bits, first + i));
+      out[i] = kernels::RoundToBf16(kernels::RandomWeight(bits, first + i));
     }
     return reinterpret_cast<const uint8_t*>(out);
   }
@@ -109,32 +107,13 @@ absl::Status ShapeFiles::Load(const SlicePlan& plan, int threads, WeightSink& si
   progress.tensors_done = 0;
   progress.bytes_total = SliceBytes(plan);
   progress.tensors_total = static_cast<uint32_t>(model_.params.size());
-  std::atomic<size_t> next{0};
-  std::mutex mutex;
-  absl::Status first_error;
-  const auto work = [&] {
-    for (size_t at = next++; at < model_.params.size(); at = next++) {
-      const ParamTensor& param = model_.params[at];
-      absl::Status status = cancel.load(std::memory_order_relaxed)
-                                ? absl::CancelledError("loading was cancelled")
-                                : LoadOne(param, plan, sink);
-      if (status.ok()) {
-        progress.bytes_done.fetch_add(SliceBytes(param, plan), std::memory_order_relaxed);
-        progress.tensors_done.fetch_add(1, std::memory_order_relaxed);
-        continue;
-      }
-      next = model_.params.size();
-      const std::lock_guard<std::mutex> lock(mutex);
-      if (first_error.ok()) first_error = std::move(status);
-    }
-  };
-  std::vector<Thread> helpers;
-  for (int i = 1; i < std::clamp(threads, 1, kThreadsMax); ++i) {
-    helpers.emplace_back("weft-load", work);
-  }
-  work();
-  helpers.clear();  // joins
-  return first_error;
+  return ForEachParam(model_.params.size(), threads, cancel, [&](size_t index) {
+    const ParamTensor& param = model_.params[index];
+    WEFT_RETURN_IF_ERROR(LoadOne(param, plan, sink));
+    progress.bytes_done.fetch_add(SliceBytes(param, plan), std::memory_order_relaxed);
+    progress.tensors_done.fetch_add(1, std::memory_order_relaxed);
+    return absl::OkStatus();
+  });
 }
 
 }  // namespace

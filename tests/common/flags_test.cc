@@ -1,10 +1,12 @@
 #include "common/flags.h"
 
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
 #include <fstream>
+#include <utility>
 
 namespace weft {
 namespace {
@@ -96,6 +98,100 @@ TEST_CASE("Unknown flags, unknown keys and bad values are errors that name them"
   CHECK(message(Parse({"--config", unknown.path()})).find("prot") != std::string::npos);
   const ConfigFile bad("port = 70000\n");
   CHECK(message(Parse({"--config", bad.path()})).find("port") != std::string::npos);
+}
+
+TEST_CASE("A pipe as a configuration file is refused and not waited for", "[common][flags]") {
+  char path[] = "/tmp/weft-flags-XXXXXX";
+  REQUIRE(mkdtemp(path) != nullptr);
+  const std::string pipe = std::string(path) + "/pipe";
+  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  const Parsed parsed = Parse({"--config", pipe});
+  CHECK(parsed.status.message() == "--config: " + pipe + ": is not a regular file");
+  unlink(pipe.c_str());
+  rmdir(path);
+}
+
+TEST_CASE("A number out of range is refused with the range, also from environment and file",
+          "[common][flags]") {
+  struct Numbers {
+    uint16_t port = 80;
+    int32_t offset = -1;
+    double seconds = 1;
+  };
+  const auto message = [](std::vector<std::string> arguments) {
+    Numbers numbers;
+    Flags flags("weft-test", "Tests flags.");
+    flags.AddNumber("port-number", &numbers.port, 0, 65535, "A port");
+    flags.AddNumber("offset", &numbers.offset, -1, 7, "An offset");
+    flags.AddNumber("seconds", &numbers.seconds, 0.5, 10, "A time, s");
+    arguments.insert(arguments.begin(), "weft-test");
+    std::vector<char*> raw;
+    for (std::string& argument : arguments) raw.push_back(argument.data());
+    std::string help;
+    const absl::Status status = flags.Parse(static_cast<int>(raw.size()), raw.data(), &help);
+    return help + std::string(status.message());
+  };
+  CHECK(message({"--port-number=65535", "--offset=-1", "--seconds=0.5"}).empty());
+  for (const char* wrong : {"--port-number=65536", "--port-number=-1", "--port-number=1.5",
+                            "--port-number=99999999999999999999", "--port-number=many",
+                            "--offset=8", "--offset=-2", "--seconds=0.4", "--seconds=inf"}) {
+    INFO(wrong);
+    const std::string text = wrong;
+    const size_t equals = text.find('=');
+    CHECK(message({wrong}).find(text.substr(0, equals) + ": " + text.substr(equals + 1) +
+                                " is not in ") == 0);
+  }
+  CHECK(message({"--help"}).find("A port; 0 .. 65535") != std::string::npos);
+  setenv("WEFT_OFFSET", "9", 1);
+  CHECK(message({}).find("--offset: 9 is not in -1 .. 7") == 0);
+  unsetenv("WEFT_OFFSET");
+  const ConfigFile file("offset = 10\n");
+  CHECK(message({"--config", file.path()}).find("10 is not in -1 .. 7") != std::string::npos);
+}
+
+TEST_CASE("Flags of other processes are declared once, withheld or handed on as they were given",
+          "[common][flags]") {
+  int own = 0;
+  int first = 0;
+  int second = 0;
+  int hidden = 0;
+  std::vector<std::string> names;
+  Flags flags("weft-test", "Tests flags.");
+  flags.Add("own", &own, "Of this program");
+  flags.For("one", {"hidden"});
+  flags.Add("both", &first, "Of both");
+  flags.Add("hidden", &hidden, "Decided here");
+  flags.Add("names", &names, "A list");
+  flags.For("two", {"hidden"});
+  flags.Add("both", &second, "Of both");
+  flags.Add("hidden", &hidden, "Decided here");
+  std::vector<std::string> arguments = {"weft-test", "--own=1", "--both=2", "--names=a",
+                                        "--names=b"};
+  std::vector<char*> raw;
+  for (std::string& argument : arguments) raw.push_back(argument.data());
+  std::string help;
+  REQUIRE(flags.Parse(static_cast<int>(raw.size()), raw.data(), &help).ok());
+  CHECK(first == 2);
+  CHECK(second == 0);
+  const auto one = flags.Given("one");
+  REQUIRE(one.size() == 2);
+  CHECK(one[0].name == "both");
+  CHECK(one[0].origin == "flag");
+  CHECK(one[1].values == std::vector<std::string>{"a", "b"});
+  REQUIRE(flags.Given("two").size() == 1);
+  CHECK(flags.Given("three").empty());
+  CHECK(flags.environment_names().count("WEFT_HIDDEN") == 1);
+}
+
+TEST_CASE("What a launcher hands on keeps the origin that the launcher saw", "[common][flags]") {
+  const Parsed parsed =
+      Parse({"--port=4", "--name=x", "--flag-origins=port:environment,name:weft serve"});
+  REQUIRE(parsed.status.ok());
+  auto effective = parsed.effective;
+  CHECK(effective["port"] == "4 (environment)");
+  CHECK(effective["name"] == "x (weft serve)");
+  CHECK(effective["strict"] == "false (default)");
+  CHECK(effective.count("flag-origins") == 0);
 }
 
 TEST_CASE("A flag given twice counts the last time, a list takes all", "[common][flags]") {

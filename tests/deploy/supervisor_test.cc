@@ -37,7 +37,7 @@ class Fixture {
   absl::Status Start(const std::string& shard_script, const std::string& router_script) {
     SupervisorOptions options;
     options.socket_path = folder_ + "/supervisor.sock";
-    options.backoff_first = absl::Milliseconds(1);
+    options.restart.backoff_first = absl::Milliseconds(1);
     Supervisor::Callbacks callbacks;
     callbacks.on_line = [this](const std::string& child, const std::string& line, bool) {
       lines_.push_back(child + " " + line);
@@ -49,8 +49,8 @@ class Fixture {
     };
     callbacks.on_stopped = [this] { stopped_ = true; };
     supervisor_ = std::make_unique<Supervisor>(io_, options, std::move(callbacks));
-    return supervisor_->Start({{"shard-0", {"/bin/sh", "-c", shard_script}}},
-                              {"router", {"/bin/sh", "-c", router_script}});
+    return supervisor_->Start({{"shard-0", {"/bin/sh", "-c", shard_script}, {}}},
+                              {"router", {"/bin/sh", "-c", router_script}, {}});
   }
 
   // Runs the io_context until `condition` holds; fails after ten seconds.
@@ -109,6 +109,37 @@ TEST_CASE("A shard that loses its device during start-up is started again, and n
   fixture.RunUntil([&] { return fixture.stopped_; });
   CHECK(fixture.Count("shard-0 up") == 4);
   CHECK(fixture.hopeless_ == "shard-0: exit code 3");
+}
+
+TEST_CASE("A shard that a signal ends during start-up is started again, and not for ever",
+          "[launcher]") {
+  Fixture fixture;
+  REQUIRE(fixture.Start("echo up; kill -SEGV $$", kEndsOnTerm).ok());
+  fixture.RunUntil([&] { return fixture.stopped_; });
+  CHECK(fixture.Count("shard-0 up") == 4);
+  CHECK(fixture.hopeless_ == "shard-0: signal 11 (Segmentation fault)");
+}
+
+TEST_CASE("A router whose shards do not fit is not started again", "[launcher]") {
+  Fixture fixture;
+  REQUIRE(fixture.Start(kEndsOnTerm, "echo up; exit 4").ok());
+  fixture.RunUntil([&] { return fixture.stopped_; });
+  CHECK(fixture.Count("router up") == 1);
+  CHECK(fixture.hopeless_ == "router: exit code 4");
+}
+
+TEST_CASE("A signal for the router reaches the router alone", "[launcher]") {
+  Fixture fixture;
+  const std::string script =
+      "trap 'echo reloads' HUP; trap 'exit 0' TERM; echo up; while :; do read -r x </dev/null; "
+      "done";
+  REQUIRE(fixture.Start(script, script).ok());
+  fixture.RunUntil([&] { return fixture.Count("shard-0 up") + fixture.Count("router up") == 2; });
+  fixture.supervisor_->SignalRouter(SIGHUP);
+  fixture.RunUntil([&] { return fixture.Count("router reloads") == 1; });
+  CHECK(fixture.Count("shard-0 reloads") == 0);
+  fixture.supervisor_->Stop();
+  fixture.RunUntil([&] { return fixture.stopped_; });
 }
 
 TEST_CASE("Stop ends the router first, then the shards", "[launcher]") {

@@ -118,7 +118,9 @@ class BadHttpTest(unittest.TestCase):
                 request(None, headers=[b"Transfer-Encoding: chunked"]) + b"2\r\nabc\r\n0\r\n\r\n",
                 request(None, headers=[b"Transfer-Encoding: chunked"]) + b"ffffffffffffffffff\r\n"):
             self.assert_answer(data, 400)
-        for line in (b"POST /generate HTTP/2.0", b"POST /generate HTTP/1.7", b"POST /a b HTTP/1.1"):
+        for line in (b"POST /a b HTTP/1.1", b"POST * HTTP/1.1", b"POST /generate http/1.1"):
+            self.assert_answer(line + b"\r\nHost: x\r\n\r\n", 400)
+        for line in (b"POST /generate HTTP/2.0", b"POST /generate HTTP/1.7"):
             self.assert_answer(line + b"\r\n\r\n", 505)
 
     def test_bodies_of_two_lengths_are_refused(self):
@@ -196,7 +198,7 @@ class BadHttpTest(unittest.TestCase):
         for line, status, openai, allow in (
                 (b"POST /quux", 404, False, None), (b"POST /generate/", 404, False, None),
                 (b"POST /v1/quux", 404, True, None), (b"GET /v1/models/quux", 404, True, None),
-                (b"GET /../../etc/passwd", 404, False, None), (b"POST *", 404, False, None),
+                (b"GET /../../etc/passwd", 404, False, None), (b"POST http://x/quux", 404, False, None),
                 (b"GET /generate", 405, False, "POST"), (b"PUT /generate", 405, False, "POST"),
                 (b"DELETE /v1/completions", 405, True, "POST"),
                 (b"QUUX /v1/chat/completions", 405, True, "POST"),

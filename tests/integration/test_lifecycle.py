@@ -1,26 +1,59 @@
 """Starting, stopping and dying: rows of the failure table that concern whole processes."""
 
+import ctypes
+import http.client
 import json
 import os
+import pathlib
+import resource
 import signal
 import socket
 import subprocess
+import tempfile
 import threading
 import unittest
 
 from weft_server import BIN, DEMO_MODEL, WeftServer, alive, children_of, wait_until
 
 
-def serve_fails(*flags, model=DEMO_MODEL):
+EXIT_FATAL = 4  # common/exit_code.h
+PR_CAPBSET_DROP, CAP_SYS_ADMIN, CAP_SYS_RESOURCE = 24, 21, 24
+
+
+def serve_fails(*flags, model=DEMO_MODEL, **arguments):
     """Runs `weft serve`, which must exit by itself with an error; returns what it said."""
     result = subprocess.run(
         [str(BIN / "weft"), "serve", f"--model={model}", "--grpc-port=0",
          *(flags if any(flag.startswith("--http-port") for flag in flags) else
            ("--http-port=0", *flags))],
-        capture_output=True, text=True, timeout=60)
+        capture_output=True, text=True, timeout=60, **arguments)
     if result.returncode == 0:
         raise AssertionError("the server exited with 0")
     return result.stdout + result.stderr
+
+
+class UnreadServer(WeftServer):
+    """A server whose stderr is a pipe that was full before it started, and that nobody reads."""
+
+    def __init__(self, *flags, **arguments):
+        super().__init__(*flags, **arguments)
+        self.log.close()
+        self.reader, writer = os.pipe()
+        os.set_blocking(writer, False)
+        try:
+            while True:
+                os.write(writer, b"." * 512)
+        except BlockingIOError:
+            pass
+        os.set_blocking(writer, True)
+        self.log = os.fdopen(writer, "wb", buffering=0)
+
+    def log_text(self):
+        return ""
+
+    def close(self):
+        super().close()
+        os.close(self.reader)
 
 
 class LifecycleTest(unittest.TestCase):
@@ -53,6 +86,149 @@ class LifecycleTest(unittest.TestCase):
         # Also when a shard is lost meanwhile.
         again = self.drained(lambda server: os.kill(server.shard_pid(1), signal.SIGKILL))
         self.assertEqual(again, texts)
+
+    def test_a_stderr_that_nobody_reads_stops_neither_streams_nor_recovery_nor_sigterm(self):
+        body = {"prompt": "Once upon a time", "max_tokens": 150, "temperature": 0,
+                "ignore_eos": True, "stream": True}
+
+        def texts(events):
+            return [event["choices"][0]["text"] for event in events if event["choices"]]
+
+        with UnreadServer("--log-level=debug", "--drain-timeout-s=60", shards=2) as server:
+            undisturbed = texts(server.events("/v1/completions", body))
+            events = server.events("/v1/completions", body)
+            first = [next(events)["choices"][0]["text"] for _ in range(3)]
+            old = server.shard_pid(1)
+            os.kill(old, signal.SIGKILL)
+            rest = [next(events)["choices"][0]["text"] for _ in range(60)]
+            self.assertNotIn(server.shard_pid(1), (None, old))
+            self.assertEqual(server.metric("weft_group_losses_total"), 1)
+            server.process.send_signal(signal.SIGTERM)
+            self.assertEqual(first + rest + texts(events), undisturbed)
+            self.assertEqual(server.process.wait(30), 0)
+
+    def test_a_killed_launcher_leaves_nothing_that_the_next_one_does_not_remove(self):
+        with tempfile.TemporaryDirectory(prefix="weft-run-") as parent:
+            environment = {"XDG_RUNTIME_DIR": parent}
+            server = WeftServer(environment=environment).start()
+            pids = list(children_of(server.process.pid))
+            server.process.kill()
+            server.process.wait()
+            server.close()
+            wait_until(lambda: not any(alive(pid) for pid in pids), "the children to die")
+            left = os.listdir(parent)
+            self.assertEqual(len(left), 1)
+            with WeftServer(environment=environment) as server:
+                now = os.listdir(parent)
+                self.assertEqual(len(now), 1)
+                self.assertNotEqual(now, left)
+                self.assertEqual(os.stat(f"{parent}/{now[0]}").st_mode & 0o777, 0o700)
+            self.assertEqual(os.listdir(parent), [])
+
+    def test_a_runtime_directory_with_a_long_path_is_passed_over(self):
+        with tempfile.TemporaryDirectory(prefix="weft-run-") as parent:
+            deep = pathlib.Path(parent, "x" * 120)
+            deep.mkdir()
+            with WeftServer(environment={"XDG_RUNTIME_DIR": str(deep)}) as server:
+                self.assertIn("too long for the path of a Unix socket", server.log_text())
+                self.assertEqual(os.listdir(deep), [])
+
+    def test_a_router_whose_shards_do_not_fit_together_says_so_by_its_exit_code(self):
+        with tempfile.TemporaryDirectory(prefix="weft-run-") as folder:
+            shards = [subprocess.Popen(
+                [str(BIN / "weft-shard"), f"--model={DEMO_MODEL}", f"--rank={rank}", "--world=2",
+                 f"--socket={folder}/{rank}.sock", "--device=cpu", f"--dtype={dtype}"],
+                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                for rank, dtype in enumerate(("float32", "bfloat16"))]
+            try:
+                router = subprocess.run(
+                    [str(BIN / "weft-router"), f"--model={DEMO_MODEL}", "--http-port=0",
+                     "--grpc-port=0", *(f"--shard=unix:{folder}/{rank}.sock" for rank in (0, 1))],
+                    capture_output=True, text=True, timeout=60)
+            finally:
+                for shard in shards:
+                    shard.terminate()
+                    shard.wait(30)
+        self.assertEqual(router.returncode, EXIT_FATAL)
+        self.assertIn("dtype", router.stderr)
+
+    def test_a_limit_of_processes_that_is_too_small_ends_the_start_by_name(self):
+        def few():
+            if os.getuid() == 0:
+                # The limit binds neither root nor who holds one of these rights; files stay root's.
+                for right in (CAP_SYS_ADMIN, CAP_SYS_RESOURCE):
+                    ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, right, 0, 0, 0)
+                os.setresuid(54321, 0, 0)
+            resource.setrlimit(resource.RLIMIT_NPROC, (5, 5))
+
+        said = serve_fails(preexec_fn=few)
+        self.assertIn("raise the limit of processes and threads (ulimit -u", said)
+        self.assertNotIn("terminate called", said)
+
+    def test_a_pipe_in_the_place_of_a_file_is_refused_at_once(self):
+        with tempfile.TemporaryDirectory(prefix="weft-run-") as folder:
+            pipe = f"{folder}/pipe"
+            os.mkfifo(pipe)
+            self.assertIn("neither a file nor a directory", serve_fails(model=pipe))
+            self.assertIn("not a regular file", serve_fails(f"--config={pipe}"))
+            os.rename(pipe, f"{folder}/config.json")
+            self.assertIn("not a regular file", serve_fails(model=folder))
+
+    def test_sighup_reloads_and_ends_nothing(self):
+        with WeftServer() as server:
+            router, shard = server.router_pid(), server.shard_pid(0)
+            server.process.send_signal(signal.SIGHUP)
+            wait_until(lambda: "SIGHUP" in server.log_text(), "the router's word")
+            os.kill(shard, signal.SIGHUP)
+            server.post("/generate", {"inputs": "Hi", "parameters": {"max_new_tokens": 1}})
+            self.assertEqual((server.router_pid(), server.shard_pid(0)), (router, shard))
+
+    def test_the_environment_of_the_launcher_reaches_its_children_as_flags_alone(self):
+        environment = {"WEFT_METRICS_PORT": "1", "WEFT_RANK": "7", "WEFT_QUEUE_REQUESTS_MAX": "77"}
+        with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
+            file.write("idle-timeout-s = 50\n")
+            file.flush()
+            with socket.socket() as probe:
+                probe.bind(("127.0.0.1", 0))
+                admin = probe.getsockname()[1]
+            with WeftServer(f"--config={file.name}", f"--admin-port={admin}", shards=2,
+                            environment=environment) as server:
+                self.assertEqual(server.request("GET", "/config")[0], 404)
+                server.http = f"127.0.0.1:{admin}"
+                config = json.loads(server.request("GET", "/config")[2])
+        config = config.get("flags", config)
+        self.assertEqual(config["queue-requests-max"], "77 (environment)")
+        self.assertEqual(config["idle-timeout-s"], "50 (file)")
+        self.assertTrue(config["http-port"].endswith(" (flag)"), config["http-port"])
+        self.assertTrue(config["shard"].endswith(" (weft serve)"), config["shard"])
+        self.assertEqual(config["public-ops"], "true (default)")
+
+    def test_the_progress_of_the_load_is_shown(self):
+        with WeftServer(shards=2) as server:
+            self.assertRegex(server.log_text(), r"info  weft: shard-0 .*shard-1 (\[|ready|starting)")
+
+    def test_a_model_is_served_by_the_name_of_its_file(self):
+        name = pathlib.Path(DEMO_MODEL).name
+        with WeftServer() as server:
+            for alias in (name, name.removesuffix(".gguf")):
+                server.post("/v1/completions", {"model": alias, "prompt": "Hi", "max_tokens": 1})
+
+    def test_an_ipv6_host_serves_both_doors(self):
+        try:
+            with socket.socket(socket.AF_INET6) as probe:
+                probe.bind(("::1", 0))
+        except OSError as error:
+            self.skipTest(f"no IPv6: {error}")
+        with WeftServer("--host=::1") as server:
+            self.assertTrue(server.http.startswith("[::1]:"))
+            self.assertTrue(server.grpc.startswith("[::1]:"))
+            for address in (server.http, server.grpc):
+                host, port = address.rsplit(":", 1)
+                socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
+            connection = http.client.HTTPConnection("::1", int(server.http.rsplit(":", 1)[1]))
+            connection.request("GET", "/health")
+            self.assertEqual(connection.getresponse().status, 200)
+            connection.close()
 
     def test_no_process_outlives_the_launcher(self):
         server = WeftServer(shards=2).start()
@@ -95,8 +271,11 @@ class LifecycleTest(unittest.TestCase):
     def test_a_taken_port_is_named(self):
         with WeftServer() as server:
             port = server.http.split(":")[1]
-            said = serve_fails(f"--http-port={port}")
-            self.assertIn(port, said)
+            self.assertIn(port, serve_fails(f"--http-port={port}"))
+            port = server.grpc.split(":")[1]
+            said = serve_fails(f"--grpc-port={port}")
+            self.assertIn(f"{port} for gRPC; choose another --grpc-port", said)
+            self.assertNotIn("chttp2", said)  # what the library would say of it
 
     def test_an_unknown_flag_is_an_error(self):
         self.assertIn("--no-such-flag", serve_fails("--no-such-flag=1"))

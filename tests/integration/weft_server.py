@@ -213,11 +213,11 @@ def grpc_modules():
     import grpc
     from grpc_tools import protoc
     out = tempfile.mkdtemp(prefix="weft-proto-")
-    code = protoc.main(["protoc", f"--proto_path={ROOT}", f"--python_out={out}",
-                        f"--grpc_python_out={out}", *[str(path.relative_to(ROOT)) for path in
+    code = protoc.main(["protoc", f"--proto_path={ROOT / 'proto'}", f"--python_out={out}",
+                        f"--grpc_python_out={out}", *[str(path.relative_to(ROOT / "proto")) for path in
                                                       (ROOT / "proto").rglob("*.proto")]])
     if code != 0:
         raise AssertionError("protoc failed")
     sys.path.insert(0, out)
-    from proto import generation_pb2, generation_pb2_grpc
+    from weft.v1 import generation_pb2, generation_pb2_grpc
     return grpc, generation_pb2, generation_pb2_grpc

@@ -194,6 +194,26 @@ TEST_CASE("Halfs in the KV pool are rounded to nearest even, and kept finite",
   }
 }
 
+TEST_CASE("NaN in a key or a value is NaN in the KV pool and in what attends to it",
+          "[kernels][attention]") {
+  for (const Isa isa : SupportedIsas()) {
+    for (const KvType type : {KvType::kF32, KvType::kBf16, KvType::kF16}) {
+      for (const bool in_key : {false, true}) {
+        Sequence s({16, 1, 1}, type, 3);
+        (in_key ? s.k : s.v)[16 + 5] = NAN;
+        s.Append(KernelsFor(isa), 0, 3);
+        std::vector<float> out(16, 0.0f);
+        // The row in front of it does not see it.
+        s.Attend(KernelsFor(isa), 0, 1, out.data());
+        CHECK(std::none_of(out.begin(), out.end(), [](float x) { return std::isnan(x); }));
+        s.Attend(KernelsFor(isa), 2, 1, out.data());
+        INFO(IsaName(isa) << " type " << static_cast<int>(type) << " key " << in_key);
+        CHECK(std::any_of(out.begin(), out.end(), [](float x) { return std::isnan(x); }));
+      }
+    }
+  }
+}
+
 TEST_CASE("Attention survives large scores and a long context", "[kernels][attention]") {
   for (const Isa isa : SupportedIsas()) {
     Sequence s({64, 3, 1}, KvType::kBf16, 8200);

@@ -7,6 +7,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "kernels/philox.h"
@@ -40,6 +41,26 @@ TEST_CASE("ArgMax takes the largest logit, the lowest id of a tie, and never NaN
     }
     const std::vector<float> hidden(20, -INFINITY);
     CHECK(KernelsFor(isa).arg_max(hidden.data(), 20, 7).id == 7);
+  }
+}
+
+TEST_CASE("AllBelowInfinity sees NaN and infinity at every place, and nothing else",
+          "[kernels][sampling]") {
+  for (const Isa isa : SupportedIsas()) {
+    for (const int64_t count : {1, 15, 16, 17, 100}) {
+      std::vector<float> logits = Logits(count, 45);
+      logits[count / 2] = -INFINITY;
+      // Behind the end.
+      logits.push_back(NAN);
+      CHECK(KernelsFor(isa).all_below_infinity(logits.data(), count));
+      for (const float bad : {NAN, -NAN, INFINITY}) {
+        for (int64_t i = 0; i < count; ++i) {
+          const float good = std::exchange(logits[i], bad);
+          CHECK_FALSE(KernelsFor(isa).all_below_infinity(logits.data(), count));
+          logits[i] = good;
+        }
+      }
+    }
   }
 }
 

@@ -11,14 +11,18 @@
 namespace weft::router {
 namespace {
 
-EngineOptions Limits(std::vector<std::string> arguments) {
+RouterFlags Parsed(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), {"weft-router", "--shard=unix:/s", "--model=m.gguf"});
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
   RouterFlags flags;
   std::string help;
   REQUIRE(ParseRouterFlags(static_cast<int>(argv.size()), argv.data(), &flags, &help).ok());
-  return flags.engine;
+  return flags;
+}
+
+EngineOptions Limits(std::vector<std::string> arguments) {
+  return Parsed(std::move(arguments)).engine;
 }
 
 TEST_CASE("A step's limit alone bounds the batch that nobody named", "[router][flags]") {
@@ -31,6 +35,42 @@ TEST_CASE("A step's limit alone bounds the batch that nobody named", "[router][f
   CHECK(both.running_max == 64);
   // Refused where the engine is made, with the range.
   CHECK(Limits({"--step-tokens-max=8", "--running-max=64"}).running_max == 64);
+}
+
+TEST_CASE("Addresses of IPv6 hosts are written as gRPC wants them", "[router][flags]") {
+  for (const char* host : {"--host=::1", "--host=[::1]"}) {
+    const RouterFlags flags = Parsed({host, "--grpc-port=8081"});
+    CHECK(flags.grpc.address == "[::1]:8081");
+    CHECK(flags.http.host == "::1");
+  }
+  CHECK(Parsed({}).grpc.address == "127.0.0.1:8081");
+}
+
+TEST_CASE("A model is served by the names that its path has", "[router][flags]") {
+  using Names = std::vector<std::string>;
+  CHECK(PathNames("/models/Smol.Q4_1.gguf") == Names{"Smol.Q4_1", "Smol.Q4_1.gguf"});
+  CHECK(PathNames("models/Llama-3//") == Names{"Llama-3"});
+  CHECK(PathNames("Llama-3") == Names{"Llama-3"});
+  CHECK(PathNames("/usr/.") == Names{"usr"});
+  CHECK(PathNames("/").empty());
+  const RouterFlags flags = Parsed({"--model-alias=gpt-x"});
+  CHECK(flags.front.model_aliases == Names{"gpt-x", "m", "m.gguf"});
+  CHECK(flags.model_label == "m");
+  CHECK(Parsed({"--served-model-name=big"}).model_label == "big");
+}
+
+TEST_CASE("A router without a model or shards says what to give", "[router][flags]") {
+  const auto refusal = [](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), "weft-router");
+    std::vector<char*> argv;
+    for (std::string& argument : arguments) argv.push_back(argument.data());
+    RouterFlags flags;
+    std::string help;
+    return std::string(
+        ParseRouterFlags(static_cast<int>(argv.size()), argv.data(), &flags, &help).message());
+  };
+  CHECK(refusal({"--shard=unix:/s"}).find("--model: ") == 0);
+  CHECK(refusal({"--model=m.gguf"}).find("--shard: ") == 0);
 }
 
 }  // namespace

@@ -80,6 +80,8 @@ TEST_CASE("Flags that are wrong are refused by name", "[shard][flags]") {
       {"--step-tokens-max", "--running-max=64", "--step-tokens-max=63"},
       {"--step-tokens-max", "--step-tokens-max=16385"},
       {"--threads", "--threads=5000"},
+      {"--device-index", "--device-index=1024"},
+      {"--device-index", "--device-index=0", "--device=cpu"},
       {"--metrics-port", "--metrics-port=70000"},
       {"--peer-timeout-s", "--peer-timeout-s=0"},
       {"--log-format", "--log-format=xml"},

@@ -29,6 +29,10 @@ struct SimulationReport {
   uint64_t cancelled_in_flight = 0;
   uint64_t cancelled_mid_prompt = 0;
   uint64_t preemptions = 0;
+  // Of them, those that passed over somebody younger who was just let in; and decode rows that
+  // stood still because everybody else was.
+  uint64_t kept_from_preemption = 0;
+  uint64_t stood_still = 0;
   uint64_t results_after_preemption = 0;
   uint64_t rows_in_vain = 0;
   uint64_t prefix_hit_tokens = 0;

@@ -17,7 +17,8 @@ void Print(uint64_t seed, const SimulationReport& r) {
             << " by length, " << r.ended_by_eos << " by eos, " << r.cancelled << " cancelled ("
             << r.cancelled_in_flight << " in flight, " << r.cancelled_mid_prompt
             << " in a prompt), " << r.preemptions << " preemptions (" << r.results_after_preemption
-            << " results behind them), " << r.rows_in_vain << " rows in vain, "
+            << " results behind them, " << r.kept_from_preemption << " passing over others, "
+            << r.stood_still << " rows stood still), " << r.rows_in_vain << " rows in vain, "
             << r.prefix_hit_tokens << " prefix hit tokens, " << r.evicted_blocks
             << " blocks evicted, " << r.groups_lost << " groups lost, " << r.poisoned
             << " ended by them (" << r.unlucky << " without cause), " << r.chunked_prompts
@@ -40,6 +41,7 @@ void RunSeed(uint64_t seed) {
   CHECK(report.cancelled_in_flight > 100);
   CHECK(report.cancelled_mid_prompt > 5);
   CHECK(report.preemptions > 100);
+  CHECK(report.kept_from_preemption > 10);
   CHECK(report.results_after_preemption > 10);
   CHECK(report.rows_in_vain > 100);
   CHECK(report.prefix_hit_tokens > 1000);

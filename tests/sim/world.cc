@@ -24,7 +24,9 @@ World::World(uint64_t seed, uint32_t requests, bool check_invariants, Simulation
 }
 
 void World::ChooseConfig() {
-  config_.running_max = 1 + Random(16);
+  config_.running_max = 1 + Random(Chance(80) ? 16 : 48);
+  config_.ageing_us = Random(20000);
+  tenants_ = Chance(40) ? 1 : 1 + Random(5);
   config_.step_tokens_max = config_.running_max + Random(Chance(50) ? 12 : 64);
   config_.block_tokens = uint32_t{1} << Random(5);
   length_max_ = 16 + Random(100);
@@ -50,6 +52,7 @@ void World::Run() {
   int idle_events = 0;
   while (requests_left_ > 0 || !live_.empty()) {
     ++report_.events;
+    now_us_ += Random(2000);
     const uint64_t progress = report_.steps + report_.tokens + requests_left_ + live_.size();
     const uint64_t choice = Random(1000);
     if (!formed_ && choice < 300) {
@@ -86,7 +89,9 @@ void World::FormGroup() {
   shard_->Reset(kv_blocks_);
   planned_ = answered_ = 0;
   formed_ = true;
-  scheduler_->OnGroupFormed(group, 0);
+  std::vector<Ended> ended;
+  scheduler_->OnGroupFormed(group, now_us_, &ended);
+  WEFT_CHECK(ended.empty());
 }
 
 void World::LoseGroup() {
@@ -96,7 +101,7 @@ void World::LoseGroup() {
   for (auto& [id, request] : live_) request.losses += request.rows_in_flight > 0;
   in_flight_.clear();
   shard_->ForEachSlot([&](Slot, SequenceId id) {
-    if (live_.count(id) == 1) live_.at(id).recovering = true;
+    if (live_.count(id) == 1) live_.at(id).recovering = live_.at(id).ran_when_lost = true;
   });
   for (auto& [id, request] : live_) {
     request.rows_in_flight = request.samples_in_flight = 0;
@@ -104,7 +109,7 @@ void World::LoseGroup() {
   }
   shard_->Reset(kv_blocks_);
   std::vector<Ended> ended;
-  scheduler_->OnGroupLost(0, &ended);
+  scheduler_->OnGroupLost(now_us_, &ended);
   for (const Ended& end : ended) {
     WEFT_CHECK(end.reason == EndReason::kGroupLosses);
     const Request& request = live_.at(end.id);
@@ -120,10 +125,11 @@ void World::Arrive() {
   const SequenceId id = next_id_++;
   Request& request = live_[id];
   request.mock.seed = Random(1000);
+  request.tenant = static_cast<TenantIndex>(Random(tenants_));
   request.mock.cache_salt = Chance(80) ? 0 : 1;
   request.priority = static_cast<int32_t>(Random(10)) - 5;
   if (Chance(70)) request.priority = 0;
-  request.arrival_number = id;
+  request.turn_us = now_us_ - request.priority * config_.ageing_us;
   request.ignore_eos = Chance(20);
   // Half of the prompts are short, so that sequences grow and meet the end of the pool.
   if (Chance(50)) request.log = prefixes_[Random(prefixes_.size())];
@@ -138,13 +144,26 @@ void World::Arrive() {
 
   Arrival arrival;
   arrival.id = id;
-  arrival.prompt = request.log;
+  // A third is hashed elsewhere, a third with other settings, a third not at all.
+  const uint64_t other_key[2] = {1, 2};
+  switch (Random(3)) {
+    case 0:
+      arrival.prompt = scheduler_->prefix_hasher().Hash(request.log, request.mock.cache_salt);
+      break;
+    case 1:
+      arrival.prompt =
+          PrefixHasher(other_key, config_.block_tokens).Hash(request.log, request.mock.cache_salt);
+      break;
+    default:
+      arrival.prompt = Prompt(request.log, request.mock.cache_salt);
+  }
+  arrival.tenant = request.tenant;
+  arrival.tenant_weight = 1 + request.tenant;
   arrival.max_new_tokens = request.length_limit - request.prompt_length;
   arrival.priority = request.priority;
   arrival.ignore_eos = request.ignore_eos;
   arrival.bypass_prefix_cache = Chance(10);
-  arrival.cache_salt = request.mock.cache_salt;
-  scheduler_->OnArrival(arrival, 0);
+  WEFT_CHECK(scheduler_->OnArrival(std::move(arrival), now_us_).ok());
 }
 
 void World::Cancel() {
@@ -152,7 +171,7 @@ void World::Cancel() {
   const SequenceId id = next_id_ - std::min<SequenceId>(next_id_, Random(3 * live_max_));
   const auto it = live_.find(id);
   std::vector<Ended> ended;
-  scheduler_->OnCancel(id, 0, &ended);
+  scheduler_->OnCancel(id, now_us_, &ended);
   WEFT_CHECK_MSG(ended.size() == (it == live_.end() ? 0 : 1), "a cancel was lost");
   if (ended.empty()) return;
   WEFT_CHECK(ended[0].id == id && ended[0].reason == EndReason::kCancelled);
@@ -167,7 +186,12 @@ void World::Cancel() {
 
 void World::PlanStep() {
   suspects_ = scheduler_->Stats().suspects;
-  const StepPlan* const plan = scheduler_->Plan(0);
+  standing_.clear();
+  shard_->ForEachSlot([&](Slot, SequenceId id) {
+    if (live_.count(id) == 0) return;
+    standing_[id] = {scheduler_->ServedForTest(id), scheduler_->IsKeptForTest(id)};
+  });
+  const StepPlan* const plan = scheduler_->Plan(now_us_);
   if (!formed_ || in_flight_.size() == kStepsInFlightMax) {
     WEFT_CHECK_MSG(plan == nullptr, "more than two steps in flight");
     return;
@@ -236,7 +260,7 @@ void World::AnswerStep() {
   std::vector<Emitted> emitted;
   std::vector<Ended> ended;
   const StepTime time = {static_cast<uint32_t>(300 + 50 * flight.ids.size() + Random(300))};
-  scheduler_->OnStepDone(plan.step, flight.rows, time, 0, &emitted, &ended);
+  scheduler_->OnStepDone(plan.step, flight.rows, time, now_us_, &emitted, &ended);
   WEFT_CHECK_MSG(emitted.size() == live_rows, "a token was lost or counted twice");
   report_.tokens += emitted.size();
   CheckEmitted(emitted, flight.rows);

@@ -28,7 +28,8 @@ class World {
   struct Request {
     MockRequest mock;
     int32_t priority = 0;
-    uint64_t arrival_number = 0;
+    TenantIndex tenant = 0;
+    int64_t turn_us = 0;
     uint32_t prompt_length = 0;
     uint32_t length_limit = 0;
     bool ignore_eos = false;
@@ -39,6 +40,8 @@ class World {
     bool preempted = false;
     // Held a slot when the group was lost, and its log is not back on the shard.
     bool recovering = false;
+    // Held a slot when the group was lost, and goes before all others.
+    bool ran_when_lost = false;
     // Every step that writes this position loses the group; 0: none does.
     Position poison = 0;
     // Groups lost with a row of it in flight.
@@ -75,6 +78,8 @@ class World {
   void CheckEnded(const std::vector<Ended>& ended);
   void CheckAfterEvent();
   void CheckAtEnd() const;
+  void CheckVictims(const std::vector<SequenceId>& kept, const std::vector<SequenceId>& victims);
+  // The turn of `a` comes before that of `b`.
   bool Outranks(SequenceId a, SequenceId b) const;
 
   std::mt19937_64 random_;
@@ -98,6 +103,15 @@ class World {
   SequenceId next_id_ = 1;
   // Sequences in the queue or running that must run alone, before the plan.
   uint32_t suspects_ = 0;
+  // Of all who hold a slot, before the plan: what their tenants were served, and whether they were
+  // just let in.
+  struct Standing {
+    double served;
+    bool is_kept;
+  };
+  std::map<SequenceId, Standing> standing_;
+  int64_t now_us_ = 0;
+  uint32_t tenants_ = 1;
   std::deque<Flight> in_flight_;
 };
 

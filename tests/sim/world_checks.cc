@@ -10,8 +10,7 @@ namespace weft::router {
 bool World::Outranks(SequenceId a, SequenceId b) const {
   const Request& left = live_.at(a);
   const Request& right = live_.at(b);
-  if (left.priority != right.priority) return left.priority > right.priority;
-  return left.arrival_number < right.arrival_number;
+  return left.turn_us != right.turn_us ? left.turn_us < right.turn_us : a < b;
 }
 
 // Called before the shard runs the plan.
@@ -40,6 +39,7 @@ void World::CheckPlan(const StepPlan& plan) {
 void World::CheckRanks(const StepPlan& plan) {
   std::vector<SequenceId> kept;
   std::vector<SequenceId> victims;
+  std::vector<SequenceId> still;
   shard_->ForEachSlot([&](Slot slot, SequenceId id) {
     const bool dropped = std::find(plan.drops.begin(), plan.drops.end(), slot) != plan.drops.end();
     WEFT_CHECK_MSG(dropped || live_.count(id) == 1,
@@ -54,22 +54,50 @@ void World::CheckRanks(const StepPlan& plan) {
                      absl::StrCat("a row beyond the length limit of sequence ", id));
       // While suspects run alone, the others wait.
       if (suspects_ > 0) return;
-      WEFT_CHECK_MSG(decodes || complete || !shard_->IsRunning(slot),
-                     absl::StrCat("running sequence ", id, " stands still"));
+      const bool moves = decodes || complete || !shard_->IsRunning(slot);
+      if (!moves) still.push_back(id);
       WEFT_CHECK_MSG(shard_->IsRunning(slot) || !plan.chunks.empty(), "no prompt advances");
     } else if (live_.count(id) == 1) {
       victims.push_back(id);
     }
   });
-  for (const SequenceId victim : victims) {
-    live_.at(victim).preempted = true;
-    WEFT_CHECK_MSG(!kept.empty(), "the first by rank was preempted");
+  // A row stands still only when nobody else may be preempted.
+  report_.stood_still += still.size();
+  for (const SequenceId id : still) {
     for (const SequenceId other : kept) {
-      WEFT_CHECK_MSG(Outranks(other, victim), "not the youngest of the lowest priority preempted");
+      WEFT_CHECK_MSG(other == id || standing_.at(other).is_kept,
+                     absl::StrCat("running sequence ", id, " stands still"));
     }
   }
+  CheckVictims(kept, victims);
   // Nobody is admitted in a step that preempts.
   for (const PlannedChunk& chunk : plan.chunks) WEFT_CHECK(victims.empty() || !chunk.first);
+}
+
+void World::CheckVictims(const std::vector<SequenceId>& kept,
+                         const std::vector<SequenceId>& victims) {
+  for (const SequenceId victim : victims) {
+    live_.at(victim).preempted = true;
+    WEFT_CHECK_MSG(std::any_of(kept.begin(), kept.end(),
+                               [&](SequenceId other) { return Outranks(other, victim); }),
+                   "the first by turn was preempted");
+    const Standing& left = standing_.at(victim);
+    report_.kept_from_preemption += std::any_of(kept.begin(), kept.end(), [&](SequenceId other) {
+      return standing_.at(other).is_kept && Outranks(victim, other);
+    });
+    // A suspect that runs alone takes from the last by turn, whoever that is.
+    if (suspects_ > 0) continue;
+    WEFT_CHECK_MSG(!left.is_kept, "one that was just let in was preempted");
+    for (const SequenceId other : kept) {
+      const Standing& stays = standing_.at(other);
+      const bool first = std::all_of(kept.begin(), kept.end(), [&](SequenceId third) {
+        return third == other || Outranks(other, third);
+      });
+      const bool by_order =
+          stays.served != left.served ? stays.served < left.served : Outranks(other, victim);
+      WEFT_CHECK_MSG(by_order || first || stays.is_kept, "not the last in order was preempted");
+    }
+  }
 }
 
 void World::CheckTrial(const Flight& flight) const {
@@ -120,8 +148,12 @@ void World::CheckAdmissions(const StepPlan& plan) const {
   for (const auto& [id, request] : live_) {
     if (holders.count(id) == 1 || suspects_ > 0) continue;
     for (const PlannedChunk& chunk : plan.chunks) {
-      WEFT_CHECK_MSG(!chunk.first || live_.at(chunk.id).priority >= request.priority,
-                     "a lower priority was admitted first");
+      if (!chunk.first) continue;
+      const Request& admitted = live_.at(chunk.id);
+      if (admitted.tenant != request.tenant) continue;
+      WEFT_CHECK_MSG(
+          admitted.priority >= request.priority || Outranks(chunk.id, id) || admitted.ran_when_lost,
+          "a lower priority was admitted before its turn");
     }
   }
   const SchedulerStats stats = scheduler_->Stats();

@@ -18,6 +18,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/check.h"
+#include "shard/device/model_runner.h"
 #include "shard/step_batch.h"
 
 namespace weft::shard {
@@ -32,6 +33,8 @@ struct FakeRunnerOptions {
   // is ready when `ready` says so.
   uint32_t launches = 1;
   std::function<bool()> ready;
+  // Of every step that samples.
+  std::vector<uint32_t> invalid_rows;
   // What device_status says from the first failed step or warm-up on.
   absl::Status lost_with;
   // Called on the device thread at the start of each call; an error is the call's result. May
@@ -101,6 +104,7 @@ class FakeModelRunner : public ModelRunner {
     StepResult result;
     result.weight_passes = batch.sequences.empty() ? 0 : 1;
     for (const StepSequence& rows : batch.sequences) RunSequence(batch, rows, &result);
+    if (!result.ids.empty()) result.invalid_rows = options_.invalid_rows;
     return result;
   }
 

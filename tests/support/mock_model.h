@@ -13,7 +13,7 @@
 
 #include "absl/types/span.h"
 #include "common/ids.h"
-#include "proto/shard.pb.h"
+#include "weft/shard/v1/shard.pb.h"
 
 namespace weft::testing {
 

@@ -69,8 +69,8 @@ Reactor* MockProcess::Info(grpc::CallbackServerContext* context, const wire::Inf
     response->set_device("cpu");
     response->set_isa("mock");
     response->add_isa_supported("mock");
-    response->set_dtype(weft::types::v1::DATA_TYPE_FLOAT32);
-    response->set_kv_dtype(weft::types::v1::DATA_TYPE_FLOAT32);
+    response->set_dtype(weft::v1::DATA_TYPE_FLOAT32);
+    response->set_kv_dtype(weft::v1::DATA_TYPE_FLOAT32);
     wire::KvGroup* group = response->add_kv_groups();
     group->set_layers(1);
     group->set_block_tokens(options_.shape.block_tokens);
@@ -86,12 +86,68 @@ Reactor* MockProcess::Info(grpc::CallbackServerContext* context, const wire::Inf
     response->set_running_max(options_.shape.running_max);
     response->set_step_tokens_max(options_.shape.step_tokens_max);
     response->set_pid(pid_);
+    response->set_holder_router_id(holder_id_);
     response->set_family("mock");
     response->set_parameters(1);
   }
   Reactor* reactor = context->DefaultReactor();
   Finish(context, reactor, grpc::Status::OK);
   return reactor;
+}
+
+// A Hold call; its cancellation ends the claim.
+class MockProcess::HoldReactor final : public grpc::ServerUnaryReactor {
+ public:
+  explicit HoldReactor(MockProcess* process) : process_(*process) {}
+  void OnCancel() override { process_.EndHold(this); }
+  void OnDone() override { std::unique_ptr<HoldReactor> ended(this); }
+
+ private:
+  MockProcess& process_;
+};
+
+Reactor* MockProcess::Hold(grpc::CallbackServerContext*, const wire::HoldRequest* request,
+                           wire::HoldResponse*) {
+  Reactor* reactor = std::make_unique<HoldReactor>(this).release();
+  Reactor* ended = nullptr;
+  grpc::Status status;
+  grpc::Status why;
+  bool held = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    const bool mine = holder_id_ == request->router_id();
+    const bool later = request->launcher_id() != 0 && request->launcher_id() == launcher_id_ &&
+                       request->generation() > generation_;
+    if (request->release()) {
+      if (mine) std::swap(ended, hold_);
+      why = grpc::Status::CANCELLED;
+    } else if (holder_id_ != 0 && !mine && !later) {
+      status = Refuse(grpc::StatusCode::ALREADY_EXISTS, "another router holds this shard");
+    } else {
+      ended = hold_;
+      why = mine ? Refuse(grpc::StatusCode::ABORTED, "claimed anew")
+                 : Refuse(grpc::StatusCode::FAILED_PRECONDITION, "a later start took over");
+      hold_ = reactor;
+      held = true;
+      holder_id_ = request->router_id();
+      launcher_id_ = request->launcher_id();
+      generation_ = request->generation();
+    }
+    if (hold_ == nullptr) holder_id_ = 0;
+  }
+  if (ended != nullptr) ended->Finish(why);
+  if (!held) reactor->Finish(status);
+  return reactor;
+}
+
+void MockProcess::EndHold(Reactor* reactor) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (hold_ != reactor) return;
+    hold_ = nullptr;
+    holder_id_ = 0;
+  }
+  reactor->Finish(grpc::Status::CANCELLED);
 }
 
 bool MockProcess::Faulty(const char* call, Epoch epoch, grpc::CallbackServerContext* context,
@@ -119,8 +175,9 @@ Reactor* MockProcess::Rendezvous(grpc::CallbackServerContext* context,
   grpc::Status status;
   {
     absl::MutexLock lock(&mutex_);
-    if (options_.rank != 0 || request->world() != options_.world || request->router_id() == 0 ||
-        joined_ || request->epoch() <= fence_) {
+    if (options_.rank != 0 || request->world() != options_.world ||
+        request->router_id() != holder_id_ || request->router_id() == 0 || joined_ ||
+        request->epoch() <= fence_) {
       status = Refuse(grpc::StatusCode::FAILED_PRECONDITION, "Rendezvous does not fit");
     } else {
       fence_ = request->epoch();
@@ -140,7 +197,8 @@ Reactor* MockProcess::JoinGroup(grpc::CallbackServerContext* context,
   grpc::Status status;
   {
     absl::MutexLock lock(&mutex_);
-    const bool fits = request->rank() == options_.rank && request->world() == options_.world &&
+    const bool fits = request->router_id() == holder_id_ && request->rank() == options_.rank &&
+                      request->world() == options_.world &&
                       request->token() == absl::StrCat("mock-", request->epoch()) &&
                       request->isa() == "mock" && request->epoch() >= fence_ &&
                       request->epoch() > epoch_ && !joined_;
@@ -173,6 +231,8 @@ Reactor* MockProcess::LeaveGroup(grpc::CallbackServerContext* context,
     if (joined_ && (request->epoch() < epoch_ ||
                     (request->epoch() == epoch_ && request->router_id() != router_id_))) {
       status = Refuse(grpc::StatusCode::FAILED_PRECONDITION, "another router's epoch");
+    } else if (holder_id_ != 0 && request->router_id() != holder_id_) {
+      status = Refuse(grpc::StatusCode::ALREADY_EXISTS, "another router holds this shard");
     } else {
       abort_ = true;
       left.swap(steps_);

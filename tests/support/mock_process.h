@@ -14,9 +14,9 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "common/thread.h"
-#include "proto/shard.grpc.pb.h"
 #include "tests/support/mock_model.h"
 #include "tests/support/mock_shard.h"
+#include "weft/shard/v1/shard.grpc.pb.h"
 
 namespace weft::testing {
 
@@ -57,6 +57,9 @@ class MockProcess final : public weft::shard::v1::ShardService::CallbackService 
   grpc::ServerUnaryReactor* Info(grpc::CallbackServerContext* context,
                                  const weft::shard::v1::InfoRequest*,
                                  weft::shard::v1::InfoResponse* response) override;
+  grpc::ServerUnaryReactor* Hold(grpc::CallbackServerContext*,
+                                 const weft::shard::v1::HoldRequest* request,
+                                 weft::shard::v1::HoldResponse*) override;
   grpc::ServerUnaryReactor* Rendezvous(grpc::CallbackServerContext* context,
                                        const weft::shard::v1::RendezvousRequest* request,
                                        weft::shard::v1::RendezvousResponse* response) override;
@@ -92,6 +95,7 @@ class MockProcess final : public weft::shard::v1::ShardService::CallbackService 
   }
 
  private:
+  class HoldReactor;
   struct StepCall {
     grpc::CallbackServerContext* context = nullptr;
     grpc::ServerUnaryReactor* reactor = nullptr;
@@ -124,6 +128,7 @@ class MockProcess final : public weft::shard::v1::ShardService::CallbackService 
               grpc::ServerUnaryReactor* reactor);
   grpc::ServerUnaryReactor* Enqueue(const StepCall& call, const weft::shard::v1::StepHeader& header,
                                     size_t bytes);
+  void EndHold(grpc::ServerUnaryReactor* reactor);
   void DeviceLoop();
   void RunStep(StepNumber step, Epoch epoch, const StepCall& call);
   // Lets `duration_us` pass; false when the step was aborted.
@@ -150,6 +155,11 @@ class MockProcess final : public weft::shard::v1::ShardService::CallbackService 
   int infos_ ABSL_GUARDED_BY(mutex_) = 0;
   Epoch fence_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t router_id_ ABSL_GUARDED_BY(mutex_) = 0;
+  // The claim that is granted, 0 and null without one.
+  uint64_t holder_id_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t launcher_id_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t generation_ ABSL_GUARDED_BY(mutex_) = 0;
+  grpc::ServerUnaryReactor* hold_ ABSL_GUARDED_BY(mutex_) = nullptr;
   Epoch epoch_ ABSL_GUARDED_BY(mutex_) = 0;
   StepNumber next_step_ ABSL_GUARDED_BY(mutex_) = 1;
   std::map<StepNumber, StepCall> steps_ ABSL_GUARDED_BY(mutex_);

@@ -7,7 +7,7 @@ function(weft_check_headers)
   # *.inc.h are parts of a source file, compiled once per instruction set.
   list(FILTER headers EXCLUDE REGEX "ffi/|[.]inc[.]h$")
   if(NOT WEFT_HAVE_CUDA)
-    list(FILTER headers EXCLUDE REGEX "^(kernels|shard/device)/cuda/")
+    list(FILTER headers EXCLUDE REGEX "^(kernels|shard/device)/cuda/|^shard/comm/(nccl|peer)_")
   endif()
   set(sources)
   foreach(header IN LISTS headers)

@@ -5,6 +5,7 @@ Prints one line per finding, `file:line: what`, and exits 1 when there is any. R
 tests/tidy/tidy.py [--self-test].
 """
 
+import graphlib
 import pathlib
 import re
 import subprocess
@@ -19,7 +20,7 @@ TOP_LEVEL = {
 }
 
 # Folder -> folders it may include besides itself. deploy is the outermost: `weft inspect` reads
-# models with the shard's own code.
+# models with the shard's own code, `weft key` writes the key file with the router's.
 MAY_INCLUDE = {
     "common": set(),
     "kernels": set(),
@@ -30,6 +31,59 @@ MAY_INCLUDE = {
     "tests": {"common", "proto", "shard", "kernels", "router", "deploy", "tests"},
 }
 
+# Headers that may be included beside MAY_INCLUDE: `weft serve` takes the router's flags from the
+# router's own table, which knows nothing of the router behind it.
+MAY_INCLUDE_HEADER = {
+    "deploy": {"router/flag_table.h", "router/doors/identity/api_key.h",
+               "router/doors/identity/key_file.h"},
+}
+
+# Inside a process: inner folder -> inner folders it may include besides itself. A deeper folder
+# without a line of its own belongs to the one above it. The table is a graph without circles.
+# WORDS are files at the root that everybody may include, and that include only each other; all other
+# files at the root put the process together and include what they like, but nobody includes them.
+ROOMS = {
+    "router": {
+        "doors": {"doors/identity", "text", "engine", "observe"},
+        "doors/identity": set(),
+        "doors/tls": set(),
+        "tenants": set(),
+        "doors/http": {"doors", "doors/identity", "text", "engine", "observe"},
+        "doors/openai": {"doors", "doors/http", "text", "engine", "observe"},
+        "doors/tgi": {"doors", "doors/http", "doors/openai", "text", "engine", "observe"},
+        "doors/ops": {"doors", "doors/http", "text", "engine", "observe"},
+        "doors/grpc": {"doors", "doors/identity", "text", "engine", "observe"},
+        "text": {"engine", "scheduler", "observe", "text/ffi"},
+        "engine": {"scheduler", "shards", "observe"},
+        "shards": {"scheduler", "observe"},
+        "observe": {"scheduler"},
+        "scheduler": set(),
+        "text/ffi": set(),
+    },
+    "shard": {
+        "control": {"comm", "device", "kv", "weights"},
+        "device/cpu": {"comm", "device", "device/host", "kv", "model", "sampling", "weights"},
+        "device/cuda": {"comm", "device", "device/cuda/runtime", "kv", "model", "weights"},
+        "sampling": {"comm", "device/host", "weights"},
+        "kv": {"device/host"},
+        "weights": {"model"},
+        "model": {"device"},
+        "device": {"comm"},
+        "comm": {"device/cuda/runtime"},
+        "device/host": set(),
+        "device/cuda/runtime": set(),
+    },
+}
+WORDS = {
+    "router": {"admission.h", "answer.h", "errors.h", "request.h", "waker.h", "admission.cc",
+               "answer.cc", "errors.cc",
+               # What metrics are labelled with.
+               "shards/call.h", "shards/group_state.h",
+               # Who a request runs for.
+               "tenants/tenant.h", "tenants/tenant_limits.h", "tenants/tenant_meter.h"},
+    "shard": {"heartbeat.h", "step_batch.h"},
+}
+
 # The scheduler is pure: Abseil containers and our plain headers, nothing that knows time or threads.
 SCHEDULER_FORBIDDEN = re.compile(
     r"#include [<\"](thread|mutex|chrono|future|condition_variable|absl/synchronization|absl/time/clock"
@@ -37,7 +91,7 @@ SCHEDULER_FORBIDDEN = re.compile(
 
 # gRPC is slow to compile and belongs to the edges of a process.
 GRPC_ALLOWED = re.compile(
-    r"^(router/(doors/grpc/|doors/front|shards/|engine|main|doors/)|shard/(control/step_service|main)|deploy/launcher/|tests/)")
+    r"^(router/(doors/grpc/|shards/client|main|engine/)|shard/(control/step_service|main)|deploy/launcher/|tests/)")
 
 LINE_MAX = 100
 FILE_MAX = 600
@@ -49,7 +103,7 @@ LONG_FILES = {}
 # path -> reason, for the few places that may sleep.
 SLEEPS = {
     "router/engine/steps.cc": "the delay that the busy test injects",
-    "router/http_server.cc": "drain polls a counter once in a process's life",
+    "router/doors/http/server.cc": "drain polls a counter once in a process's life",
     "tests/router/engine/engine_rig.cc": "polls a condition with a deadline",
     "tests/support/mock_process.cc": "the mock's step time",
 }
@@ -92,6 +146,46 @@ def function_lengths(lines):
             start = None
 
 
+def room(process, path):
+    """The inner folder of a file by its path inside `process`; "" at its root; None without a line."""
+    folder = str(pathlib.PurePosixPath(path).parent)
+    while folder not in ROOMS[process] and folder != ".":
+        folder = str(pathlib.PurePosixPath(folder).parent)
+        if folder == ".":
+            return None
+    return "" if folder == "." else folder
+
+
+def check_rooms(path, number, included):
+    """An include of a process's own file, against the table of its rooms."""
+    process, _, inside = path.partition("/")
+    target_process, _, target = included.partition("/")
+    if process not in ROOMS or target_process != process or target in WORDS[process]:
+        return
+    here, there = room(process, inside), room(process, target)
+    if here == there:
+        if here == "" and inside in WORDS[process]:
+            yield number, f"{path} is a word of all folders: it may include nothing but other words"
+        return
+    if here == "" and inside not in WORDS[process]:
+        return
+    if there is None or here is None:
+        yield number, f"{process}/: a folder without a line in ROOMS"
+    elif there not in ROOMS[process].get(here, set()):
+        yield number, f"{process}/{here or '(words)'} may not include {process}/{there or '(root)'}"
+
+
+def check_table():
+    for process, rooms in ROOMS.items():
+        try:
+            graphlib.TopologicalSorter(rooms).prepare()
+        except graphlib.CycleError as error:
+            yield "tests/tidy/tidy.py", 1, f"ROOMS of {process}/ go in a circle: {error.args[1]}"
+        for folder in set(rooms) | set().union(*rooms.values()):
+            if folder not in rooms or not (ROOT / process / folder).is_dir():
+                yield "tests/tidy/tidy.py", 1, f"ROOMS: {process}/{folder} has no line or is no folder"
+
+
 def check_includes(path, lines):
     folder = path.split("/")[0]
     allowed = MAY_INCLUDE.get(folder)
@@ -99,9 +193,13 @@ def check_includes(path, lines):
         match = re.match(r'#include "([^"]+)"', line)
         if match:
             target = match.group(1).split("/")[0]
+            if match.group(1).endswith(".pb.h"):
+                target = "proto"  # generated from it
             if allowed is not None and target in MAY_INCLUDE and target != folder and \
-                    target not in allowed:
+                    target not in allowed and \
+                    match.group(1) not in MAY_INCLUDE_HEADER.get(folder, ()):
                 yield number, f"{folder}/ may not include {target}/"
+            yield from check_rooms(path, number, match.group(1))
             if re.match(r"(grpcpp|grpc)/", match.group(1)) or match.group(1).endswith(".grpc.pb.h"):
                 if not GRPC_ALLOWED.match(path):
                     yield number, "gRPC headers are not allowed here"
@@ -149,8 +247,9 @@ def check_tree(paths):
     for path in paths:
         if path.endswith((".cc", ".cu")):
             file = pathlib.PurePosixPath(path)
-            # A list names the file, perhaps with its suffix added there.
-            if not any(re.search(rf"\b{re.escape(file.stem)}\b", text) for text in lists.values()):
+            # A list in the file's folder or above it names the file, perhaps with its suffix added there.
+            if not any(re.search(rf"\b{re.escape(file.stem)}\b", lists.get(str(folder), ""))
+                       for folder in file.parents):
                 yield path, 1, "no CMakeLists.txt names this file"
 
 
@@ -172,6 +271,7 @@ def check_metrics(text, documented):
 def findings():
     paths = tracked()
     yield from check_tree(paths)
+    yield from check_table()
     documented = (ROOT / "docs/METRICS.md").read_text()
     for path in ("router/observe/probe.cc", "shard/control/probe.cc"):
         for number, what in check_metrics((ROOT / path).read_text(), documented):
@@ -192,10 +292,23 @@ def self_test():
     for expected in ("shard/ may not include router/", "using namespace", "no #pragma once",
                      "101 columns (at most 100)", "std::string_view (use absl::string_view)"):
         assert expected in found, expected
+    assert not list(check_source("deploy/good.cc", '#include "router/flag_table.h"\n'))
+    assert list(check_source("deploy/bad.cc", '#include "router/flags.h"\n'))
     assert list(check_source("tests/bad.cc", 'TEST_CASE("--flag")'))
     body = "void F() {\n" + "  x();\n" * 100 + "}\n"
     assert any("a function of" in what for _, what in check_source("shard/bad.cc", body))
     assert list(check_metrics('Gauge("weft_nowhere")', "`weft_somewhere`"))
+    for path, included, fine in (
+            ("shard/comm/bad.cc", "shard/device/cpu/ops.h", False),
+            ("shard/model/families/bad.cc", "shard/model/decoder.h", True),
+            ("shard/model/bad.cc", "shard/weights/loader.h", False),
+            ("shard/model/bad.cc", "shard/step_batch.h", True),
+            ("shard/step_batch.h", "shard/comm/communicator.h", False),
+            ("shard/kv/bad.cc", "shard/flags.h", False),
+            ("shard/main.cc", "shard/control/executor.h", True),
+            ("shard/new/bad.cc", "shard/comm/communicator.h", False)):
+        found = list(check_rooms(path, 1, included))
+        assert bool(found) != fine, (path, included, found)
     clock = '#include "common/clock.h"\n'
     assert any("pure" in what for _, what in check_source("router/scheduler/bad.cc", clock))
 

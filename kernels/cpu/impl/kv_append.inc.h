@@ -34,9 +34,10 @@ inline void AppendF16(const float* k, const float* v, int64_t head_dim, int64_t 
   for (int64_t d = 0; d < head_dim; d += kLanes) {
     const int64_t n = head_dim - d < kLanes ? head_dim - d : kLanes;
     uint16_t halfs[kLanes];
-    StoreHalfs(halfs, Max(Min(LoadN(v + d, n), most), least));
+    // Min and Max give their second argument when one is NaN: NaN stays NaN.
+    StoreHalfs(halfs, Max(least, Min(most, LoadN(v + d, n))));
     std::memcpy(values + d, halfs, static_cast<size_t>(2 * n));
-    StoreHalfs(halfs, Max(Min(LoadN(k + d, n), most), least));
+    StoreHalfs(halfs, Max(least, Min(most, LoadN(k + d, n))));
     for (int64_t i = 0; i < n; ++i) keys[(d + i) * kKvBlockTokens + t] = halfs[i];
   }
 }

@@ -47,6 +47,17 @@ TokenScore ArgMax(const float* logits, int64_t count, uint32_t first_id) {
   return best.Winner(first_id);
 }
 
+bool AllBelowInfinity(const float* logits, int64_t count) {
+  const uint32_t all = MaskBits(FirstLanes(kLanes));
+  uint32_t below = all;
+  for (int64_t i = 0; i < count; i += kLanes) {
+    // Lanes behind the end are 0.
+    const Floats x = count - i >= kLanes ? Load(logits + i) : LoadN(logits + i, count - i);
+    below &= MaskBits(Greater(Set(kInfinity), x));
+  }
+  return below == all;
+}
+
 float MaxRow(const float* logits, int64_t count) {
   Floats top = Set(-kInfinity);
   for (int64_t i = 0; i < count; i += kLanes) {

@@ -25,6 +25,7 @@ constexpr Kernels MakeTable(Isa isa, decltype(Kernels::prepare_activations) prep
                  .arg_max = ArgMax,
                  .gumbel_arg_max = GumbelArgMax,
                  .gumbel_noise = GumbelNoiseRow,
+                 .all_below_infinity = AllBelowInfinity,
                  .max = MaxRow,
                  .exp_sum = ExpSum,
                  .top_n = TopN};

@@ -232,7 +232,7 @@ inline Floats LoadHalfs(const uint8_t* p) {
   return AsFloats(Or(AsInts(Select(is_special, special, finite)), sign));
 }
 
-// 16 numbers as f16, to nearest even. Finite ones of at most 65504 only.
+// 16 numbers as f16, to nearest even. Finite ones of at most 65504, and NaN, only.
 inline void StoreHalfs(uint16_t* p, const Floats& x) {
   float values[kLanes];
   Store(values, x);
@@ -248,6 +248,8 @@ inline void StoreHalfs(uint16_t* p, const Floats& x) {
       magnitude += 0.5f;
       std::memcpy(&bits, &magnitude, sizeof(bits));
       bits -= 0x3F000000u;
+    } else if (bits > 0x7F800000u) {
+      bits = 0x7E00u;
     } else {
       bits = (bits + 0xFFFu + (bits >> 13 & 1u) - 0x38000000u) >> 13;
     }

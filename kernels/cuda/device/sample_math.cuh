@@ -82,7 +82,9 @@ __device__ __forceinline__ float FromOrdered(uint32_t ordered) {
   return __uint_as_float(ordered ^ ((ordered >> 31) != 0 ? 0x80000000u : 0xffffffffu));
 }
 
-// The largest is the best score, of equal ones that with the lowest id; 0 is none.
+// The largest is the best score, of equal ones that with the lowest id; 0 is none. Above all of
+// them is the key of a row that is no distribution, which stands for id 0 too.
+inline constexpr uint64_t kInvalidKey = ~uint64_t{0};
 __device__ __forceinline__ uint64_t BestKey(float score, uint32_t id) {
   return static_cast<uint64_t>(Ordered(score)) << 32 | (0xffffffffu - id);
 }

@@ -21,6 +21,17 @@ __device__ __forceinline__ float TileMax(const Tile& tile) {
   return best;
 }
 
+// Whether NaN or +infinity is among the thread's part of the chunk.
+__device__ __forceinline__ bool IsInvalid(const Tile& tile) {
+  bool valid = true;
+#pragma unroll
+  for (uint32_t i = 0; i < kTileQuads; ++i) {
+    const float4 x = tile.quad[i];
+    valid = valid && x.x < kInfinity && x.y < kInfinity && x.z < kInfinity && x.w < kInfinity;
+  }
+  return !valid;
+}
+
 // The lowest id of a token with the score in the thread's part of the chunk.
 __device__ __forceinline__ uint32_t IdInTile(const Tile& tile, float best, uint32_t chunk) {
   uint32_t id = 0;

@@ -26,7 +26,7 @@ struct Candidate {
 struct RowState {
   // Mass of the row relative to its best token; only for top-p without filters in front of it.
   uint64_t total;
-  // Best score; -infinity for a row of nothing.
+  // Best score; -infinity for a row of nothing, +infinity for one with NaN or +infinity.
   float best;
   // In the list; more than kCandidatesMax means that they are not all there.
   uint32_t candidates;
@@ -53,6 +53,11 @@ struct SamplerWork {
   // [rows, adjusted_stride]: with log-probabilities and adjustments.
   float* adjusted;
 };
+
+// By the row's best score.
+__device__ __forceinline__ bool IsDistribution(float best) {
+  return best > -kInfinity && best < kInfinity;
+}
 
 enum class RowKind { kUnused, kGreedy, kNoise, kFiltered };
 

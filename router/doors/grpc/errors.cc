@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "proto/google/rpc/error_details.pb.h"
+#include "google/rpc/error_details.pb.h"
 #include "router/errors.h"
 
 namespace weft::router {

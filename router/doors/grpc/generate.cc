@@ -1,7 +1,6 @@
 #include "router/doors/grpc/generate.h"
 
 #include <chrono>
-#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_join.h"
@@ -9,6 +8,8 @@
 #include "common/clock.h"
 #include "grpcpp/impl/codegen/proto_utils.h"
 #include "grpcpp/server_context.h"
+#include "router/doors/access_log.h"
+#include "router/doors/grpc/caller.h"
 #include "router/doors/grpc/errors.h"
 #include "router/doors/grpc/request.h"
 #include "router/errors.h"
@@ -18,19 +19,19 @@ namespace {
 
 int64_t NowUs() { return MonotonicClock().NowUs(); }
 
-weft::types::v1::FinishReason WireReason(FinishReason reason) {
+weft::v1::FinishReason WireReason(FinishReason reason) {
   switch (reason) {
     case FinishReason::kLength:
-      return weft::types::v1::FINISH_REASON_LENGTH;
+      return weft::v1::FINISH_REASON_LENGTH;
     case FinishReason::kEosToken:
-      return weft::types::v1::FINISH_REASON_EOS_TOKEN;
+      return weft::v1::FINISH_REASON_EOS_TOKEN;
     case FinishReason::kStopSequence:
-      return weft::types::v1::FINISH_REASON_STOP_SEQUENCE;
+      return weft::v1::FINISH_REASON_STOP_SEQUENCE;
   }
-  return weft::types::v1::FINISH_REASON_UNSPECIFIED;
+  return weft::v1::FINISH_REASON_UNSPECIFIED;
 }
 
-void FillFinish(const FinishedEvent& finished, weft::v1::GenerateResponse* response) {
+void FillFinish(const AnswerEnd& finished, weft::v1::GenerateResponse* response) {
   if (!finished.text.empty()) *response->mutable_output()->mutable_text() += finished.text;
   weft::v1::FinishInfo* info = response->mutable_finish_info();
   info->set_reason(WireReason(finished.reason));
@@ -89,7 +90,12 @@ void GrpcCalls::CheckSlow(int64_t now_us, int64_t timeout_us) {
 
 GenerateReactor::GenerateReactor(Front* front, GrpcCalls* calls,
                                  grpc::CallbackServerContext* context)
-    : front_(front), calls_(calls), context_(context), start_us_(NowUs()) {}
+    : front_(front),
+      calls_(calls),
+      context_(context),
+      start_us_(NowUs()),
+      client_(PeerOf(*context)),
+      traceparent_(MetadataOf(*context, "traceparent")) {}
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* GenerateReactor::Start(
     Front* front, GrpcCalls* calls, grpc::CallbackServerContext* context,
@@ -102,8 +108,9 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* GenerateReactor::Start(
 }
 
 void GenerateReactor::Submit(const grpc::ByteBuffer& bytes, size_t message_bytes_max) {
-  const absl::Status admitted = front_->Admit();
-  if (!admitted.ok()) return End(admitted);
+  absl::StatusOr<Admission::Permit> permit =
+      front_->Enter(CredentialsOf(*context_), bytes.Length());
+  if (!permit.ok()) return End(permit.status());
   const absl::Status fits = CheckMessageBytes(bytes.Length(), message_bytes_max);
   if (!fits.ok()) {
     front_->probe().Failed(FailureReason::kValidation);
@@ -123,32 +130,33 @@ void GenerateReactor::Submit(const grpc::ByteBuffer& bytes, size_t message_bytes
     return End(input.status());
   }
   // Sent with the first message.
-  context_->AddInitialMetadata("x-request-id", input->request_id);
+  if (input->correlation_id.empty()) input->correlation_id = NewRequestId();
+  context_->AddInitialMetadata("x-request-id", input->correlation_id);
   if (!ignored.empty()) {
     if (ignored.size() > 16) ignored.resize(16);
     context_->AddInitialMetadata("x-weft-ignored-fields", absl::StrJoin(ignored, ", "));
   }
   deadline_us_ = DeadlineUs(*context_);
   input->deadline_us = deadline_us_;
-  std::shared_ptr<RequestHandle> handle =
-      front_->intake().Submit(*std::move(input), shared_from_this());
+  absl::StatusOr<std::shared_ptr<Answer>> answer =
+      front_->entrance().Submit(*std::move(input), *std::move(permit), shared_from_this());
+  if (!answer.ok()) return End(answer.status());
   bool cancelled = false;
   CancelReason reason = CancelReason::kClientGone;
   {
     absl::MutexLock lock(&mutex_);
-    if (!finished_) handle_ = handle;  // it may be over already
+    answer_ = *answer;
     cancelled = cancelled_;
     reason = cancel_reason_;
   }
-  if (cancelled) handle->Cancel(reason);
+  if (cancelled) (*answer)->Cancel(reason);
+  Pump();  // what was written so far found no answer here
 }
 
 // -- Events --------------------------------------------------------------------------------------
 
-Waker* GenerateReactor::Deliver(absl::Span<ResponseEvent> events) {
+Waker* GenerateReactor::OnNews() {
   absl::MutexLock lock(&mutex_);
-  mailbox_.insert(mailbox_.end(), std::make_move_iterator(events.begin()),
-                  std::make_move_iterator(events.end()));
   if (!dirty_) {
     dirty_ = true;
     calls_->MarkDirty(shared_from_this());
@@ -156,7 +164,7 @@ Waker* GenerateReactor::Deliver(absl::Span<ResponseEvent> events) {
   return calls_;
 }
 
-void GenerateReactor::FillToken(const TokenEvent& token,
+void GenerateReactor::FillToken(const AnswerToken& token,
                                 weft::v1::GenerateResponse* response) const {
   weft::v1::Output* output = response->mutable_output();
   output->set_text(token.text);
@@ -165,64 +173,57 @@ void GenerateReactor::FillToken(const TokenEvent& token,
   weft::v1::TokenDetail* detail = output->add_details();
   detail->set_logprob(token.logprob);
   for (const TokenLogprob& top : token.top) {
-    weft::types::v1::TokenLogprob* one = detail->add_top();
+    weft::v1::TokenLogprob* one = detail->add_top();
     one->set_id(top.id);
     one->set_logprob(top.logprob);
   }
 }
 
+void GenerateReactor::FillHead(weft::v1::GenerateResponse* response) {
+  const AnswerHead* const head = answer_->head();
+  if (head == nullptr || std::exchange(head_sent_, true)) return;
+  weft::v1::PromptInfo* info = response->mutable_prompt_info();
+  info->set_request_id(answer_->name());
+  info->set_prompt_tokens(head->prompt_tokens);
+  info->set_cached_tokens(head->cached_tokens);
+  info->set_seed(head->seed);
+}
+
 bool GenerateReactor::TakeNext(weft::v1::GenerateResponse* response, bool* last,
                                absl::Status* status) {
-  while (mailbox_at_ < mailbox_.size()) {
-    ResponseEvent& event = mailbox_[mailbox_at_++];
-    if (auto* started = std::get_if<StartedEvent>(&event)) {
-      started_ = std::make_unique<StartedEvent>(std::move(*started));
-      continue;
-    }
-    if (auto* failed = std::get_if<FailedEvent>(&event)) {
-      *status = WithGrpcField(failed->status, request_);
-      return true;
-    }
-    auto* finished = std::get_if<FinishedEvent>(&event);
-    if (finished == nullptr) {
-      if (cancelled_) continue;  // nobody reads: only the end counts
-      FillToken(std::get<TokenEvent>(event), response);
-      if (mailbox_at_ < mailbox_.size()) {
-        finished = std::get_if<FinishedEvent>(&mailbox_[mailbox_at_]);
-        if (finished != nullptr) ++mailbox_at_;
-      }
-    }
-    if (finished != nullptr) {
-      FillFinish(*finished, response);
-      *last = true;
-    }
-    if (started_ != nullptr) {
-      weft::v1::PromptInfo* info = response->mutable_prompt_info();
-      info->set_request_id(started_->request_id);
-      info->set_prompt_tokens(started_->prompt_tokens);
-      info->set_cached_tokens(started_->cached_tokens);
-      info->set_seed(started_->seed);
-      started_.reset();
-    }
+  if (answer_ == nullptr || !answer_->Fetch()) return false;
+  bool token = false;
+  // Of a cancelled request nobody reads the tokens: only the end counts.
+  while (answer_->Next(&token_)) {
+    if (cancelled_) continue;
+    if (first_token_us_ == 0) first_token_us_ = NowUs() - start_us_;
+    FillToken(token_, response);
+    token = true;
+    break;
+  }
+  const AnswerEnd* const end = answer_->end();
+  if (end != nullptr && end->status.ok()) {
+    FillFinish(*end, response);
+    *last = true;
+  } else if (end != nullptr && !token) {
+    *status = WithGrpcField(end->status, request_);
     return true;
   }
-  mailbox_.clear();
-  mailbox_at_ = 0;
-  return false;
+  if (!token && !*last) return false;
+  FillHead(response);
+  return true;
 }
 
 void GenerateReactor::Pump() {
   weft::v1::GenerateResponse response;
   bool last = false;
   absl::Status status;
-  std::shared_ptr<RequestHandle> dropped;  // its destructor runs outside the lock
   {
     absl::MutexLock lock(&mutex_);
     dirty_ = false;
     if (writing_ || finished_ || !TakeNext(&response, &last, &status)) return;
     if (!status.ok() || last) {
       finished_ = true;
-      dropped = std::move(handle_);
     }
     if (status.ok()) {
       writing_ = true;
@@ -273,16 +274,16 @@ void GenerateReactor::OnCancel() {
 }
 
 void GenerateReactor::CancelRequest(CancelReason reason) {
-  std::shared_ptr<RequestHandle> handle;
+  std::shared_ptr<Answer> answer;
   {
     absl::MutexLock lock(&mutex_);
     if (cancelled_) return;
     cancelled_ = true;
     cancel_reason_ = reason;
-    handle = handle_;
+    answer = answer_;
   }
-  // The terminal event follows and finishes the call.
-  if (handle != nullptr) handle->Cancel(reason);
+  // The end follows and finishes the call.
+  if (answer != nullptr) answer->Cancel(reason);
 }
 
 void GenerateReactor::CheckSlow(int64_t now_us, int64_t timeout_us) {
@@ -297,13 +298,24 @@ void GenerateReactor::CheckSlow(int64_t now_us, int64_t timeout_us) {
 
 void GenerateReactor::OnDone() {
   calls_->Remove(this);
+  AccessRecord record;
   grpc::StatusCode code;
   {
     absl::MutexLock lock(&mutex_);
     code = code_;
     done_ = true;
+    if (answer_ != nullptr) DescribeAnswer(*answer_, &record);
+    if (cancelled_) record.cause = CauseName(cancel_reason_);
+    record.first_token_us = first_token_us_;
   }
-  front_->probe().GrpcHandled("Generate", GrpcCodeName(code), NowUs() - start_us_);
+  record.total_us = NowUs() - start_us_;
+  record.door = "grpc";
+  record.route = "Generate";
+  record.client = client_;
+  record.traceparent = traceparent_;
+  record.status = std::string(GrpcCodeName(code));
+  LogAccess(record);
+  front_->probe().GrpcHandled("Generate", GrpcCodeName(code), record.total_us);
   self_.reset();  // may delete this
 }
 

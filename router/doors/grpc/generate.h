@@ -1,7 +1,7 @@
 // One Generate call: a reactor that writes the events of its request, one message a token, and
 // cancels the request when the stream is dropped. Calls come from gRPC's threads (OnWriteDone,
-// OnCancel, OnDone), from a text worker (Deliver, Pump) and from the watcher (CheckSlow); a mutex
-// orders them. It keeps itself alive until OnDone.
+// OnCancel, OnDone), from the answer's writer (OnNews, Pump) and from the watcher (CheckSlow); a
+// mutex orders them. It keeps itself alive until OnDone.
 
 #pragma once
 
@@ -15,9 +15,9 @@
 #include "absl/synchronization/mutex.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/server_callback.h"
-#include "proto/generation.pb.h"
+#include "router/doors/entrance.h"
 #include "router/doors/front.h"
-#include "router/intake.h"
+#include "weft/v1/generation.pb.h"
 
 namespace weft::router {
 
@@ -41,7 +41,7 @@ class GrpcCalls : public Waker {
 };
 
 class GenerateReactor : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
-                        public ResponseSink,
+                        public AnswerSink,
                         public std::enable_shared_from_this<GenerateReactor> {
  public:
   // Reads the request and submits it, or finishes the call with the error. Returns the reactor to
@@ -51,7 +51,7 @@ class GenerateReactor : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
                                                            const grpc::ByteBuffer* request,
                                                            size_t message_bytes_max);
 
-  Waker* Deliver(absl::Span<ResponseEvent> events) override;
+  Waker* OnNews() override;
   // Writes the next message if none is being written.
   void Pump();
   void CheckSlow(int64_t now_us, int64_t timeout_us);
@@ -66,24 +66,29 @@ class GenerateReactor : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   void Submit(const grpc::ByteBuffer& request, size_t message_bytes_max);
   void End(const absl::Status& status);
   void CancelRequest(CancelReason reason);
-  // Moves events from the mailbox into `response`. True when there is something to write or
+  // Reads the answer's next token or end into `response`. True when there is something to write or
   // `status` ends the call.
   bool TakeNext(weft::v1::GenerateResponse* response, bool* last, absl::Status* status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void FillToken(const TokenEvent& token, weft::v1::GenerateResponse* response) const;
+  void FillToken(const AnswerToken& token, weft::v1::GenerateResponse* response) const;
+  void FillHead(weft::v1::GenerateResponse* response) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   Front* const front_;
   GrpcCalls* const calls_;
   grpc::CallbackServerContext* const context_;
   const int64_t start_us_;
+  // "ip:port", and the client's trace context; for the access log.
+  const std::string client_;
+  const std::string traceparent_;
   int64_t deadline_us_ = 0;  // 0 = none
   weft::v1::GenerateRequest request_;
   std::shared_ptr<GenerateReactor> self_;
 
   absl::Mutex mutex_;
-  std::shared_ptr<RequestHandle> handle_ ABSL_GUARDED_BY(mutex_);
-  std::vector<ResponseEvent> mailbox_ ABSL_GUARDED_BY(mutex_);
-  size_t mailbox_at_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::shared_ptr<Answer> answer_ ABSL_GUARDED_BY(mutex_);
+  AnswerToken token_ ABSL_GUARDED_BY(mutex_);
+  bool head_sent_ ABSL_GUARDED_BY(mutex_) = false;
+  int64_t first_token_us_ ABSL_GUARDED_BY(mutex_) = 0;
   bool dirty_ ABSL_GUARDED_BY(mutex_) = false;
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   int64_t write_start_us_ ABSL_GUARDED_BY(mutex_) = 0;
@@ -92,8 +97,6 @@ class GenerateReactor : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   // `context_` is about to go.
   bool done_ ABSL_GUARDED_BY(mutex_) = false;
   CancelReason cancel_reason_ ABSL_GUARDED_BY(mutex_) = CancelReason::kClientGone;
-  // Goes with the first message.
-  std::unique_ptr<StartedEvent> started_ ABSL_GUARDED_BY(mutex_);
   grpc::StatusCode code_ ABSL_GUARDED_BY(mutex_) = grpc::StatusCode::OK;
   grpc::ByteBuffer buffer_;  // being written
 };

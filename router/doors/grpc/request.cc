@@ -143,7 +143,7 @@ absl::Status ReadDecoding(const weft::v1::DecodingParameters& from, SamplingPara
                       absl::StrCat("must have at most ", kLogitBiasMax, " entries, not ",
                                    from.logit_bias_size()));
   }
-  for (const weft::types::v1::LogitBias& bias : from.logit_bias()) {
+  for (const weft::v1::LogitBias& bias : from.logit_bias()) {
     if (bias.id() >= kVocabMax) {
       return FieldError("decoding.logit_bias", absl::StrCat("must hold token ids between 0 and ",
                                                             kVocabMax - 1, ", not ", bias.id()));
@@ -237,7 +237,7 @@ absl::StatusOr<GenerateInput> ReadGenerate(const Front& front,
   if (!request.request_id().empty() && !IsRequestId(request.request_id())) {
     return FieldError("request_id", "must have 1 to 128 characters of [A-Za-z0-9._-]");
   }
-  input.request_id = request.request_id().empty() ? NewRequestId() : request.request_id();
+  input.correlation_id = request.request_id();
   WEFT_RETURN_IF_ERROR(front.CheckModel(request.model()));
   WEFT_RETURN_IF_ERROR(ReadPrompt(request, &input));
   WEFT_RETURN_IF_ERROR(ReadSampling(request.sampling(), &input));
@@ -251,7 +251,7 @@ absl::StatusOr<GenerateInput> ReadGenerate(const Front& front,
   }
   WEFT_RETURN_IF_ERROR(
       CheckNumber("priority", request.priority(), {-kPriorityAbsMax, kPriorityAbsMax}));
-  input.priority = request.priority();
+  if (request.has_priority()) input.priority = request.priority();
   input.add_special_tokens = !request.has_add_special_tokens() || request.add_special_tokens();
   WEFT_RETURN_IF_ERROR(ReadUnknown(front, request, ignored));
   return input;

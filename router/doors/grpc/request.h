@@ -1,5 +1,5 @@
-// Reads weft.v1 request messages into what the intake takes: every field is checked and named as in
-// generation.proto. No gRPC in here, only messages. Pure; any thread.
+// Reads weft.v1 request messages into what the entrance takes: every field is checked and named as
+// in generation.proto. No gRPC in here, only messages. Pure; any thread.
 
 #pragma once
 
@@ -8,9 +8,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "proto/generation.pb.h"
 #include "router/doors/front.h"
 #include "router/request.h"
+#include "weft/v1/generation.pb.h"
 
 namespace weft::router {
 

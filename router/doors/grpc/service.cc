@@ -15,16 +15,21 @@
 #include "common/status.h"
 #include "common/thread.h"
 #include "common/version.h"
+#include "grpc/health/v1/health.pb.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
+#include "grpcpp/generic/async_generic_service.h"
 #include "grpcpp/grpcpp.h"
 #include "grpcpp/health_check_service_interface.h"
 #include "grpcpp/resource_quota.h"
-#include "proto/generation.grpc.pb.h"
-#include "proto/grpc/health/v1/health.pb.h"
+#include "router/doors/grpc/call_watch.h"
+#include "router/doors/grpc/caller.h"
+#include "router/doors/grpc/credentials.h"
 #include "router/doors/grpc/errors.h"
+#include "router/doors/grpc/gate.h"
 #include "router/doors/grpc/generate.h"
 #include "router/doors/grpc/request.h"
 #include "router/errors.h"
+#include "weft/v1/generation.grpc.pb.h"
 
 namespace weft::router {
 namespace {
@@ -32,10 +37,16 @@ namespace {
 using grpc::ByteBuffer;
 using grpc::CallbackServerContext;
 using grpc::ServerUnaryReactor;
+using grpc::ServerWriteReactor;
 using weft::v1::TextGeneration;
 
 constexpr char kServiceName[] = "weft.v1.TextGeneration";
-constexpr int kDayMs = 24 * 3600 * 1000;
+constexpr int64_t kDayMs = 24 * 3600 * 1000;
+constexpr int64_t kHandshakeTimeoutMs = 10'000;
+constexpr int64_t kKeepaliveMs = 60'000;
+constexpr int64_t kKeepaliveTimeoutMs = 20'000;
+constexpr int64_t kReadBytesMax = 16 << 10;
+constexpr int kReflectionThreadsMax = 16;
 
 // Messages come as bytes, so that one which does not parse gets INVALID_ARGUMENT from us and not a
 // bare UNIMPLEMENTED from the library.
@@ -62,38 +73,54 @@ void Encode(const Message& message, ByteBuffer* bytes) {
   WEFT_CHECK_MSG(status.ok(), status.error_message());
 }
 
-weft::types::v1::DataType WireDataType(absl::string_view name) {
-  if (name == "float32") return weft::types::v1::DATA_TYPE_FLOAT32;
-  if (name == "bfloat16") return weft::types::v1::DATA_TYPE_BFLOAT16;
-  if (name == "float16") return weft::types::v1::DATA_TYPE_FLOAT16;
-  return weft::types::v1::DATA_TYPE_UNSPECIFIED;
+weft::v1::DataType WireDataType(absl::string_view name) {
+  if (name == "float32") return weft::v1::DATA_TYPE_FLOAT32;
+  if (name == "bfloat16") return weft::v1::DATA_TYPE_BFLOAT16;
+  if (name == "float16") return weft::v1::DATA_TYPE_FLOAT16;
+  return weft::v1::DATA_TYPE_UNSPECIFIED;
 }
+
+// A stream that ends with an error before anything was done for it. Deletes itself.
+class RefusedStream : public ServerWriteReactor<ByteBuffer> {
+ public:
+  explicit RefusedStream(const grpc::Status& status) { Finish(status); }
+  void OnDone() override { const std::unique_ptr<RefusedStream> self(this); }
+};
 
 class TextGenerationService : public RawService {
  public:
-  TextGenerationService(Front* front, size_t message_bytes_max)
-      : front_(front), message_bytes_max_(message_bytes_max) {}
+  TextGenerationService(Front* front, GrpcCallWatch* watch, size_t message_bytes_max)
+      : front_(front), watch_(watch), message_bytes_max_(message_bytes_max) {}
 
   GrpcCalls& calls() { return calls_; }
 
-  grpc::ServerWriteReactor<ByteBuffer>* Generate(CallbackServerContext* context,
-                                                 const ByteBuffer* request) override {
-    return GenerateReactor::Start(front_, &calls_, context, request, message_bytes_max_);
+  ServerWriteReactor<ByteBuffer>* Generate(CallbackServerContext* context,
+                                           const ByteBuffer* request) override {
+    const absl::Status wanted = watch_->Check(*context, *request);
+    if (wanted.ok()) {
+      return GenerateReactor::Start(front_, &calls_, context, request, message_bytes_max_);
+    }
+    const grpc::Status answer = ToGrpcStatus(wanted);
+    front_->probe().GrpcHandled("Generate", GrpcCodeName(answer.error_code()), 0);
+    return std::make_unique<RefusedStream>(answer).release();
   }
 
   ServerUnaryReactor* Tokenize(CallbackServerContext* context, const ByteBuffer* bytes,
                                ByteBuffer* answer) override {
     auto* reactor = context->DefaultReactor();
     const int64_t start_us = MonotonicClock().NowUs();
+    absl::StatusOr<Admission::Permit> permit =
+        front_->EnterText(CredentialsOf(*context), bytes->Length());
+    if (!permit.ok()) return Finish(reactor, "Tokenize", start_us, permit.status());
     weft::v1::TokenizeRequest request;
-    if (absl::Status status = Decode(*bytes, message_bytes_max_, &request); !status.ok()) {
+    if (absl::Status status = Read(context, *bytes, &request); !status.ok()) {
       return Finish(reactor, "Tokenize", start_us, status);
     }
     auto prompt = ReadTokenize(request);
     if (!prompt.ok()) return Finish(reactor, "Tokenize", start_us, prompt.status());
     const bool add = !request.has_add_special_tokens() || request.add_special_tokens();
-    front_->intake().Tokenize(
-        *std::move(prompt), add,
+    front_->entrance().Tokenize(
+        *std::move(prompt), add, *std::move(permit), /*call=*/nullptr,
         [this, reactor, answer, start_us](absl::StatusOr<TokenizeResult> result) {
           if (result.ok()) {
             weft::v1::TokenizeResponse response;
@@ -110,15 +137,19 @@ class TextGenerationService : public RawService {
                                  ByteBuffer* answer) override {
     auto* reactor = context->DefaultReactor();
     const int64_t start_us = MonotonicClock().NowUs();
+    absl::StatusOr<Admission::Permit> permit =
+        front_->EnterText(CredentialsOf(*context), bytes->Length());
+    if (!permit.ok()) return Finish(reactor, "Detokenize", start_us, permit.status());
     weft::v1::DetokenizeRequest request;
-    if (absl::Status status = Decode(*bytes, message_bytes_max_, &request); !status.ok()) {
+    if (absl::Status status = Read(context, *bytes, &request); !status.ok()) {
       return Finish(reactor, "Detokenize", start_us, status);
     }
     absl::StatusOr<std::vector<TokenId>> ids = ReadDetokenize(request);
     if (!ids.ok()) return Finish(reactor, "Detokenize", start_us, ids.status());
     const bool skip = !request.has_skip_special_tokens() || request.skip_special_tokens();
-    front_->intake().Detokenize(
-        *std::move(ids), skip, [this, reactor, answer, start_us](absl::StatusOr<std::string> text) {
+    front_->entrance().Detokenize(
+        *std::move(ids), skip, *std::move(permit), /*call=*/nullptr,
+        [this, reactor, answer, start_us](absl::StatusOr<std::string> text) {
           if (text.ok()) {
             weft::v1::DetokenizeResponse response;
             response.set_text(*std::move(text));
@@ -134,13 +165,15 @@ class TextGenerationService : public RawService {
     auto* reactor = context->DefaultReactor();
     const int64_t start_us = MonotonicClock().NowUs();
     weft::v1::CancelRequest request;
-    absl::Status status = Decode(*bytes, message_bytes_max_, &request);
+    absl::Status status = Read(context, *bytes, &request);
     if (status.ok() && !IsRequestId(request.request_id())) {
       status = FieldError("request_id", "must have 1 to 128 characters of [A-Za-z0-9._-]");
     }
+    const absl::StatusOr<TenantRef> tenant = front_->Authenticate(CredentialsOf(*context));
+    if (status.ok()) status = tenant.status();
     if (status.ok()) {
       weft::v1::CancelResponse response;
-      response.set_found(front_->intake().Cancel(request.request_id()));
+      response.set_found(front_->entrance().Cancel(**tenant, request.request_id()));
       Encode(response, answer);
     }
     return Finish(reactor, "Cancel", start_us, status);
@@ -150,27 +183,35 @@ class TextGenerationService : public RawService {
                                ByteBuffer* answer) override {
     auto* reactor = context->DefaultReactor();
     const int64_t start_us = MonotonicClock().NowUs();
+    const absl::StatusOr<TenantRef> tenant = front_->Authenticate(CredentialsOf(*context));
+    if (!tenant.ok()) return Finish(reactor, "GetModel", start_us, tenant.status());
     weft::v1::GetModelRequest request;
-    if (absl::Status status = Decode(*bytes, message_bytes_max_, &request); !status.ok()) {
+    if (absl::Status status = Read(context, *bytes, &request); !status.ok()) {
       return Finish(reactor, "GetModel", start_us, status);
     }
-    const ModelFacts model = front_->intake().Model();
+    const ModelFacts model = front_->entrance().Model();
     weft::v1::GetModelResponse response;
     response.set_model(model.model_name);
-    response.set_family(model.family);
-    response.set_parameters(model.parameters);
-    response.set_context_tokens(model.context_tokens);
-    response.set_vocab_size(model.vocab_size);
-    response.set_dtype(WireDataType(model.dtype));
+    response.set_family(model.shape.family);
+    response.set_parameters(model.shape.parameters);
+    response.set_context_tokens(model.shape.context_tokens);
+    response.set_vocab_size(model.shape.vocab_size);
+    response.set_dtype(WireDataType(model.shape.dtype));
     response.set_shards(model.shards);
     response.mutable_build()->set_version(Version());
     response.mutable_build()->set_revision(Revision());
-    response.set_request_tokens_max(model.request_tokens_max);
+    response.set_request_tokens_max(model.shape.request_tokens_max);
     Encode(response, answer);
     return Finish(reactor, "GetModel", start_us, absl::OkStatus());
   }
 
  private:
+  template <typename Message>
+  absl::Status Read(CallbackServerContext* context, const ByteBuffer& bytes, Message* message) {
+    WEFT_RETURN_IF_ERROR(watch_->Check(*context, bytes));
+    return Decode(bytes, message_bytes_max_, message);
+  }
+
   ServerUnaryReactor* Finish(ServerUnaryReactor* reactor, absl::string_view method,
                              int64_t start_us, const absl::Status& status) {
     const grpc::Status answer = ToGrpcStatus(status);
@@ -181,14 +222,65 @@ class TextGenerationService : public RawService {
   }
 
   Front* const front_;
+  GrpcCallWatch* const watch_;
   const size_t message_bytes_max_;
   GrpcCalls calls_;
 };
 
+ConnectionGateOptions GateOptions(const GrpcServerOptions& options) {
+  ConnectionGateOptions gate;
+  gate.connections_max = options.connections_max;
+  gate.starting_max = std::min(options.starting_connections_max, options.connections_max);
+  gate.first_call_timeout_us = options.first_call_timeout_us;
+  gate.plain_text = options.credentials == nullptr;
+  return gate;
+}
+
+CallAllowance AllowanceOf(const GrpcServerOptions& options) {
+  CallAllowance allowance;
+  // A quarter more may be on their way out: ended by the client and not by us.
+  allowance.calls_burst = int64_t{options.streams_per_connection_max} * 5 / 4;
+  allowance.calls_per_s = options.calls_per_connection_s;
+  return allowance;
+}
+
+void SetConnectionArguments(const GrpcServerOptions& options, grpc::ServerBuilder* builder) {
+  const auto set = [builder](const char* name, int64_t value) {
+    builder->AddChannelArgument(
+        name, static_cast<int>(std::min<int64_t>(value, std::numeric_limits<int>::max())));
+  };
+  set(GRPC_ARG_MAX_CONCURRENT_STREAMS, options.streams_per_connection_max);
+  set(GRPC_ARG_MAX_METADATA_SIZE, kHeaderBytesMax);
+  // From accept to the client's SETTINGS, the TLS handshake included.
+  set(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeTimeoutMs);
+  // Clients may ping every 10 s; the library's default of 5 minutes answers them with GOAWAY.
+  set(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 9'000);
+  set(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  // We ping too, so that a peer that vanished behind a proxy is noticed while its stream is silent.
+  set(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
+  set(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
+  set(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  // What one read takes in is worked on before the watch sees its calls.
+  set(GRPC_ARG_TCP_READ_CHUNK_SIZE, kReadBytesMax);
+  set(GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE, kReadBytesMax);
+  if (options.connection_idle_s > 0) {
+    set(GRPC_ARG_MAX_CONNECTION_IDLE_MS, options.connection_idle_s * 1000);
+  }
+  if (options.connection_age_s > 0) {
+    set(GRPC_ARG_MAX_CONNECTION_AGE_MS, options.connection_age_s * 1000);
+    set(GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS, kDayMs);
+  }
+}
+
 class CallbackGrpcServer : public GrpcServer {
  public:
-  CallbackGrpcServer(const GrpcServerOptions& options, Front* front)
-      : options_(options), front_(front), service_(front, options.message_bytes_max) {}
+  CallbackGrpcServer(const GrpcServerOptions& options, Front* front,
+                     std::unique_ptr<ConnectionGate> gate)
+      : options_(options),
+        front_(front),
+        gate_(std::move(gate)),
+        watch_(gate_.get(), AllowanceOf(options), options.calls_max),
+        service_(front, &watch_, options.message_bytes_max) {}
 
   ~CallbackGrpcServer() override { Stop(absl::ZeroDuration()); }
 
@@ -198,42 +290,40 @@ class CallbackGrpcServer : public GrpcServer {
     grpc::health::v1::HealthCheckResponse::descriptor();
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
     grpc::ServerBuilder builder;
-    builder.AddListeningPort(options_.address, grpc::InsecureServerCredentials(), &port_);
+    builder.SetContextAllocator(watch_.MakeAllocator());
+    builder.experimental().SetInterceptorCreators(watch_.MakeInterceptors());
+    acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
+        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+        MakeServerCredentials(options_.credentials, [this](const void* connection) {
+          return watch_.Arrived(connection, MonotonicClock().NowUs());
+        }));
     builder.RegisterService(&service_);
+    // Without threads of their own, unlike what the library has for methods that do not exist.
+    builder.RegisterCallbackGenericService(&unknown_);
     // Up to twice the limit a message is read and refused by us, by name; above that the library
     // refuses it unread.
     builder.SetMaxReceiveMessageSize(static_cast<int>(
         std::min<size_t>(2 * options_.message_bytes_max, std::numeric_limits<int>::max())));
     grpc::ResourceQuota quota("weft-public");
     quota.Resize(options_.memory_bytes_max);
+    // Each reflection stream holds a thread; with none left a call is RESOURCE_EXHAUSTED.
+    quota.SetMaxThreads(kReflectionThreadsMax);
     builder.SetResourceQuota(quota);
-    // A second server on the port is an error, not a silent share of the traffic.
-    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-    builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
-                               options_.streams_per_connection_max);
-    builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, static_cast<int>(kHeaderBytesMax));
-    // Clients may ping every 10 s; the library's default of 5 minutes answers them with GOAWAY.
-    builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 9'000);
-    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-    if (options_.connection_age_s > 0) {
-      builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS,
-                                 static_cast<int>(options_.connection_age_s * 1000));
-      builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS, kDayMs);
-    }
+    SetConnectionArguments(options_, &builder);
     server_ = builder.BuildAndStart();
-    const bool unix_socket = options_.address.rfind("unix:", 0) == 0;
-    if (server_ == nullptr || (port_ == 0 && !unix_socket)) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("cannot listen on ", options_.address,
-                       " for gRPC; choose another --grpc-port, or 0 for a free one"));
-    }
-    if (unix_socket) port_ = 0;
+    if (server_ == nullptr) return absl::InternalError("gRPC did not start its server");
     UpdateHealth();
+    WEFT_RETURN_IF_ERROR(gate_->Start([this](int listener_fd, int fd) {
+      grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+      connection.listener_fd = listener_fd;
+      connection.fd = fd;
+      acceptor_->HandleNewConnection(&connection);
+    }));
     watcher_ = Thread("grpc-watch", [this] { Watch(); });
     return absl::OkStatus();
   }
 
-  int port() const override { return port_; }
+  int port() const override { return gate_->port(); }
 
   void StartDrain() override {
     absl::MutexLock lock(&health_mutex_);
@@ -245,6 +335,7 @@ class CallbackGrpcServer : public GrpcServer {
     if (stopped_.exchange(true)) return;
     stop_.Notify();
     watcher_.Join();
+    gate_->Stop();
     server_->Shutdown(std::chrono::system_clock::now() + absl::ToChronoMicroseconds(timeout));
     server_->Wait();
   }
@@ -258,7 +349,7 @@ class CallbackGrpcServer : public GrpcServer {
     }
   }
 
-  // The intake has no news to give: its state is asked for.
+  // The entrance has no news to give: its state is asked for.
   void UpdateHealth() {
     const ServerState state = front_->Status().state;
     absl::MutexLock lock(&health_mutex_);
@@ -275,9 +366,12 @@ class CallbackGrpcServer : public GrpcServer {
 
   const GrpcServerOptions options_;
   Front* const front_;
+  const std::unique_ptr<ConnectionGate> gate_;
+  GrpcCallWatch watch_;
   TextGenerationService service_;
+  grpc::CallbackGenericService unknown_;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
   std::unique_ptr<grpc::Server> server_;
-  int port_ = 0;
   absl::Mutex health_mutex_;
   int health_ ABSL_GUARDED_BY(health_mutex_) = -1;
   absl::Notification stop_;
@@ -289,7 +383,11 @@ class CallbackGrpcServer : public GrpcServer {
 
 absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const GrpcServerOptions& options,
                                                               Front* front) {
-  auto server = std::make_unique<CallbackGrpcServer>(options, front);
+  // The port is bound by us, before gRPC starts anything: an error is one line and names the way
+  // out.
+  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<ConnectionGate> gate,
+                        ConnectionGate::Listen(options.address, GateOptions(options)));
+  auto server = std::make_unique<CallbackGrpcServer>(options, front, std::move(gate));
   WEFT_RETURN_IF_ERROR(server->Build());
   return server;
 }

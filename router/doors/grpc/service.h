@@ -1,5 +1,5 @@
 // The gRPC server of the public API: weft.v1.TextGeneration by the callback API, reflection, and
-// grpc.health.v1 that follows the intake's state. Made and stopped by main. Calls run on gRPC's
+// grpc.health.v1 that follows the server's state. Made and stopped by main. Calls run on gRPC's
 // threads, answers are written from the text worker that woke them. gRPC stays in the .cc files.
 
 #pragma once
@@ -16,16 +16,32 @@
 
 namespace weft::router {
 
+class GrpcCredentials;  // router/doors/grpc/credentials.h
+
 struct GrpcServerOptions {
   // "host:port" with port 0 for a free one, or "unix:/path".
   std::string address = "127.0.0.1:0";
   size_t message_bytes_max = kBodyBytesDefault;
-  // Streams per connection, and memory of the transport.
-  int streams_per_connection_max = 1024;
+  // Connections at the same time; one more is refused. Of these, connections without a call so far
+  // (their TLS handshakes included); one more pushes out the oldest. From accept to the first call.
+  size_t connections_max = kGrpcConnectionsDefault;
+  size_t starting_connections_max = 256;
+  int64_t first_call_timeout_us = 20'000'000;
+  // A connection without calls is asked to close after this.
+  int64_t connection_idle_s = 300;
+  // Calls under way in all; one more is RESOURCE_EXHAUSTED.
+  int64_t calls_max = 4096;
+  // Streams per connection. Calls in so many more that their clients reset at once end the
+  // connection (router/doors/grpc/call_watch.h), above this rate.
+  int streams_per_connection_max = 256;
+  int64_t calls_per_connection_s = 50;
+  // Memory of the transport.
   size_t memory_bytes_max = 512u << 20;
   // Connections are asked to close after this, to rebalance clients; 0 = never. Streams that run
   // may go on for a day.
   int64_t connection_age_s = 0;
+  // TLS; null = clear text.
+  std::shared_ptr<GrpcCredentials> credentials;
   // How often health and slow readers are looked at.
   int64_t watch_interval_us = 200'000;
 };

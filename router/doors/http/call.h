@@ -9,13 +9,18 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "router/doors/entrance.h"
 #include "router/doors/http/message.h"
 
 namespace weft::router {
 
 class HttpCall : public HttpExchange, public std::enable_shared_from_this<HttpCall> {
  public:
-  HttpCall(HttpResponder* responder, IoWaker* waker) : waker_(waker), responder_(responder) {}
+  HttpCall(HttpResponder* responder, IoWaker* waker)
+      : text_call_(std::make_shared<TextCall>()), waker_(waker), responder_(responder) {}
+
+  // By which text in sees that the client has left.
+  const std::shared_ptr<TextCall>& text_call() const { return text_call_; }
 
   // Any thread, once.
   void Done(HttpReply reply) {
@@ -33,9 +38,13 @@ class HttpCall : public HttpExchange, public std::enable_shared_from_this<HttpCa
     std::exchange(responder_, nullptr)->Reply(std::move(reply_));
   }
 
-  void OnGone(CancelReason) override { responder_ = nullptr; }
+  void OnGone(CancelReason) override {
+    responder_ = nullptr;
+    text_call_->Leave();
+  }
 
  private:
+  const std::shared_ptr<TextCall> text_call_;
   IoWaker* const waker_;
   HttpResponder* responder_;
   absl::Mutex mutex_;

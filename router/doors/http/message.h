@@ -16,20 +16,40 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
+#include "router/doors/http/body_budget.h"
 #include "router/request.h"
+#include "router/waker.h"
 
 namespace weft::router {
 
-enum class HttpMethod : uint8_t { kGet, kHead, kPost, kOther };
+enum class HttpMethod : uint8_t { kGet, kHead, kPost, kOptions, kOther };
 
+// Strings of fields that the client did not send are empty.
 struct HttpRequest {
   HttpMethod method = HttpMethod::kGet;
   // Without the query, percent-encoding as it came.
   std::string path;
+  std::string query;
   std::string body;
+  // The body's bytes in the budget of all bodies; they come back with the request's end, so that a
+  // handler that keeps the body keeps its charge too.
+  BodyCharge charge;
   // The client's x-request-id when it is a good one, else made here.
   std::string request_id;
+  // "ip:port" of the other end, an IPv6 address in brackets.
+  std::string peer;
+  // The connection is encrypted; the subject of the client's certificate when it showed one that
+  // was verified (RFC 2253).
+  bool tls = false;
+  std::string client_subject;
+  std::string authorization;
+  std::string api_key;
+  std::string content_type;
+  std::string origin;
+  std::string traceparent;
 };
+
+struct AccessRecord;  // router/doors/access_log.h
 
 using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 
@@ -64,8 +84,13 @@ class HttpExchange {
 
   // Something may be ready: events came, or the connection is writable again.
   virtual void OnWake() = 0;
+  // Nothing was written for HttpLimits::silence_us; called again after each such time. A stream
+  // sends its headers and a comment, so that no proxy takes it for dead. May find the client gone.
+  virtual void OnSilence() {}
   // The connection is gone, or its client does not read: no call of the responder from here on.
   virtual void OnGone(CancelReason reason) = 0;
+  // Adds what is known of the request to its line in the access log. The last call.
+  virtual void Describe(AccessRecord*) const {}
 };
 
 // Collects the exchanges of one io_context that have news and wakes it once for all of them (one

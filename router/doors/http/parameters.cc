@@ -57,8 +57,9 @@ void ReadCommonParameters(FieldReader& fields, GenerateInput* input) {
   ReadLogitBias(fields, &sampling);
   input->seed = fields.Bits("seed");
   input->ignore_eos = fields.Bool("ignore_eos").value_or(false);
-  input->priority = static_cast<int32_t>(
-      fields.Integer("priority", -kPriorityAbsMax, kPriorityAbsMax).value_or(0));
+  const std::optional<int64_t> priority =
+      fields.Integer("priority", -kPriorityAbsMax, kPriorityAbsMax);
+  if (priority.has_value()) input->priority = static_cast<int32_t>(*priority);
   input->add_special_tokens = fields.Bool("add_special_tokens").value_or(input->add_special_tokens);
 }
 

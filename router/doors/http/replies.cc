@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "router/doors/http/json.h"
+#include "router/doors/identity/identity.h"
 #include "router/errors.h"
 
 namespace weft::router {
@@ -33,6 +34,8 @@ absl::string_view TgiType(int code) {
       return "generation";
     case 429:
       return "overloaded";
+    case 401:
+      return "authentication";
     case 404:
       return "not_found";
     case 409:
@@ -49,6 +52,7 @@ absl::string_view TgiType(int code) {
 }
 
 absl::string_view OpenAiType(int code) {
+  if (code == 401) return "authentication_error";
   if (code == 429) return "rate_limit_error";
   if (code == 503) return "service_unavailable_error";
   return code < 500 || code == 505 ? "invalid_request_error" : "server_error";
@@ -59,6 +63,8 @@ std::string OpenAiWord(const absl::Status& status) {
   const std::string reason = ErrorReason(status);
   if (!reason.empty()) return absl::AsciiStrToLower(reason);
   switch (HttpCode(status)) {
+    case 401:
+      return "invalid_api_key";
     case 404:
       return "model_not_found";
     case 409:
@@ -107,7 +113,11 @@ std::string OpenAiBody(absl::string_view message, absl::string_view type,
   return body;
 }
 
-void AddRetryAfter(const absl::Status& status, HttpReply* reply) {
+// What a refusal says beside its body: how to be let in, or when to come back.
+void AddRefusalHeaders(const absl::Status& status, HttpReply* reply) {
+  if (absl::IsUnauthenticated(status)) {
+    reply->headers.emplace_back("www-authenticate", kWwwAuthenticate);
+  }
   const std::optional<absl::Duration> after = RetryAfter(status);
   if (!after.has_value()) return;
   // Whole seconds (RFC 9110, 10.2.3), never 0: that would invite a storm.
@@ -121,7 +131,7 @@ HttpReply TgiError(const absl::Status& status) {
   HttpReply reply;
   reply.status = TgiCode(status);
   reply.body = TgiErrorBody(status);
-  AddRetryAfter(status, &reply);
+  AddRefusalHeaders(status, &reply);
   return reply;
 }
 
@@ -133,7 +143,7 @@ HttpReply OpenAiError(const absl::Status& status) {
   HttpReply reply;
   reply.status = HttpCode(status);
   reply.body = OpenAiErrorBody(status);
-  AddRetryAfter(status, &reply);
+  AddRefusalHeaders(status, &reply);
   return reply;
 }
 
@@ -155,8 +165,14 @@ absl::string_view HttpReason(int code) {
   switch (code) {
     case 200:
       return "OK";
+    case 204:
+      return "No Content";
     case 400:
       return "Bad Request";
+    case 401:
+      return "Unauthorized";
+    case 403:
+      return "Forbidden";
     case 404:
       return "Not Found";
     case 405:
@@ -167,6 +183,8 @@ absl::string_view HttpReason(int code) {
       return "Conflict";
     case 413:
       return "Content Too Large";
+    case 415:
+      return "Unsupported Media Type";
     case 417:
       return "Expectation Failed";
     case 422:

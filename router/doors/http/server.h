@@ -1,38 +1,31 @@
 // The HTTP server: N threads with one io_context each, connections spread over them, one public and
 // one optional admin port. Knows nothing of models: requests go to the handlers of two route
-// tables. Made and stopped by main. Boost stays in the .cc files.
+// tables. Made and stopped by main. Boost stays in the .cc files, of OpenSSL one type's name is
+// here.
 
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "common/limits.h"
+#include "router/doors/http/limits.h"
 #include "router/doors/http/router.h"
 #include "router/observe/probe.h"
 
+// As OpenSSL declares it.
+typedef struct ssl_ctx_st SSL_CTX;
+
 namespace weft::router {
 
-// Bounds of a connection. Times in microseconds.
-struct HttpLimits {
-  size_t body_bytes_max = kBodyBytesDefault;
-  size_t header_bytes_max = kHeaderBytesMax;
-  // From a request's first byte to the end of its header.
-  int64_t header_timeout_us = 10'000'000;
-  // Between two pieces of a body.
-  int64_t body_timeout_us = 30'000'000;
-  // Between two requests of a connection.
-  int64_t idle_timeout_us = 75'000'000;
-  // No byte of an answer accepted.
-  int64_t slow_reader_timeout_us = 30'000'000;
-  // For the client to close after an answer that closes the connection.
-  int64_t linger_timeout_us = 2'000'000;
-};
+// The context that a new connection is to use; called on an io thread, must not block.
+using HttpTlsContext = std::function<std::shared_ptr<SSL_CTX>()>;
 
 struct HttpServerOptions {
   // Address of the public port, and of the admin port when that is on.
@@ -42,9 +35,17 @@ struct HttpServerOptions {
   uint16_t port = 0;
   std::optional<uint16_t> admin_port;
   uint32_t io_threads = 2;
-  // Public connections at the same time; one more gets a 503. The admin port has 64 of its own.
+  // Public connections at the same time. One more takes the place of the connection that has kept
+  // its own for longest without a request, and gets a 503 when there is none. The admin port has 64
+  // places of its own.
   size_t connections_max = kConnectionsDefault;
   HttpLimits limits;
+  // Asked once per connection, so that a reload is seen; empty = plain HTTP.
+  HttpTlsContext tls_context;
+  HttpTlsContext admin_tls_context;
+  // Web origins whose pages may call this server, as browsers write them (https://chat.example);
+  // "*" = all. Requests with any other Origin are refused.
+  std::vector<std::string> cors_origins;
 };
 
 class HttpServer {

@@ -1,5 +1,6 @@
-// Server-sent events as the doors use them: one `data:` line an event, no comments, no pings
-// (benchmark clients parse every line as JSON). Pure functions.
+// Server-sent events as the doors use them: one `data:` line an event; a comment only in a silence
+// that a proxy might take for a dead stream (benchmark clients parse every line as JSON). Pure
+// functions.
 
 #pragma once
 
@@ -20,6 +21,8 @@ inline HttpReply SseReply() {
 // An event is SseBegin, one line of JSON, SseEnd: nothing is copied twice.
 inline void SseBegin(std::string* out) { out->append("data: "); }
 inline void SseEnd(std::string* out) { out->append("\n\n"); }
+// Says that the stream lives; readers skip it.
+inline void SseComment(std::string* out) { out->append(": waiting\n\n"); }
 // The end of OpenAI's streams.
 inline void SseDone(std::string* out) { out->append("data: [DONE]\n\n"); }
 

@@ -10,6 +10,7 @@
 #include "router/doors/http/replies.h"
 #include "router/doors/http/sse.h"
 #include "router/errors.h"
+#include "router/text/detokenizer.h"
 
 namespace weft::router {
 namespace {
@@ -31,21 +32,22 @@ uint64_t CharacterCount(absl::string_view text) {
 }
 
 // token, logprob and bytes: what a chat log-probability holds beside its alternatives.
-void WriteChatLogprob(absl::string_view text, float logprob, JsonWriter* json) {
-  json->Key("token").String(text).Key("logprob").Float(Finite(logprob)).Key("bytes").BeginArray();
-  for (const char c : text) json->Unsigned(static_cast<unsigned char>(c));
+void WriteChatLogprob(absl::string_view bytes, float logprob, JsonWriter* json) {
+  json->Key("token").String(LossyText(bytes)).Key("logprob").Float(Finite(logprob));
+  json->Key("bytes").BeginArray();
+  for (const char c : bytes) json->Unsigned(static_cast<unsigned char>(c));
   json->EndArray();
 }
 
-void WriteChatLogprobs(absl::Span<const TokenEvent> tokens, JsonWriter* json) {
+void WriteChatLogprobs(absl::Span<const AnswerToken> tokens, JsonWriter* json) {
   json->BeginObject().Key("content").BeginArray();
-  for (const TokenEvent& token : tokens) {
+  for (const AnswerToken& token : tokens) {
     json->BeginObject();
-    WriteChatLogprob(token.token_text, token.logprob, json);
+    WriteChatLogprob(token.bytes, token.logprob, json);
     json->Key("top_logprobs").BeginArray();
     for (const TokenLogprob& top : token.top) {
       json->BeginObject();
-      WriteChatLogprob(top.text, top.logprob, json);
+      WriteChatLogprob(top.bytes, top.logprob, json);
       json->EndObject();
     }
     json->EndArray().EndObject();
@@ -54,7 +56,7 @@ void WriteChatLogprobs(absl::Span<const TokenEvent> tokens, JsonWriter* json) {
 }
 
 // One entry of `top_logprobs`: the most likely tokens and, if it is not among them, the one chosen.
-void WriteTopObject(const TokenEvent& token, std::string* scratch, JsonWriter* json) {
+void WriteTopObject(const AnswerToken& token, std::string* scratch, JsonWriter* json) {
   const auto member = [&](absl::string_view text, float logprob) {
     scratch->clear();
     AppendJsonString(text, scratch);
@@ -65,29 +67,29 @@ void WriteTopObject(const TokenEvent& token, std::string* scratch, JsonWriter* j
   json->BeginObject();
   for (const TokenLogprob& top : token.top) {
     chosen |= top.id == token.id;
-    member(top.text, top.logprob);
+    member(LossyText(top.bytes), top.logprob);
   }
-  if (!chosen) member(token.token_text, token.logprob);
+  if (!chosen) member(LossyText(token.bytes), token.logprob);
   json->EndObject();
 }
 
 // `offset` is the first token's place in the answer, in characters; moved on past the last.
-void WriteCompletionLogprobs(absl::Span<const TokenEvent> tokens, bool with_top, uint64_t* offset,
+void WriteCompletionLogprobs(absl::Span<const AnswerToken> tokens, bool with_top, uint64_t* offset,
                              JsonWriter* json) {
   json->BeginObject().Key("text_offset").BeginArray();
-  for (const TokenEvent& token : tokens) {
+  for (const AnswerToken& token : tokens) {
     json->Unsigned(*offset);
-    *offset += CharacterCount(token.token_text);
+    *offset += CharacterCount(LossyText(token.bytes));
   }
   json->EndArray().Key("token_logprobs").BeginArray();
-  for (const TokenEvent& token : tokens) json->Float(Finite(token.logprob));
+  for (const AnswerToken& token : tokens) json->Float(Finite(token.logprob));
   json->EndArray().Key("tokens").BeginArray();
-  for (const TokenEvent& token : tokens) json->String(token.token_text);
+  for (const AnswerToken& token : tokens) json->String(LossyText(token.bytes));
   json->EndArray().Key("top_logprobs");
   if (with_top) {
     std::string scratch;
     json->BeginArray();
-    for (const TokenEvent& token : tokens) WriteTopObject(token, &scratch, json);
+    for (const AnswerToken& token : tokens) WriteTopObject(token, &scratch, json);
     json->EndArray();
   } else {
     json->Null();
@@ -112,12 +114,12 @@ class OpenAiFormatter : public ResponseFormatter {
 
   bool streaming() const override { return format_.stream; }
 
-  void Started(const StartedEvent& started) override {
+  void Started(const AnswerHead& started) override {
     prompt_tokens_ = started.prompt_tokens;
     cached_tokens_ = started.cached_tokens;
   }
 
-  void Step(const TokenEvent* token, const FinishedEvent* finished, std::string* out) override {
+  void Step(const AnswerToken* token, const AnswerEnd* finished, std::string* out) override {
     if (token != nullptr) ++output_tokens_;
     if (finished != nullptr) {
       prompt_tokens_ = finished->prompt_tokens;
@@ -187,7 +189,7 @@ class OpenAiFormatter : public ResponseFormatter {
   }
 
   // The choices of a chunk and the rest of it, after `prefix_`.
-  void WriteChunk(const TokenEvent* token, const FinishedEvent* finished, std::string* out) {
+  void WriteChunk(const AnswerToken* token, const AnswerEnd* finished, std::string* out) {
     std::string& text = text_;  // of this chunk alone
     text.clear();
     if (token != nullptr) text += token->text;
@@ -205,9 +207,9 @@ class OpenAiFormatter : public ResponseFormatter {
       json.Key("text").String(text);
     }
     json.Key("logprobs");
-    WriteLogprobs(
-        token == nullptr ? absl::Span<const TokenEvent>() : absl::Span<const TokenEvent>(token, 1),
-        &json);
+    WriteLogprobs(token == nullptr ? absl::Span<const AnswerToken>()
+                                   : absl::Span<const AnswerToken>(token, 1),
+                  &json);
     json.Key("finish_reason");
     if (finished == nullptr) {
       json.Null();
@@ -224,7 +226,7 @@ class OpenAiFormatter : public ResponseFormatter {
     out->push_back('}');
   }
 
-  void WriteLogprobs(absl::Span<const TokenEvent> tokens, JsonWriter* json) {
+  void WriteLogprobs(absl::Span<const AnswerToken> tokens, JsonWriter* json) {
     if (!format_.logprobs || (format_.stream && tokens.empty())) {
       json->Null();
     } else if (format_.chat) {
@@ -248,7 +250,7 @@ class OpenAiFormatter : public ResponseFormatter {
   std::string prefix_;
   std::string text_;
   absl::string_view finish_reason_ = "stop";
-  std::vector<TokenEvent> tokens_;
+  std::vector<AnswerToken> tokens_;
   uint64_t text_offset_ = 0;
   uint32_t prompt_tokens_ = 0;
   uint32_t cached_tokens_ = 0;

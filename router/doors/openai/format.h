@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "router/http_generate.h"
+#include "router/doors/http/generate.h"
 
 namespace weft::router {
 

@@ -142,9 +142,9 @@ void FillFormat(const Front& front, const HttpRequest& http, bool chat, OpenAiRe
   format.logprobs = request->input.sampling.logprobs;
   format.top_logprobs = request->input.sampling.top_logprobs;
   format.request_id = http.request_id;
-  format.model = front.intake().Model().model_name;
+  format.model = front.entrance().Model().model_name;
   format.created_unix_s = absl::ToUnixSeconds(absl::Now());
-  request->input.request_id = http.request_id;
+  request->input.correlation_id = http.request_id;
 }
 
 // -- Chat ----------------------------------------------------------------------------------------

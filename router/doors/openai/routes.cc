@@ -3,17 +3,18 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/strip.h"
 #include "router/doors/http/fields.h"
+#include "router/doors/http/generate.h"
 #include "router/doors/http/json.h"
 #include "router/doors/http/replies.h"
 #include "router/doors/openai/format.h"
 #include "router/doors/openai/request.h"
 #include "router/errors.h"
-#include "router/http_generate.h"
 
 namespace weft::router {
 namespace {
@@ -22,36 +23,40 @@ constexpr absl::string_view kModelsPath = "/v1/models/";
 
 std::shared_ptr<HttpExchange> Complete(Front* front, bool chat, HttpRequest http,
                                        HttpResponder& responder, IoWaker& waker) {
-  const absl::Status admitted = front->Admit();
-  if (!admitted.ok()) {
-    responder.Reply(OpenAiError(admitted));
+  absl::StatusOr<Admission::Permit> permit =
+      front->Enter({http.authorization, http.api_key}, http.body.size());
+  if (!permit.ok()) {
+    responder.Reply(OpenAiError(permit.status()));
     return nullptr;
   }
-  absl::StatusOr<OpenAiRequest> request =
-      chat ? ReadChatRequest(*front, http, Door::kOpenAi) : ReadCompletionRequest(*front, http);
-  if (!request.ok()) {
-    front->probe().Failed(FailureReason::kValidation);
-    responder.Reply(OpenAiError(request.status()));
-    return nullptr;
-  }
-  HttpHeaders headers;
-  AddIgnoredHeader(request->ignored, &headers);
-  return GenerateExchange::Start(front->intake(), std::move(request->input),
-                                 NewOpenAiFormatter(std::move(request->format)), std::move(headers),
-                                 responder, waker);
+  const auto read = [front, chat](HttpRequest body) -> std::variant<ReadGeneration, HttpReply> {
+    absl::StatusOr<OpenAiRequest> request =
+        chat ? ReadChatRequest(*front, body, Door::kOpenAi) : ReadCompletionRequest(*front, body);
+    if (!request.ok()) {
+      front->probe().Failed(FailureReason::kValidation);
+      return OpenAiError(request.status());
+    }
+    ReadGeneration generation;
+    AddIgnoredHeader(request->ignored, &generation.headers);
+    generation.input = std::move(request->input);
+    generation.formatter = NewOpenAiFormatter(std::move(request->format));
+    return generation;
+  };
+  return GenerateExchange::Start(front->entrance(), std::move(http), *std::move(permit), read,
+                                 OpenAiError, responder, waker);
 }
 
 void WriteModel(const ModelFacts& model, JsonWriter* json) {
   json->BeginObject().Key("id").String(model.model_name).Key("object").String("model");
   json->Key("created").Signed(model.created_unix_s).Key("owned_by").String("weft");
-  json->Key("max_model_len").Unsigned(model.context_tokens).EndObject();
+  json->Key("max_model_len").Unsigned(model.shape.context_tokens).EndObject();
 }
 
 HttpReply Models(const Front& front) {
   HttpReply reply;
   JsonWriter json(&reply.body);
   json.BeginObject().Key("object").String("list").Key("data").BeginArray();
-  const ModelFacts model = front.intake().Model();
+  const ModelFacts model = front.entrance().Model();
   if (!model.model_name.empty()) WriteModel(model, &json);
   json.EndArray().EndObject();
   return reply;
@@ -79,7 +84,7 @@ HttpReply OneModel(const Front& front, const HttpRequest& http) {
   if (!known.ok()) return OpenAiError(known);
   HttpReply reply;
   JsonWriter json(&reply.body);
-  WriteModel(front.intake().Model(), &json);
+  WriteModel(front.entrance().Model(), &json);
   return reply;
 }
 
@@ -95,15 +100,18 @@ void AddOpenAiRoutes(Front* front, HttpRouter* router) {
   complete("/v1/chat/completions", true);
   complete("/v1/completions", false);
   router->Add(HttpMethod::kGet, "/v1/models",
-              [front](HttpRequest, HttpResponder& responder, IoWaker&) {
-                responder.Reply(Models(*front));
-                return std::shared_ptr<HttpExchange>();
-              });
-  router->Add(HttpMethod::kGet, "/v1/models/*",
               [front](HttpRequest request, HttpResponder& responder, IoWaker&) {
-                responder.Reply(OneModel(*front, request));
+                const auto tenant = front->Authenticate({request.authorization, request.api_key});
+                responder.Reply(tenant.ok() ? Models(*front) : OpenAiError(tenant.status()));
                 return std::shared_ptr<HttpExchange>();
               });
+  router->Add(
+      HttpMethod::kGet, "/v1/models/*",
+      [front](HttpRequest request, HttpResponder& responder, IoWaker&) {
+        const auto tenant = front->Authenticate({request.authorization, request.api_key});
+        responder.Reply(tenant.ok() ? OneModel(*front, request) : OpenAiError(tenant.status()));
+        return std::shared_ptr<HttpExchange>();
+      });
 }
 
 }  // namespace weft::router

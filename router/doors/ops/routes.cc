@@ -80,16 +80,15 @@ void AddGet(Front* front, HttpRouter* router, std::string path, HttpReply (*make
 
 }  // namespace
 
-void AddMetricsRoute(Front* front, HttpRouter* router) {
-  AddGet(front, router, "/metrics", MetricsReply);
-}
-
 void AddOpsRoutes(Front* front, HttpRouter* router) {
   AddGet(front, router, "/livez", Live);
   AddGet(front, router, "/readyz", Ready);
   AddGet(front, router, "/startupz", Startup);
-  AddMetricsRoute(front, router);
+  AddGet(front, router, "/metrics", MetricsReply);
   AddGet(front, router, "/version", VersionReply);
+}
+
+void AddConfigRoute(Front* front, HttpRouter* router) {
   AddGet(front, router, "/config", ConfigReply);
 }
 

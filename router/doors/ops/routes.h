@@ -13,9 +13,9 @@ namespace weft::router {
 // Work exists and no step has ended for this long: /livez fails.
 inline constexpr int64_t kStalledUsMax = 60'000'000;
 
-// GET /livez, /readyz, /startupz, /metrics, /version, /config. `front` must outlive the router.
+// GET /livez, /readyz, /startupz, /metrics, /version. `front` must outlive the router.
 void AddOpsRoutes(Front* front, HttpRouter* router);
-// GET /metrics alone, for a public port without the others.
-void AddMetricsRoute(Front* front, HttpRouter* router);
+// GET /config: for the admin port alone, it shows how the server was started.
+void AddConfigRoute(Front* front, HttpRouter* router);
 
 }  // namespace weft::router

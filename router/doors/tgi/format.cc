@@ -9,29 +9,18 @@
 #include "router/doors/http/replies.h"
 #include "router/doors/http/sse.h"
 #include "router/errors.h"
+#include "router/text/detokenizer.h"
 
 namespace weft::router {
 namespace {
 
-absl::string_view TgiFinishReason(FinishReason reason) {
-  switch (reason) {
-    case FinishReason::kLength:
-      return "length";
-    case FinishReason::kEosToken:
-      return "eos_token";
-    case FinishReason::kStopSequence:
-      return "stop_sequence";
-  }
-  return "length";
-}
-
 // A control token shows its own text, every other one the text that became certain with it, so that
 // the texts of a stream add up to the answer.
-const std::string& TokenText(const TokenEvent& token) {
-  return token.special ? token.token_text : token.text;
+const std::string& TokenText(const AnswerToken& token) {
+  return token.special ? token.bytes : token.text;
 }
 
-void WriteToken(const TokenEvent& token, absl::string_view text, JsonWriter* json) {
+void WriteToken(const AnswerToken& token, absl::string_view text, JsonWriter* json) {
   json->BeginObject().Key("id").Unsigned(token.id).Key("text").String(text).Key("logprob");
   if (token.has_logprob) {
     json->Float(token.logprob);
@@ -41,10 +30,15 @@ void WriteToken(const TokenEvent& token, absl::string_view text, JsonWriter* jso
   json->Key("special").Bool(token.special).EndObject();
 }
 
-void WriteTopTokens(const TokenEvent& token, JsonWriter* json) {
+void WriteTopTokens(const AnswerToken& token, JsonWriter* json) {
   json->BeginArray();
   for (const TokenLogprob& top : token.top) {
-    json->BeginObject().Key("id").Unsigned(top.id).Key("text").String(top.text).Key("logprob");
+    json->BeginObject()
+        .Key("id")
+        .Unsigned(top.id)
+        .Key("text")
+        .String(LossyText(top.bytes))
+        .Key("logprob");
     json->Float(top.logprob).Key("special").Bool(false).EndObject();
   }
   json->EndArray();
@@ -70,7 +64,7 @@ class TgiFormatter : public ResponseFormatter {
 
   bool streaming() const override { return format_.stream; }
 
-  void Step(const TokenEvent* token, const FinishedEvent* finished, std::string* out) override {
+  void Step(const AnswerToken* token, const AnswerEnd* finished, std::string* out) override {
     if (token != nullptr) text_ += token->text;
     if (finished != nullptr) {
       text_ += finished->text;
@@ -82,7 +76,7 @@ class TgiFormatter : public ResponseFormatter {
     }
     // The last event needs a token too. When the end became known only after the last token had
     // been sent, that token is named again, with the text that had been held back.
-    TokenEvent last;
+    AnswerToken last;
     if (token == nullptr) {
       last = last_;
       last.text = finished->text;
@@ -121,10 +115,10 @@ class TgiFormatter : public ResponseFormatter {
 
   HttpReply Error(const absl::Status& status) override { return TgiError(TgiName(status)); }
 
-  void Started(const StartedEvent& started) override { prompt_tokens_ = started.prompt_tokens; }
+  void Started(const AnswerHead& started) override { prompt_tokens_ = started.prompt_tokens; }
 
  private:
-  void WriteEvent(const TokenEvent& token, absl::string_view text, const FinishedEvent* finished,
+  void WriteEvent(const AnswerToken& token, absl::string_view text, const AnswerEnd* finished,
                   std::string* out) {
     SseBegin(out);
     JsonWriter json(out);
@@ -139,7 +133,7 @@ class TgiFormatter : public ResponseFormatter {
       json.Null().Key("details").Null();
     } else {
       json.String(text_).Key("details").BeginObject();
-      json.Key("finish_reason").String(TgiFinishReason(finished->reason));
+      json.Key("finish_reason").String(FinishReasonName(finished->reason));
       json.Key("generated_tokens").Unsigned(finished->output_tokens);
       json.Key("seed").Unsigned(finished->seed);
       json.Key("input_length").Unsigned(PromptTokens()).EndObject();
@@ -150,7 +144,7 @@ class TgiFormatter : public ResponseFormatter {
 
   void WriteDetails(JsonWriter* json) const {
     json->Key("details").BeginObject();
-    json->Key("finish_reason").String(TgiFinishReason(finished_.reason));
+    json->Key("finish_reason").String(FinishReasonName(finished_.reason));
     json->Key("generated_tokens").Unsigned(finished_.output_tokens);
     json->Key("seed").Unsigned(finished_.seed);
     json->Key("prefill").BeginArray().EndArray().Key("tokens").BeginArray();
@@ -164,7 +158,7 @@ class TgiFormatter : public ResponseFormatter {
     json->EndArray();
     if (format_.top_tokens) {
       json->Key("top_tokens").BeginArray();
-      for (const TokenEvent& token : tokens_) WriteTopTokens(token, json);
+      for (const AnswerToken& token : tokens_) WriteTopTokens(token, json);
       json->EndArray();
     }
     json->EndObject();
@@ -190,9 +184,9 @@ class TgiFormatter : public ResponseFormatter {
   std::string text_;
   uint32_t index_ = 0;
   uint32_t prompt_tokens_ = 0;
-  FinishedEvent finished_;
-  TokenEvent last_;
-  std::vector<TokenEvent> tokens_;
+  AnswerEnd finished_;
+  AnswerToken last_;
+  std::vector<AnswerToken> tokens_;
 };
 
 }  // namespace

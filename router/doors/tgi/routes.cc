@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -12,13 +13,13 @@
 #include "common/version.h"
 #include "router/doors/http/call.h"
 #include "router/doors/http/fields.h"
+#include "router/doors/http/generate.h"
 #include "router/doors/http/json.h"
 #include "router/doors/http/parameters.h"
 #include "router/doors/http/replies.h"
 #include "router/doors/openai/request.h"
 #include "router/doors/tgi/format.h"
 #include "router/errors.h"
-#include "router/http_generate.h"
 
 namespace weft::router {
 namespace {
@@ -124,8 +125,7 @@ absl::StatusOr<TgiRequest> ReadRequest(const Front& front, Route route, const Ht
   // A stream's tokens always carry their log-probability, a whole answer's only with details.
   input.sampling.logprobs =
       request.format.stream || request.format.details || request.format.top_tokens;
-  input.token_texts = input.sampling.logprobs;
-  input.request_id = http.request_id;
+  input.correlation_id = http.request_id;
   return request;
 }
 
@@ -137,21 +137,23 @@ HttpReply Refusal(const Front& front, const absl::Status& status) {
 
 std::shared_ptr<HttpExchange> Generate(Front* front, Route route, HttpRequest http,
                                        HttpResponder& responder, IoWaker& waker) {
-  absl::Status admitted = front->Admit();
-  if (!admitted.ok()) {
-    responder.Reply(TgiError(admitted));
+  absl::StatusOr<Admission::Permit> permit =
+      front->Enter({http.authorization, http.api_key}, http.body.size());
+  if (!permit.ok()) {
+    responder.Reply(TgiError(permit.status()));
     return nullptr;
   }
-  absl::StatusOr<TgiRequest> request = ReadRequest(*front, route, http);
-  if (!request.ok()) {
-    responder.Reply(Refusal(*front, request.status()));
-    return nullptr;
-  }
-  HttpHeaders headers;
-  AddIgnoredHeader(request->ignored, &headers);
-  return GenerateExchange::Start(front->intake(), std::move(request->input),
-                                 NewTgiFormatter(std::move(request->format)), std::move(headers),
-                                 responder, waker);
+  const auto read = [front, route](HttpRequest body) -> std::variant<ReadGeneration, HttpReply> {
+    absl::StatusOr<TgiRequest> request = ReadRequest(*front, route, body);
+    if (!request.ok()) return Refusal(*front, request.status());
+    ReadGeneration generation;
+    AddIgnoredHeader(request->ignored, &generation.headers);
+    generation.input = std::move(request->input);
+    generation.formatter = NewTgiFormatter(std::move(request->format));
+    return generation;
+  };
+  return GenerateExchange::Start(front->entrance(), std::move(http), *std::move(permit), read,
+                                 TgiError, responder, waker);
 }
 
 // [{id, text, start, stop}]: start and stop are bytes of the text, where the tokenizer tells them.
@@ -187,60 +189,79 @@ absl::StatusOr<std::string> ReadTokenize(const Front& front, const HttpRequest& 
   return *std::move(text);
 }
 
-std::shared_ptr<HttpExchange> Tokenize(Front* front, HttpRequest http, HttpResponder& responder,
-                                       IoWaker& waker) {
+// Reads a tokenize call and hands it in under `permit`; the reply goes through `call`.
+using TokenizeReader = void (*)(Front* front, HttpRequest http, Admission::Permit permit,
+                                const std::shared_ptr<HttpCall>& call);
+
+void Tokenize(Front* front, HttpRequest http, Admission::Permit permit,
+              const std::shared_ptr<HttpCall>& call) {
   bool add_special_tokens = true;
   std::vector<std::string> ignored;
   absl::StatusOr<std::string> text = ReadTokenize(*front, http, &add_special_tokens, &ignored);
-  if (!text.ok()) {
-    responder.Reply(Refusal(*front, text.status()));
-    return nullptr;
-  }
+  if (!text.ok()) return call->Done(Refusal(*front, text.status()));
   HttpHeaders headers;
   AddIgnoredHeader(ignored, &headers);
-  auto call = std::make_shared<HttpCall>(&responder, &waker);
-  front->intake().Tokenize(*text, add_special_tokens,
-                           [call, headers, text = *text](absl::StatusOr<TokenizeResult> result) {
-                             HttpReply reply;
-                             if (result.ok()) {
-                               JsonWriter json(&reply.body);
-                               WriteTokens(*result, text, &json);
-                             } else {
-                               reply = TgiError(RenameField(result.status(), "inputs"));
-                             }
-                             reply.headers.insert(reply.headers.end(), headers.begin(),
-                                                  headers.end());
-                             call->Done(std::move(reply));
-                           });
-  return call;
+  auto done = [call, headers, text = *text](absl::StatusOr<TokenizeResult> result) {
+    HttpReply reply;
+    if (result.ok()) {
+      JsonWriter json(&reply.body);
+      WriteTokens(*result, text, &json);
+    } else {
+      reply = TgiError(RenameField(result.status(), "inputs"));
+    }
+    reply.headers.insert(reply.headers.end(), headers.begin(), headers.end());
+    call->Done(std::move(reply));
+  };
+  front->entrance().Tokenize(*std::move(text), add_special_tokens, std::move(permit),
+                             call->text_call(), std::move(done));
 }
 
-std::shared_ptr<HttpExchange> ChatTokenize(Front* front, HttpRequest http, HttpResponder& responder,
-                                           IoWaker& waker) {
+void ChatTokenize(Front* front, HttpRequest http, Admission::Permit permit,
+                  const std::shared_ptr<HttpCall>& call) {
   absl::StatusOr<OpenAiRequest> chat = ReadChatRequest(*front, http, Door::kTgi);
-  if (!chat.ok()) {
-    responder.Reply(Refusal(*front, chat.status()));
-    return nullptr;
-  }
+  if (!chat.ok()) return call->Done(Refusal(*front, chat.status()));
   HttpHeaders headers;
   AddIgnoredHeader(chat->ignored, &headers);
+  auto done = [call, headers](absl::StatusOr<TokenizeResult> result) {
+    HttpReply reply;
+    if (result.ok()) {
+      JsonWriter json(&reply.body);
+      json.BeginObject().Key("tokenize_response");
+      WriteTokens(*result, result->text, &json);
+      json.Key("templated_text").String(result->text).EndObject();
+    } else {
+      reply = TgiError(RenameField(result.status(), "messages"));
+    }
+    reply.headers.insert(reply.headers.end(), headers.begin(), headers.end());
+    call->Done(std::move(reply));
+  };
+  front->entrance().Tokenize(std::get<ChatPrompt>(std::move(chat->input.prompt)), false,
+                             std::move(permit), call->text_call(), std::move(done));
+}
+
+// Takes a permit and reads the body, a long one on a thread of text in.
+std::shared_ptr<HttpExchange> StartTokenize(Front* front, TokenizeReader read, HttpRequest http,
+                                            HttpResponder& responder, IoWaker& waker) {
+  absl::StatusOr<Admission::Permit> permit =
+      front->EnterText({http.authorization, http.api_key}, http.body.size());
+  if (!permit.ok()) {
+    responder.Reply(TgiError(permit.status()));
+    return nullptr;
+  }
   auto call = std::make_shared<HttpCall>(&responder, &waker);
-  front->intake().Tokenize(std::get<ChatPrompt>(std::move(chat->input.prompt)), false,
-                           [call, headers](absl::StatusOr<TokenizeResult> result) {
-                             HttpReply reply;
-                             if (result.ok()) {
-                               JsonWriter json(&reply.body);
-                               json.BeginObject().Key("tokenize_response");
-                               WriteTokens(*result, result->text, &json);
-                               json.Key("templated_text").String(result->text).EndObject();
-                             } else {
-                               reply = TgiError(RenameField(result.status(), "messages"));
-                             }
-                             reply.headers.insert(reply.headers.end(), headers.begin(),
-                                                  headers.end());
-                             call->Done(std::move(reply));
-                           });
-  return call;
+  const size_t bytes = http.body.size();
+  if (bytes < kLongBodyBytes) {
+    read(front, std::move(http), *std::move(permit), call);
+    return call;
+  }
+  absl::AnyInvocable<void()> job = [front, read, call, http = std::move(http),
+                                    permit = *std::move(permit)]() mutable {
+    if (!call->text_call()->left()) read(front, std::move(http), std::move(permit), call);
+  };
+  if (front->entrance().Run(bytes, std::move(job))) return call;
+  responder.Reply(
+      TgiError(OverloadedError("TEXT_QUEUE_FULL", "too many texts wait", absl::Seconds(1))));
+  return nullptr;
 }
 
 HttpReply Health(const Front& front) {
@@ -257,19 +278,25 @@ HttpReply Health(const Front& front) {
 }
 
 HttpReply Info(const Front& front) {
-  const ModelFacts model = front.intake().Model();
+  const ModelFacts model = front.entrance().Model();
   HttpReply reply;
   JsonWriter json(&reply.body);
   json.BeginObject().Key("model_id").String(model.model_name);
   json.Key("model_sha").Null().Key("model_pipeline_tag").String("text-generation");
-  json.Key("model_dtype").String(model.dtype).Key("model_device_type").String(model.device);
-  json.Key("model_family").String(model.family).Key("parameters").Unsigned(model.parameters);
-  json.Key("shards").Unsigned(model.shards).Key("vocab_size").Unsigned(model.vocab_size);
+  json.Key("model_dtype")
+      .String(model.shape.dtype)
+      .Key("model_device_type")
+      .String(model.shape.device);
+  json.Key("model_family")
+      .String(model.shape.family)
+      .Key("parameters")
+      .Unsigned(model.shape.parameters);
+  json.Key("shards").Unsigned(model.shards).Key("vocab_size").Unsigned(model.shape.vocab_size);
   json.Key("max_concurrent_requests").Unsigned(front.options().queue_requests_max);
   json.Key("max_best_of").Unsigned(1).Key("max_stop_sequences").Unsigned(kStopSequencesMax);
   json.Key("max_input_tokens")
-      .Unsigned(model.request_tokens_max > 0 ? model.request_tokens_max - 1 : 0);
-  json.Key("max_total_tokens").Unsigned(model.request_tokens_max);
+      .Unsigned(model.shape.request_tokens_max > 0 ? model.shape.request_tokens_max - 1 : 0);
+  json.Key("max_total_tokens").Unsigned(model.shape.request_tokens_max);
   json.Key("max_top_n_tokens").Unsigned(kTopLogprobsMax).Key("max_client_batch_size").Unsigned(1);
   json.Key("router").String("weft-router").Key("version").String(Version());
   json.Key("sha").String(Revision()).Key("docker_label").Null().EndObject();
@@ -290,11 +317,11 @@ void AddTgiRoutes(Front* front, HttpRouter* router) {
   generate("/generate_stream", Route::kGenerateStream);
   router->Add(HttpMethod::kPost, "/tokenize",
               [front](HttpRequest request, HttpResponder& responder, IoWaker& waker) {
-                return Tokenize(front, std::move(request), responder, waker);
+                return StartTokenize(front, Tokenize, std::move(request), responder, waker);
               });
   router->Add(HttpMethod::kPost, "/chat_tokenize",
               [front](HttpRequest request, HttpResponder& responder, IoWaker& waker) {
-                return ChatTokenize(front, std::move(request), responder, waker);
+                return StartTokenize(front, ChatTokenize, std::move(request), responder, waker);
               });
   for (const char* path : {"/", "/health"}) {
     router->Add(HttpMethod::kGet, path, [front](HttpRequest, HttpResponder& responder, IoWaker&) {

@@ -27,6 +27,9 @@ typedef enum {
   WEFT_TEXT_LIMIT = 2,
   // A bug in this library or below it.
   WEFT_TEXT_PANIC = 3,
+  // weft_tokenizer_encode ended early; there is no `error`.
+  WEFT_TEXT_TOO_MANY = 4,
+  WEFT_TEXT_CANCELLED = 5,
 } WeftTextStatus;
 
 // Borrowed bytes; `data` may be null when `size` is 0. UTF-8 unless said otherwise.
@@ -73,15 +76,44 @@ WeftTextStatus weft_tokenizer_from_bpe(const WeftBpe* bpe, WeftTokenizer** out, 
 void weft_tokenizer_free(WeftTokenizer* tokenizer);
 
 typedef struct {
+  // Ascending byte offsets in the text that no added token may span. An added token of one
+  // character is not found between two of them. Blank ones (white space alone) always are.
+  const uint32_t* breaks;
+  size_t break_count;
+  // WEFT_TEXT_TOO_MANY as soon as there are more ids; `count` of the result is the number so far.
+  size_t tokens_max;
+  // A longer text between two added tokens is encoded in pieces of about so many bytes, cut only
+  // where that changes no id (cuts.rs).
+  size_t piece_bytes;
+  // An atomic flag or null; WEFT_TEXT_CANCELLED soon after it is set.
+  const bool* cancelled;
+  bool add_special_tokens;
+  // False: added tokens that are written out in the text stay text, but for blank ones.
+  bool control_tokens;
+  bool offsets;
+} WeftEncodeOptions;
+
+typedef struct {
   uint32_t* ids;
-  // 2 * count: begin and end of each token in bytes of the text.
+  // Begin and end of each token in bytes of the text; none when they are not wanted.
   uint32_t* offsets;
   size_t count;
+  size_t offset_count;
 } WeftEncoding;
 
 WeftTextStatus weft_tokenizer_encode(const WeftTokenizer* tokenizer, WeftSlice text,
-                                     bool add_special_tokens, WeftEncoding* out, WeftText* error);
+                                     const WeftEncodeOptions* options, WeftEncoding* out,
+                                     WeftText* error);
 void weft_encoding_free(WeftEncoding encoding);
+
+// Bytes that encoding `text` needs at most. With an empty text: any text of `text_bytes` bytes.
+size_t weft_tokenizer_work_bytes_max(const WeftTokenizer* tokenizer, WeftSlice text,
+                                     size_t text_bytes, size_t piece_bytes);
+
+// Where `text` must be broken so that no added token is found in it (blank ones aside), as `ids` of
+// `out`: ascending byte offsets. `ends`: nor together with text before or behind it.
+WeftTextStatus weft_tokenizer_breaks(const WeftTokenizer* tokenizer, WeftSlice text, bool ends,
+                                     WeftEncoding* out, WeftText* error);
 
 // `text` has at least so many tokens: a sound bound from its bytes, without encoding it (bound.rs).
 // 0 where nothing is known of the tokenizer.

@@ -339,9 +339,10 @@ uint32_t CpuOps::KeepSampledRows() {
   return kept;
 }
 
-void CpuOps::LinearHead() {
+absl::Status CpuOps::LinearHead() {
   const LinearPart part{&weights_.head(), ws_.logits, slice_.vocab.size()};
   RunLinear({&part, 1}, nullptr);
+  return absl::OkStatus();
 }
 
 absl::Status CpuOps::Sample(StepResult* result) {

@@ -55,7 +55,7 @@ class CpuOps : public Ops {
   void LinearGatedSilu(uint32_t layer) override;
   absl::Status LinearDown(uint32_t layer) override;
   uint32_t KeepSampledRows() override;
-  void LinearHead() override;
+  absl::Status LinearHead() override;
   absl::Status Sample(StepResult* result) override;
   uint32_t WeightPasses() const override;
 

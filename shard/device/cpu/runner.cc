@@ -11,6 +11,7 @@
 #include "common/limits.h"
 #include "common/log.h"
 #include "common/status.h"
+#include "shard/device/cpu/memory_plan.h"
 #include "shard/device/cpu/ops.h"
 #include "shard/model/decoder.h"
 #include "shard/model/warmup_batch.h"
@@ -142,6 +143,7 @@ absl::Status CpuModelRunnerImpl::TimeShape(uint32_t rows, uint32_t tokens, uint3
   uint32_t fastest_us = ~0u;
   for (int i = 0; i < 2; ++i) {
     WEFT_ASSIGN_OR_RETURN(const StepResult timed, Run(batch));
+    if (start == 0) WEFT_RETURN_IF_ERROR(CheckWarmupResult(timed));
     fastest_us = std::min(fastest_us, timed.device_us);
   }
   // One token per sequence is a decode row.
@@ -230,9 +232,10 @@ absl::StatusOr<std::unique_ptr<CpuModelRunner>> CreateCpuModelRunner(
     const CpuRunnerOptions& options, ModelFiles& files, const SlicePlan& slice,
     LoadProgress& progress, const std::atomic<bool>& cancel) {
   WEFT_ASSIGN_OR_RETURN(const Kernels* const kernels, FindKernels(options.isa));
+  const auto bytes_of = [&files](const SlicePlan& part) { return files.SliceBytes(part); };
   WEFT_ASSIGN_OR_RETURN(const MemoryPlan plan,
-                        PlanMemory(files.spec(), slice, files.mlp_multiple(), files.main_type(),
-                                   files.SliceBytes(slice), options.memory));
+                        PlanCpuMemory(files.spec(), slice, files.mlp_multiple(), files.main_type(),
+                                      bytes_of, options.memory));
   auto runner = std::make_unique<CpuModelRunnerImpl>(options, files.spec(), slice, plan, *kernels);
   WEFT_RETURN_IF_ERROR(runner->Load(files, progress, cancel));
   return runner;

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "shard/device/model_runner.h"
 #include "shard/kv/memory_plan.h"
-#include "shard/step_batch.h"
 #include "shard/weights/loader.h"
 
 namespace weft::shard {

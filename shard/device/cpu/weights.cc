@@ -73,87 +73,83 @@ CpuWeights::Widths CpuWeights::SliceWidths() const {
                 int64_t{slice_.kv_heads.size()} * spec_.head_dim, int64_t{slice_.mlp.size()}};
 }
 
-absl::StatusOr<CpuWeights::MatrixPlace> CpuWeights::FindMatrix(ParamKey key) {
+absl::StatusOr<CpuWeights::MatrixTarget> CpuWeights::FindMatrix(ParamKey key) {
   const int64_t hidden = spec_.hidden;
   const int64_t vocab = slice_.vocab.size();
-  if (key.kind == ParamKind::kTokenEmbedding) return MatrixPlace{&embedding_, vocab, hidden};
-  if (key.kind == ParamKind::kHead) return MatrixPlace{&head_, vocab, hidden};
+  if (key.kind == ParamKind::kTokenEmbedding) return MatrixTarget{&embedding_, vocab, hidden};
+  if (key.kind == ParamKind::kHead) return MatrixTarget{&head_, vocab, hidden};
   if (key.layer >= layers_.size()) return absl::InternalError(KeyName(key));
   CpuLayer& layer = layers_[key.layer];
   const auto [query, kv, mlp] = SliceWidths();
   switch (key.kind) {
     case ParamKind::kQuery:
-      return MatrixPlace{&layer.query, query, hidden};
+      return MatrixTarget{&layer.query, query, hidden};
     case ParamKind::kKey:
-      return MatrixPlace{&layer.key, kv, hidden};
+      return MatrixTarget{&layer.key, kv, hidden};
     case ParamKind::kValue:
-      return MatrixPlace{&layer.value, kv, hidden};
+      return MatrixTarget{&layer.value, kv, hidden};
     case ParamKind::kOutput:
-      return MatrixPlace{&layer.output, hidden, query};
+      return MatrixTarget{&layer.output, hidden, query};
     case ParamKind::kGate:
-      return MatrixPlace{&layer.gate, mlp, hidden};
+      return MatrixTarget{&layer.gate, mlp, hidden};
     case ParamKind::kUp:
-      return MatrixPlace{&layer.up, mlp, hidden};
+      return MatrixTarget{&layer.up, mlp, hidden};
     case ParamKind::kDown:
-      return MatrixPlace{&layer.down, hidden, mlp};
+      return MatrixTarget{&layer.down, hidden, mlp};
     default:
       return absl::InternalError(absl::StrCat(KeyName(key), " is no matrix"));
   }
 }
 
-absl::StatusOr<CpuWeights::VectorPlace> CpuWeights::FindVector(ParamKey key) {
+absl::StatusOr<CpuWeights::VectorTarget> CpuWeights::FindVector(ParamKey key) {
   const int64_t hidden = spec_.hidden;
-  if (key.kind == ParamKind::kFinalNorm) return VectorPlace{&final_norm_, hidden};
+  if (key.kind == ParamKind::kFinalNorm) return VectorTarget{&final_norm_, hidden};
   if (key.layer >= layers_.size()) return absl::InternalError(KeyName(key));
   CpuLayer& layer = layers_[key.layer];
   const auto [query, kv, mlp] = SliceWidths();
   switch (key.kind) {
     case ParamKind::kAttentionNorm:
-      return VectorPlace{&layer.attention_norm, hidden};
+      return VectorTarget{&layer.attention_norm, hidden};
     case ParamKind::kMlpNorm:
-      return VectorPlace{&layer.mlp_norm, hidden};
+      return VectorTarget{&layer.mlp_norm, hidden};
     case ParamKind::kQueryBias:
-      return VectorPlace{&layer.query.bias, query};
+      return VectorTarget{&layer.query.bias, query};
     case ParamKind::kKeyBias:
-      return VectorPlace{&layer.key.bias, kv};
+      return VectorTarget{&layer.key.bias, kv};
     case ParamKind::kValueBias:
-      return VectorPlace{&layer.value.bias, kv};
+      return VectorTarget{&layer.value.bias, kv};
     case ParamKind::kOutputBias:
-      return VectorPlace{&layer.output.bias, hidden};
+      return VectorTarget{&layer.output.bias, hidden};
     case ParamKind::kGateBias:
-      return VectorPlace{&layer.gate.bias, mlp};
+      return VectorTarget{&layer.gate.bias, mlp};
     case ParamKind::kUpBias:
-      return VectorPlace{&layer.up.bias, mlp};
+      return VectorTarget{&layer.up.bias, mlp};
     case ParamKind::kDownBias:
-      return VectorPlace{&layer.down.bias, hidden};
+      return VectorTarget{&layer.down.bias, hidden};
     default:
       return absl::InternalError(absl::StrCat(KeyName(key), " is no vector"));
   }
 }
 
 absl::StatusOr<uint8_t*> CpuWeights::Allocate(size_t bytes) {
-  const size_t wanted =
-      (bytes + kPackedAlignment - 1) / size_t{kPackedAlignment} * size_t{kPackedAlignment};
   const std::lock_guard<std::mutex> lock(mutex_);
+  const uint64_t wanted = MemoryParts(nullptr, kPackedAlignment).Rounded(bytes);
   bytes_ += wanted;
   for (Arena& arena : arenas_) {
-    if (arena.memory.size() - arena.used < wanted) continue;
-    uint8_t* result = arena.memory.data() + arena.used;
-    arena.used += wanted;
-    return result;
+    if (arena.memory.size() - arena.parts.used() >= wanted) return arena.parts.Take(bytes);
   }
-  Arena arena;
-  WEFT_ASSIGN_OR_RETURN(arena.memory, HostMemory::Map(std::max(wanted, kArenaBytes), "weights"));
-  arena.used = wanted;
-  arenas_.push_back(std::move(arena));
-  return arenas_.back().memory.data();
+  WEFT_ASSIGN_OR_RETURN(HostMemory memory,
+                        HostMemory::Map(std::max<uint64_t>(wanted, kArenaBytes), "weights"));
+  uint8_t* const base = memory.data();
+  arenas_.push_back({std::move(memory), MemoryParts(base, kPackedAlignment)});
+  return arenas_.back().parts.Take(bytes);
 }
 
 absl::Status CpuWeights::AddMatrix(ParamKey key, const MatrixSource& source) {
-  WEFT_ASSIGN_OR_RETURN(const MatrixPlace place, FindMatrix(key));
-  if (source.outputs != place.outputs || source.inputs != place.inputs) {
-    return absl::InternalError(absl::StrCat(KeyName(key), ": expected [", place.outputs, ", ",
-                                            place.inputs, "], found [", source.outputs, ", ",
+  WEFT_ASSIGN_OR_RETURN(const MatrixTarget target, FindMatrix(key));
+  if (source.outputs != target.outputs || source.inputs != target.inputs) {
+    return absl::InternalError(absl::StrCat(KeyName(key), ": expected [", target.outputs, ", ",
+                                            target.inputs, "], found [", source.outputs, ", ",
                                             source.inputs, "]"));
   }
   WeightType type = KernelType(source.type);
@@ -163,19 +159,19 @@ absl::Status CpuWeights::AddMatrix(ParamKey key, const MatrixSource& source) {
   const int64_t bytes = kernels::cpu::PackedBytes(type, source.outputs, source.inputs);
   WEFT_ASSIGN_OR_RETURN(uint8_t* const packed, Allocate(static_cast<size_t>(bytes)));
   PackMatrix(source, type, packed);
-  place.matrix->packed = kernels::cpu::PackedMatrix{type, source.outputs, source.inputs, packed};
+  target.matrix->packed = kernels::cpu::PackedMatrix{type, source.outputs, source.inputs, packed};
   return absl::OkStatus();
 }
 
 absl::Status CpuWeights::AddVector(ParamKey key, absl::Span<const float> values) {
-  WEFT_ASSIGN_OR_RETURN(const VectorPlace place, FindVector(key));
-  if (static_cast<int64_t>(values.size()) != place.size) {
+  WEFT_ASSIGN_OR_RETURN(const VectorTarget target, FindVector(key));
+  if (static_cast<int64_t>(values.size()) != target.size) {
     return absl::InternalError(
-        absl::StrCat(KeyName(key), ": expected ", place.size, " values, found ", values.size()));
+        absl::StrCat(KeyName(key), ": expected ", target.size, " values, found ", values.size()));
   }
   WEFT_ASSIGN_OR_RETURN(uint8_t* const memory, Allocate(values.size() * sizeof(float)));
   std::memcpy(memory, values.data(), values.size() * sizeof(float));
-  *place.vector = absl::MakeConstSpan(reinterpret_cast<const float*>(memory), values.size());
+  *target.vector = absl::MakeConstSpan(reinterpret_cast<const float*>(memory), values.size());
   return absl::OkStatus();
 }
 

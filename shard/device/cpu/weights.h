@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "common/memory_parts.h"
 #include "kernels/cpu/packing.h"
 #include "shard/device/host/host_memory.h"
 #include "shard/model/decoder_spec.h"
@@ -55,14 +56,14 @@ class CpuWeights : public WeightSink {
  private:
   struct Arena {
     HostMemory memory;
-    size_t used = 0;
+    MemoryParts parts;
   };
-  struct MatrixPlace {
+  struct MatrixTarget {
     CpuMatrix* matrix;
     int64_t outputs;
     int64_t inputs;
   };
-  struct VectorPlace {
+  struct VectorTarget {
     absl::Span<const float>* vector;
     int64_t size;
   };
@@ -75,8 +76,8 @@ class CpuWeights : public WeightSink {
   };
   Widths SliceWidths() const;
 
-  absl::StatusOr<MatrixPlace> FindMatrix(ParamKey key);
-  absl::StatusOr<VectorPlace> FindVector(ParamKey key);
+  absl::StatusOr<MatrixTarget> FindMatrix(ParamKey key);
+  absl::StatusOr<VectorTarget> FindVector(ParamKey key);
   // 64-byte aligned memory that lives as long as this.
   absl::StatusOr<uint8_t*> Allocate(size_t bytes);
 

@@ -63,8 +63,8 @@ class Workspace {
 
  private:
   // Sets all pointers as if memory began at `base`; returns the bytes needed.
-  uint64_t Carve(uint8_t* base, const DecoderSpec& spec, const SlicePlan& slice,
-                 const WorkspaceLimits& limits);
+  uint64_t AssignParts(uint8_t* base, const DecoderSpec& spec, const SlicePlan& slice,
+                       const WorkspaceLimits& limits);
 
   HostMemory memory_;
 };

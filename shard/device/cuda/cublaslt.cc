@@ -15,7 +15,7 @@ namespace {
 
 using kernels::cuda::DType;
 
-// As CudaStatus.
+// An error of cuBLASLt as Status, as CudaStatus makes it of CUDA's.
 absl::Status CublasStatus(cublasStatus_t error, absl::string_view what) {
   if (error == CUBLAS_STATUS_SUCCESS) return absl::OkStatus();
   const std::string message =

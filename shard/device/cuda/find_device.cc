@@ -20,7 +20,7 @@ std::string VersionText(int version) {
 
 }  // namespace
 
-absl::StatusOr<CudaDevice> FindCudaDevice(uint32_t rank) {
+absl::StatusOr<CudaDevice> FindCudaDevice(const GpuChoice& choice) {
   int driver = 0;
   int runtime = 0;
   cudaDriverGetVersion(&driver);
@@ -40,20 +40,16 @@ absl::StatusOr<CudaDevice> FindCudaDevice(uint32_t rank) {
         absl::StrCat("this process sees no GPU (", cudaGetErrorString(counted),
                      "): see nvidia-smi and CUDA_VISIBLE_DEVICES"));
   }
-  if (rank >= static_cast<uint32_t>(count)) {
-    return absl::NotFoundError(absl::StrCat("rank ", rank,
-                                            " needs a GPU of its own, this process sees ", count,
-                                            ": use --shards ", count, " or fewer"));
-  }
+  WEFT_ASSIGN_OR_RETURN(const uint32_t index, LocalGpu(choice, static_cast<uint32_t>(count)));
   cudaDeviceProp properties;
-  WEFT_RETURN_IF_ERROR(CudaStatus(cudaGetDeviceProperties(&properties, static_cast<int>(rank)),
-                                  absl::StrCat("properties of GPU ", rank)));
+  WEFT_RETURN_IF_ERROR(CudaStatus(cudaGetDeviceProperties(&properties, static_cast<int>(index)),
+                                  absl::StrCat("properties of GPU ", index)));
   if (properties.major != kMajor || properties.minor != kMinor) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "GPU ", rank, " (", properties.name, ") has compute capability ", properties.major, ".",
+        "GPU ", index, " (", properties.name, ") has compute capability ", properties.major, ".",
         properties.minor, ", these kernels run on ", kMajor, ".", kMinor, " (H100, H200)"));
   }
-  return CudaDevice{static_cast<int>(rank), properties.name, properties.totalGlobalMem};
+  return CudaDevice{static_cast<int>(index), properties.name, properties.totalGlobalMem};
 }
 
 bool LeavesGpuUnused(const absl::Status& no_gpu) { return !absl::IsNotFound(no_gpu); }
@@ -61,6 +57,9 @@ bool LeavesGpuUnused(const absl::Status& no_gpu) { return !absl::IsNotFound(no_g
 void PrepareCudaEnvironment() {
   // NVLink multicast can put the GPUs of a shared host out of service.
   setenv("NCCL_NVLS_ENABLE", "0", /*overwrite=*/1);
+  // A kernel that is loaded when it is first launched waits for the device, where a kernel may be
+  // waiting for one that another rank has still to launch.
+  setenv("CUDA_MODULE_LOADING", "EAGER", /*overwrite=*/0);
 }
 
 }  // namespace weft::shard

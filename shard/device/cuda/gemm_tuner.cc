@@ -13,9 +13,9 @@
 #include "common/status.h"
 #include "kernels/cuda/random_fill.h"
 #include "kernels/random_weight.h"
-#include "shard/device/cuda/buffer.h"
 #include "shard/device/cuda/gemm.h"
 #include "shard/device/cuda/graph_cache.h"
+#include "shard/device/cuda/runtime/buffer.h"
 #include "shard/device/cuda/runtime/status.h"
 #include "shard/device/cuda/runtime/stream.h"
 #include "shard/device/cuda/workspace.h"
@@ -174,11 +174,10 @@ absl::Status GemmTunerImpl::Init(const std::vector<GemmShape>& largest) {
   WEFT_ASSIGN_OR_RETURN(stream_, MakeStream());
   WEFT_ASSIGN_OR_RETURN(begin_, MakeEvent());
   WEFT_ASSIGN_OR_RETURN(end_, MakeEvent());
-  WEFT_ASSIGN_OR_RETURN(workspace_,
-                        DeviceBuffer::Allocate(CudaWorkspace::kGemmBytes, "the workspace"));
-  WEFT_ASSIGN_OR_RETURN(weights_, DeviceBuffer::Allocate(whole_rows(weights), "weights"));
-  WEFT_ASSIGN_OR_RETURN(in_, DeviceBuffer::Allocate(whole_rows(in), "inputs"));
-  WEFT_ASSIGN_OR_RETURN(out_, DeviceBuffer::Allocate(out, "results"));
+  WEFT_ASSIGN_OR_RETURN(workspace_, AllocateDevice(CudaWorkspace::kGemmBytes, "the workspace"));
+  WEFT_ASSIGN_OR_RETURN(weights_, AllocateDevice(whole_rows(weights), "weights"));
+  WEFT_ASSIGN_OR_RETURN(in_, AllocateDevice(whole_rows(in), "inputs"));
+  WEFT_ASSIGN_OR_RETURN(out_, AllocateDevice(out, "results"));
   WEFT_RETURN_IF_ERROR(Fill(weights_, 0, stream_.get()));
   WEFT_RETURN_IF_ERROR(Fill(in_, 1, stream_.get()));
   WEFT_ASSIGN_OR_RETURN(
@@ -258,7 +257,7 @@ absl::Status GemmTunerImpl::CheckResults(const GemmShape& shape,
       good.push_back(std::move(candidate));
       continue;
     }
-    // Forgets the refusal.
+    // The runtime would report the refusal again after the next launch.
     cudaGetLastError();
     WEFT_LOG_WARN("n={} k={} rows={} {}: left out: {}", shape.n, shape.k, shape.rows,
                   FormatGemmKernel(candidate.kernel),

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/log.h"
+#include "common/check.h"
 #include "common/status.h"
 #include "shard/device/cuda/runtime/status.h"
 
@@ -27,23 +27,16 @@ absl::StatusOr<CudaGraphExec> CaptureGraph(cudaStream_t stream,
   return CudaGraphExec(executable);
 }
 
-absl::Status GraphCache::Launch(const StepShape& shape, cudaStream_t stream,
+absl::Status GraphCache::Launch(uint32_t rows, cudaStream_t stream,
                                 absl::FunctionRef<absl::Status()> launch) {
-  const auto key = std::make_pair(shape.rows, shape.features);
-  auto graph = graphs_.find(key);
+  WEFT_CHECK_EQ(rows, Bucket(rows));
+  auto graph = graphs_.find(rows);
   if (graph == graphs_.end()) {
-    if (graphs_.size() >= kGraphsMax) {
-      if (!std::exchange(told_full_, true)) {
-        WEFT_LOG_WARN("{} CUDA graphs are kept; decode steps of further shapes take more host time",
-                      kGraphsMax);
-      }
-      return launch();
-    }
     absl::StatusOr<CudaGraphExec> captured = CaptureGraph(stream, launch);
     if (!captured.ok()) {
-      return Annotate(captured.status(), absl::StrCat("graph of ", shape.rows, " rows"));
+      return Annotate(captured.status(), absl::StrCat("graph of ", rows, " rows"));
     }
-    graph = graphs_.emplace(key, *std::move(captured)).first;
+    graph = graphs_.emplace(rows, *std::move(captured)).first;
   }
   return CudaStatus(cudaGraphLaunch(graph->second.get(), stream), "launching a graph");
 }

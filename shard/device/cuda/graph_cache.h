@@ -1,8 +1,7 @@
-// Decode steps captured as CUDA graphs: one for each batch bucket and set of sampler features, made
-// when it is first used and then launched in one call instead of some hundred. All lengths lie in
-// device memory, so a graph serves any step of its bucket. Keeps as many as the memory plan has
-// room for; further shapes are launched kernel by kernel. Owned by the model runner, device thread
-// only.
+// The forward of decode steps as CUDA graphs: one for each batch bucket, made when it is first used
+// and then launched in one call instead of some hundred. All lengths lie in device memory, and
+// sampling is launched behind the graph, so a graph serves any step of its bucket, whatever its
+// rows ask of the sampler. Owned by the model runner, device thread only.
 
 #pragma once
 
@@ -15,7 +14,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "shard/device/cuda/runtime/stream.h"
-#include "shard/device/cuda/step_upload.h"
 
 namespace weft::shard {
 
@@ -26,8 +24,8 @@ absl::StatusOr<CudaGraphExec> CaptureGraph(cudaStream_t stream,
 class GraphCache {
  public:
   static constexpr uint32_t kRowsMax = 512;
-  // Twice the buckets: with and without the sampler features that are used most.
-  static constexpr uint32_t kGraphsMax = 140;
+  // Buckets: 1, 2, 4, and the multiples of eight.
+  static constexpr uint32_t kGraphsMax = 3 + kRowsMax / 8;
 
   // Rows of the bucket that holds `rows` decode rows: 1, 2, 4, 8, then multiples of eight.
   // REQUIRES: rows <= kRowsMax.
@@ -37,17 +35,15 @@ class GraphCache {
     return rows <= bucket ? bucket : (rows + 7) / 8 * 8;
   }
 
-  // Launches the graph of this shape on `stream`; captures it first from what `launch` launches
-  // there when there is none. REQUIRES: shape.decode_only() and rows of a bucket.
-  absl::Status Launch(const StepShape& shape, cudaStream_t stream,
-                      absl::FunctionRef<absl::Status()> launch);
+  // Launches the graph of `rows` on `stream`; captures it first from what `launch` launches there
+  // when there is none. REQUIRES: rows == Bucket(rows).
+  absl::Status Launch(uint32_t rows, cudaStream_t stream, absl::FunctionRef<absl::Status()> launch);
 
   void Clear() { graphs_.clear(); }
   size_t size() const { return graphs_.size(); }
 
  private:
-  absl::flat_hash_map<std::pair<uint32_t, uint32_t>, CudaGraphExec> graphs_;
-  bool told_full_ = false;
+  absl::flat_hash_map<uint32_t, CudaGraphExec> graphs_;
 };
 
 }  // namespace weft::shard

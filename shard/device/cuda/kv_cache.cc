@@ -13,8 +13,7 @@ absl::StatusOr<CudaKvCache> CudaKvCache::Create(const CudaShape& shape, uint32_t
   CudaKvCache cache;
   cache.shape_ = shape;
   cache.blocks_ = blocks;
-  WEFT_ASSIGN_OR_RETURN(cache.memory_,
-                        DeviceBuffer::Allocate(BlockBytes(shape) * blocks, "the KV pool"));
+  WEFT_ASSIGN_OR_RETURN(cache.memory_, AllocateDevice(BlockBytes(shape) * blocks, "the KV pool"));
   if (!kernels::cuda::HasKvTensorMaps(cache.Layer(0))) return cache;
   cache.maps_.resize(shape.layers);
   for (uint32_t layer = 0; layer < shape.layers; ++layer) {

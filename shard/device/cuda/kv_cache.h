@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "kernels/cuda/kv.h"
 #include "kernels/cuda/kv_tensor_map.h"
-#include "shard/device/cuda/buffer.h"
+#include "shard/device/cuda/runtime/buffer.h"
 #include "shard/device/cuda/shape.h"
 
 namespace weft::shard {

@@ -1,20 +1,31 @@
-// A build without CUDA.
-
-#include "shard/device/cuda/runner.h"
+// All of shard/device/cuda in a build without CUDA: every function refuses, in one sentence.
 
 #include <unistd.h>
 
-namespace weft::shard {
-namespace {
+#include "shard/device/cuda/planning.h"
+#include "shard/device/cuda/runner.h"
+#include "shard/device/cuda/tuning.h"
 
-absl::Status NotBuilt() {
+namespace weft::shard {
+
+absl::Status CudaIsBuilt() {
   return absl::UnimplementedError(
-      "this build has no CUDA backend: build with CUDA 13 (deploy/setup.sh --cuda)");
+      "this build has no CUDA backend: use --device cpu, or build with CUDA 13 "
+      "(deploy/setup.sh --cuda)");
 }
 
-}  // namespace
+// -- planning.h
 
-absl::StatusOr<CudaDevice> FindCudaDevice(uint32_t) { return NotBuilt(); }
+PlannedGpu GpuToPlanFor() { return {}; }
+
+absl::StatusOr<MemoryPlan> PlanCudaRank(const DecoderSpec&, const SlicePlan&, const MemoryFlags&,
+                                        const PlannedGpu&) {
+  return CudaIsBuilt();
+}
+
+// -- runner.h
+
+absl::StatusOr<CudaDevice> FindCudaDevice(const GpuChoice&) { return CudaIsBuilt(); }
 
 bool LeavesGpuUnused(const absl::Status&) {
   return access("/proc/driver/nvidia/version", F_OK) == 0;
@@ -27,7 +38,15 @@ absl::StatusOr<std::unique_ptr<CudaModelRunner>> CreateCudaModelRunner(const Cud
                                                                        const SlicePlan&,
                                                                        LoadProgress&,
                                                                        const std::atomic<bool>&) {
-  return NotBuilt();
+  return CudaIsBuilt();
+}
+
+// -- tuning.h
+
+absl::Status TuneCudaProducts(const ModelFiles&, const CudaTuneOptions&, absl::string_view,
+                              absl::FunctionRef<void(const CudaTuneLine&)>,
+                              absl::FunctionRef<absl::Status(const std::string&)>) {
+  return CudaIsBuilt();
 }
 
 }  // namespace weft::shard

@@ -45,8 +45,7 @@ absl::StatusOr<std::unique_ptr<CudaOps>> CudaOps::Create(const Parts& parts) {
   static_assert(kLogitBiasMax * sizeof(kernels::cuda::LogitBias) <= kStagingBytesMin);
   const uint64_t staging_bytes =
       std::max<uint64_t>(ops->limits_.context_tokens * sizeof(uint32_t), kStagingBytesMin);
-  WEFT_ASSIGN_OR_RETURN(ops->start_staging_,
-                        PinnedBuffer::Allocate(staging_bytes, "penalties and biases"));
+  WEFT_ASSIGN_OR_RETURN(ops->start_staging_, AllocatePinned(staging_bytes, "penalties and biases"));
   WEFT_ASSIGN_OR_RETURN(ops->staging_read_, MakeEvent());
   WEFT_RETURN_IF_ERROR(ops->FillConstants());
   return ops;
@@ -102,9 +101,9 @@ absl::Status CudaOps::UploadStart(const SequenceStart& start) {
   const SamplingParams& params = start.sampling;
   if (!params.logit_bias.empty()) {
     WEFT_CHECK_LE(params.logit_bias.size(), kLogitBiasMax);
-    WEFT_ASSIGN_OR_RETURN(uint8_t* const place,
+    WEFT_ASSIGN_OR_RETURN(uint8_t* const memory,
                           TakeStaging(params.logit_bias.size() * sizeof(LogitBias)));
-    auto* const staged = reinterpret_cast<LogitBias*>(place);
+    auto* const staged = reinterpret_cast<LogitBias*>(memory);
     for (size_t i = 0; i < params.logit_bias.size(); ++i) {
       staged[i] = {params.logit_bias[i].first, params.logit_bias[i].second};
     }
@@ -118,10 +117,11 @@ absl::Status CudaOps::UploadStart(const SequenceStart& start) {
   if (!params.has_penalties()) return absl::OkStatus();
   WEFT_CHECK_LE(start.penalty_ids.size(), size_t{limits_.context_tokens});
   const size_t bytes = start.penalty_ids.size() * sizeof(uint32_t);
-  WEFT_ASSIGN_OR_RETURN(uint8_t* const place, TakeStaging(bytes));
-  std::copy(start.penalty_ids.begin(), start.penalty_ids.end(), reinterpret_cast<uint32_t*>(place));
+  WEFT_ASSIGN_OR_RETURN(uint8_t* const staged, TakeStaging(bytes));
+  std::copy(start.penalty_ids.begin(), start.penalty_ids.end(),
+            reinterpret_cast<uint32_t*>(staged));
   WEFT_RETURN_IF_ERROR(
-      CudaStatus(cudaMemcpyAsync(ws_.penalty_ids, place, bytes, cudaMemcpyHostToDevice, stream_),
+      CudaStatus(cudaMemcpyAsync(ws_.penalty_ids, staged, bytes, cudaMemcpyHostToDevice, stream_),
                  "copy of penalty ids"));
   WEFT_RETURN_IF_ERROR(CudaStatus(cudaEventRecord(staging_read_.get(), stream_), "end of a copy"));
   kernels::cuda::CountTokensParams count;
@@ -135,15 +135,13 @@ absl::Status CudaOps::UploadStart(const SequenceStart& start) {
 
 absl::StatusOr<uint8_t*> CudaOps::TakeStaging(size_t bytes) {
   // Copies are made in the order of the stream: the last one's event speaks for all.
-  if (cudaEventQuery(staging_read_.get()) == cudaSuccess) staging_used_ = 0;
-  if (staging_used_ + bytes > start_staging_.bytes()) {
+  const MemoryParts all(start_staging_.data(), kStagingAlignment);
+  if (cudaEventQuery(staging_read_.get()) == cudaSuccess) staging_parts_ = all;
+  if (staging_parts_.used() + bytes > start_staging_.bytes()) {
     WEFT_RETURN_IF_ERROR(AwaitStaging());
-    staging_used_ = 0;
+    staging_parts_ = all;
   }
-  uint8_t* const place = start_staging_.data() + staging_used_;
-  constexpr size_t kAlignment = 16;
-  staging_used_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  return place;
+  return staging_parts_.Take(bytes);
 }
 
 absl::Status CudaOps::AwaitStaging() {
@@ -165,7 +163,7 @@ absl::Status CudaOps::BeginStep(const StepBatch& batch, uint32_t decode_rows) {
   partial_pending_ = false;
   pending_norm_ = nullptr;
   pending_sum_.reset();
-  after_nccl_ = false;
+  no_overlap_ = false;
   residual_ = ws_.residual;
   attention_ = ws_.attention;
   return CudaStatus(
@@ -233,7 +231,7 @@ absl::Status CudaOps::Embed() {
   return status_;
 }
 
-bool CudaOps::Overlaps() { return !std::exchange(after_nccl_, false); }
+bool CudaOps::Overlaps() { return !std::exchange(no_overlap_, false); }
 
 kernels::cuda::RotateAndAppendParams CudaOps::HeadsOf(uint32_t layer) const {
   kernels::cuda::RotateAndAppendParams params;
@@ -340,7 +338,7 @@ void CudaOps::GatherLogits() {
   if (failed()) return;
   const uint32_t rows = step_.sampled;
   Check(communicator_->AllGather(ws_.logits, uint64_t{rows} * shape_.vocab, ws_.gathered, stream_));
-  after_nccl_ = true;
+  no_overlap_ = true;
   if (failed()) return;
   Check(kernels::cuda::JoinSlices({ws_.gathered, shape_.vocab, ws_.vocab_begin, slice_.world, rows,
                                    ws_.joined, CudaWorkspace::VocabStride(limits_)},
@@ -350,7 +348,6 @@ void CudaOps::GatherLogits() {
 
 absl::Status CudaOps::Sample(StepResult*) {
   const bool alone = slice_.world == 1;
-  if (!alone) GatherLogits();
   if (failed()) return status_;
   kernels::cuda::SamplerParams params;
   params.logits = alone ? ws_.logits : ws_.joined;

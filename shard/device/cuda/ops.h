@@ -77,13 +77,16 @@ class CudaOps : public Ops {
   void LinearGatedSilu(uint32_t layer) override;
   absl::Status LinearDown(uint32_t layer) override;
   uint32_t KeepSampledRows() override;
-  void LinearHead() override;
+  absl::Status LinearHead() override;
+  // A graph was launched instead of the calls between BeginStep and Sample.
+  void LaunchedAsGraph() { no_overlap_ = true; }
   // Launches the sampler; results stay on the device (CudaWorkspace::out_ids and what follows).
   // `result` is left as it is.
   absl::Status Sample(StepResult* result) override;
   uint32_t WeightPasses() const override { return 1; }
 
  private:
+  static constexpr uint64_t kStagingAlignment = 16;
   explicit CudaOps(const Parts& parts);
   absl::Status FillConstants();
   absl::Status FillRotaryTable();
@@ -102,36 +105,39 @@ class CudaOps : public Ops {
   // A piece of start_staging_ for one copy, whose end staging_read_ is to record. Waits for the
   // copies before it only when they have taken all.
   absl::StatusOr<uint8_t*> TakeStaging(size_t bytes);
-  // Until the last copy out of start_staging_ has been made. Ends early with the epoch.
+  // Waits until the last copy out of start_staging_ has been made, or the epoch ends.
   absl::Status AwaitStaging();
-  // residual += in times the matrix, over all ranks; `which` of the two products of a layer it is.
+  // residual += in times the matrix, summed over all ranks; `product` is 0 for output, 1 for down.
   void ProductIntoResidual(const kernels::cuda::GemvNext& matrix,
                            const kernels::cuda::GemvNext& next, const void* in, const void* bias,
-                           uint32_t which);
-  // This step's few rows take the kernel that has norm, activation and residual sum in it.
+                           uint32_t product);
+  // Whether this step has so few rows that a product takes the kernel that computes norm,
+  // activation and residual sum as well.
   bool UsesGemv() const;
-  // And then its query, key and value product rotates and appends as well.
+  // Whether that kernel, for the query, key and value product, also rotates and appends to the
+  // cache.
   bool AppendsInProduct() const;
-  // This step's rows are few enough for the sum over ranks that has residual and norm in it.
+  // Whether this step has so few rows that the sum over ranks adds the residual and takes the norm.
   bool UsesPeerSum() const;
   // residual += the partial sums of all ranks; normed = its norm.
   void AddPeers(const void* norm_weight);
-  // The next launch may start before the one in front of it has ended: all but what follows NCCL.
+  // The next launch may start before the one in front of it has ended: all but what follows NCCL
+  // or a graph.
   bool Overlaps();
   bool HasMlpBias(Norm norm, uint32_t layer) const;
   // A matrix as that kernel wants it; layer `layers` is the head.
   kernels::cuda::GemvNext MatrixAt(uint32_t layer, Matrix matrix) const;
-  // With the norm that waits, or of `in`; `next` is the product after it, `heads` what
-  // kRotateAppend takes.
+  // Launches that kernel: over the norm that waits to be computed, or over `in` where none does.
+  // `next` is the product after this one; `heads` is given where the kernel rotates and appends.
   void RunGemv(const kernels::cuda::GemvNext& matrix, const kernels::cuda::GemvNext& next,
                const void* in, void* out, kernels::cuda::DType out_type,
                const kernels::cuda::RotateAndAppendParams* heads = nullptr);
   // rows_ rows of hidden: the sum over ranks.
   void AllReduce(void* rows, kernels::cuda::DType type);
-  // All ranks' logits, joined to rows.
+  // Gathers the logits of all ranks and joins them to rows of the whole vocabulary.
   void GatherLogits();
   void AddBias(void* rows, const void* bias, uint32_t columns, kernels::cuda::DType type);
-  // Of all rows, from their product to the query and the cache.
+  // What takes all rows from their product to the rotated query and into the cache.
   kernels::cuda::RotateAndAppendParams HeadsOf(uint32_t layer) const;
   kernels::cuda::AttentionParams AttentionOf(uint32_t layer, uint32_t first_sequence,
                                              uint32_t sequences) const;
@@ -152,10 +158,10 @@ class CudaOps : public Ops {
   SlotTable slots_;
   StepUpload upload_;
   PinnedBuffer start_staging_;
-  // Recorded behind the last copy out of it.
+  // Recorded on the stream behind the last copy out of start_staging_.
   CudaEvent staging_read_;
-  // Bytes of start_staging_ that copies under way may still read.
-  size_t staging_used_ = 0;
+  // What copies under way may still read of start_staging_.
+  MemoryParts staging_parts_{nullptr, kStagingAlignment};
   NcclCommunicator* communicator_ = nullptr;
   const PeerSum* peer_sum_ = nullptr;
 
@@ -169,8 +175,8 @@ class CudaOps : public Ops {
   const void* pending_norm_ = nullptr;
   // Which of peer_sum_'s partial sums wait to be added; the next norm does it.
   std::optional<uint32_t> pending_sum_;
-  // The launch in front is NCCL's.
-  bool after_nccl_ = false;
+  // The launch in front is NCCL's, or a graph: the next one waits for its end.
+  bool no_overlap_ = false;
   // CudaWorkspace::partial waits to be added to the residual.
   bool partial_pending_ = false;
   float* residual_ = nullptr;

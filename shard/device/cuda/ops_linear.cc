@@ -147,11 +147,11 @@ void CudaOps::LinearQkv(uint32_t layer) {
 void CudaOps::AllReduce(void* rows, DType type) {
   if (failed()) return;
   Check(communicator_->AllReduce(rows, uint64_t{rows_} * shape_.hidden, type, stream_));
-  after_nccl_ = true;
+  no_overlap_ = true;
 }
 
 void CudaOps::ProductIntoResidual(const GemvNext& matrix, const GemvNext& next, const void* in,
-                                  const void* bias, uint32_t which) {
+                                  const void* bias, uint32_t product) {
   if (slice_.world == 1) {
     if (UsesGemv()) {
       RunGemv(matrix, next, in, residual_, DType::kFloat32);
@@ -161,7 +161,7 @@ void CudaOps::ProductIntoResidual(const GemvNext& matrix, const GemvNext& next, 
     AddBias(residual_, bias, shape_.hidden, DType::kFloat32);
     return;
   }
-  void* const partial = UsesPeerSum() ? peer_sum_->Partial(which) : ws_.partial;
+  void* const partial = UsesPeerSum() ? peer_sum_->Partial(product) : ws_.partial;
   if (UsesGemv()) {
     GemvNext stored = matrix;
     stored.epilogue = GemvEpilogue::kStore;
@@ -173,7 +173,7 @@ void CudaOps::ProductIntoResidual(const GemvNext& matrix, const GemvNext& next, 
   if (slice_.rank == 0) AddBias(partial, bias, shape_.hidden, shape_.type);
   // The next norm adds it.
   if (UsesPeerSum()) {
-    pending_sum_ = which;
+    pending_sum_ = product;
   } else {
     AllReduce(partial, shape_.type);
     partial_pending_ = true;
@@ -212,13 +212,15 @@ absl::Status CudaOps::LinearDown(uint32_t layer) {
   return status_;
 }
 
-void CudaOps::LinearHead() {
+absl::Status CudaOps::LinearHead() {
   if (UsesGemv()) {
-    return RunGemv(MatrixAt(shape_.layers, Matrix::kQkv), {}, ws_.normed, ws_.logits,
-                   DType::kFloat32);
+    RunGemv(MatrixAt(shape_.layers, Matrix::kQkv), {}, ws_.normed, ws_.logits, DType::kFloat32);
+  } else {
+    Product(ws_.normed, weights_.head(), shape_.vocab, shape_.hidden, ws_.logits, DType::kFloat32,
+            false);
   }
-  Product(ws_.normed, weights_.head(), shape_.vocab, shape_.hidden, ws_.logits, DType::kFloat32,
-          false);
+  if (slice_.world > 1) GatherLogits();
+  return status_;
 }
 
 }  // namespace weft::shard

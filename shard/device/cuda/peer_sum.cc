@@ -19,24 +19,22 @@ uint64_t PeerSum::Bytes(uint32_t hidden) {
          kAllReduceFlags * sizeof(uint32_t) + sizeof(AllReduceState);
 }
 
-uint64_t PeerSum::MailAt(uint32_t which) const {
-  return 2 * PartialBytes() + which * AllReduceMailBytes(hidden_);
+uint64_t PeerSum::MailAt(uint32_t product) const {
+  return 2 * PartialBytes() + product * AllReduceMailBytes(hidden_);
 }
 
 absl::StatusOr<std::unique_ptr<PeerSum>> PeerSum::Create(uint32_t hidden) {
   std::unique_ptr<PeerSum> sum(new PeerSum(hidden));
   WEFT_ASSIGN_OR_RETURN(sum->memory_,
                         PeerMemory::Create(sum->FlagsAt() + kAllReduceFlags * sizeof(uint32_t)));
-  WEFT_ASSIGN_OR_RETURN(sum->state_,
-                        DeviceBuffer::Allocate(sizeof(AllReduceState), "sums over ranks"));
-  WEFT_ASSIGN_OR_RETURN(sum->words_, PinnedBuffer::Allocate(sizeof(Words), "sums over ranks"));
-  sum->words()->abort = 0;
-  sum->words()->status = 0;
+  WEFT_ASSIGN_OR_RETURN(sum->state_, AllocateDevice(sizeof(AllReduceState), "sums over ranks"));
+  WEFT_ASSIGN_OR_RETURN(sum->abort_word_, AllocatePinned(sizeof(uint32_t), "sums over ranks"));
+  *sum->abort_word() = 0;
   return sum;
 }
 
 absl::Status PeerSum::Connect(NcclCommunicator& communicator, cudaStream_t stream,
-                              absl::Duration timeout) {
+                              absl::Duration timeout, uint32_t* status) {
   rank_ = communicator.rank();
   world_ = communicator.world();
   wait_max_ns_ = static_cast<uint64_t>(absl::ToInt64Nanoseconds(communicator.peer_timeout()));
@@ -45,8 +43,10 @@ absl::Status PeerSum::Connect(NcclCommunicator& communicator, cudaStream_t strea
                                                       "; served are ", kAllReduceRanksMax, " and ",
                                                       kAllReduceHiddenMax));
   }
-  words()->abort = 0;
-  words()->status = 0;
+  *abort_word() = 0;
+  status_ = status;
+  WEFT_RETURN_IF_ERROR(
+      CudaStatus(cudaMemsetAsync(status_, 0, sizeof(*status_), stream), "clearing a status"));
   WEFT_RETURN_IF_ERROR(CudaStatus(cudaMemsetAsync(state_.data(), 0, sizeof(AllReduceState), stream),
                                   "clearing the state of sums"));
   return memory_->Connect(communicator, stream, timeout);
@@ -54,10 +54,10 @@ absl::Status PeerSum::Connect(NcclCommunicator& communicator, cudaStream_t strea
 
 void PeerSum::Disconnect() { memory_->Disconnect(); }
 
-cudaError_t PeerSum::AddNorm(uint32_t which, AllReduceParams params, cudaStream_t stream) const {
+cudaError_t PeerSum::AddNorm(uint32_t product, AllReduceParams params, cudaStream_t stream) const {
   for (Rank rank = 0; rank < world_; ++rank) {
-    params.partial[rank] = memory_->Of(rank) + which * PartialBytes();
-    params.mail[rank] = memory_->Of(rank) + MailAt(which);
+    params.partial[rank] = memory_->Of(rank) + product * PartialBytes();
+    params.mail[rank] = memory_->Of(rank) + MailAt(product);
     params.flags[rank] = reinterpret_cast<uint32_t*>(memory_->Of(rank) + FlagsAt());
   }
   params.state = reinterpret_cast<AllReduceState*>(state_.data());
@@ -65,15 +65,15 @@ cudaError_t PeerSum::AddNorm(uint32_t which, AllReduceParams params, cudaStream_
   params.world = world_;
   params.hidden = hidden_;
   params.wait_max_ns = wait_max_ns_;
-  params.abort = const_cast<uint32_t*>(&words()->abort);
-  params.status = const_cast<uint32_t*>(&words()->status);
+  params.abort = const_cast<uint32_t*>(abort_word());
+  params.status = status_;
   return kernels::cuda::AllReduceAddNorm(params, stream);
 }
 
-void PeerSum::Abort() { words()->abort = 1; }
+void PeerSum::Abort() { *abort_word() = 1; }
 
-absl::Status PeerSum::status() const {
-  switch (words()->status) {
+absl::Status PeerSum::StatusOf(uint32_t word) {
+  switch (word) {
     case kernels::cuda::kAllReduceOk:
       return absl::OkStatus();
     case kernels::cuda::kAllReduceAborted:

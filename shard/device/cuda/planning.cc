@@ -35,7 +35,7 @@ absl::StatusOr<uint32_t> DecodeGridOf(const CudaShape& shape, uint32_t group_max
 absl::Status CudaIsBuilt() { return absl::OkStatus(); }
 
 PlannedGpu GpuToPlanFor() {
-  const absl::StatusOr<CudaDevice> found = FindCudaDevice(0);
+  const absl::StatusOr<CudaDevice> found = FindCudaDevice({0, 0});
   if (!found.ok()) return AssumedGpu(found.status());
   size_t free_bytes = 0;
   size_t total_bytes = 0;

@@ -11,6 +11,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "shard/kv/memory_plan.h"
+#include "shard/model/decoder_spec.h"
+#include "shard/weights/slice_plan.h"
 
 namespace weft::shard {
 

@@ -33,7 +33,7 @@ class RowImage {
   const kernels::cuda::DType type_;
   const uint64_t element_bytes_;
   const uint64_t row_bytes_;
-  // The file's bytes are those of the image.
+  // Whether the file's bytes are already those of the image, so that rows need no conversion.
   const bool plain_;
   // One converted row, where its columns have to be put apart.
   std::vector<uint8_t> scratch_;

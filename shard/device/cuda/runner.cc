@@ -103,12 +103,12 @@ absl::Status CudaModelRunnerImpl::Load(ModelFiles& files, LoadProgress& progress
                                                workspace_, kv_, stream_.get()}));
   decoder_ = std::make_unique<Decoder>(spec_, *ops_);
   const uint64_t result_bytes = reinterpret_cast<uint8_t*>(workspace_.out_top_logprobs) -
-                                reinterpret_cast<uint8_t*>(workspace_.out_ids) +
+                                reinterpret_cast<uint8_t*>(workspace_.sum_status) +
                                 limits_.running_max * kSamplerTopLogprobsMax * sizeof(float);
-  for (Turn& turn : turns_) {
-    WEFT_ASSIGN_OR_RETURN(turn.begin, MakeEvent());
-    WEFT_ASSIGN_OR_RETURN(turn.end, MakeEvent());
-    WEFT_ASSIGN_OR_RETURN(turn.results, PinnedBuffer::Allocate(result_bytes, "results"));
+  for (StepBuffers& buffers : step_buffers_) {
+    WEFT_ASSIGN_OR_RETURN(buffers.begin, MakeEvent());
+    WEFT_ASSIGN_OR_RETURN(buffers.end, MakeEvent());
+    WEFT_ASSIGN_OR_RETURN(buffers.results, AllocatePinned(result_bytes, "results"));
   }
   return CudaStatus(cudaDeviceSynchronize(), "loading");
 }
@@ -132,7 +132,8 @@ absl::Status CudaModelRunnerImpl::ConnectPeers() {
   const absl::Status connected =
       peer_sum_ == nullptr
           ? absl::FailedPreconditionError("float32 activations")
-          : peer_sum_->Connect(*communicator_, stream_.get(), absl::Microseconds(kConnectUsMax));
+          : peer_sum_->Connect(*communicator_, stream_.get(), absl::Microseconds(kConnectUsMax),
+                               workspace_.sum_status);
   if (absl::IsFailedPrecondition(connected)) {
     if (slice_.world > 1) {
       WEFT_LOG_WARN("sums over ranks go through NCCL alone: {}", std::string(connected.message()));
@@ -169,8 +170,12 @@ void CudaModelRunnerImpl::Abort() {
 }
 
 absl::Status CudaModelRunnerImpl::Lost(absl::Status status) {
-  // What other ranks did to this one, or did not do in time, ends the epoch, not the process.
-  if (absl::IsAborted(status) || absl::IsDeadlineExceeded(status)) return status;
+  // What other ranks did to this one, or did not do in time, and a step or a model that is not what
+  // it should be, end the epoch, not the process: the device is well.
+  if (absl::IsAborted(status) || absl::IsDeadlineExceeded(status) ||
+      absl::IsInvalidArgument(status) || absl::IsDataLoss(status)) {
+    return status;
+  }
   return DeviceLost(std::move(status));
 }
 
@@ -186,19 +191,25 @@ absl::Status CudaModelRunnerImpl::LaunchForward(const StepBatch& batch) {
   const bool decode_only = batch.sequences.back().from_last_sample;
   StepResult unused;
   if (!decode_only || rows > GraphCache::kRowsMax || limits_.deterministic) {
-    WEFT_RETURN_IF_ERROR(ops_->BeginStep(batch));
-    return decoder_->Forward(&unused);
+    return decoder_->Run(batch, &unused);
   }
   WEFT_RETURN_IF_ERROR(ops_->BeginStep(batch, GraphCache::Bucket(rows)));
-  return graphs_.Launch(ops_->shape(), stream_.get(), [&] { return decoder_->Forward(&unused); });
+  uint32_t kept = 0;
+  WEFT_RETURN_IF_ERROR(graphs_.Launch(ops_->shape().rows, stream_.get(),
+                                      [&] { return decoder_->Forward(&unused, &kept); }));
+  ops_->LaunchedAsGraph();
+  return ops_->Sample(&unused);
 }
 
 absl::Status CudaModelRunnerImpl::CopyResults(const InFlight& step) {
-  if (ops_->shape().sampled == 0) return absl::OkStatus();
-  const Turn& turn = turns_[step.turn];
-  const uint64_t bytes =
-      step.logprobs ? turn.results.bytes() : ops_->shape().sampled * sizeof(uint32_t);
-  return CudaStatus(cudaMemcpyAsync(turn.results.data(), workspace_.out_ids, bytes,
+  const StepBuffers& buffers = step_buffers_[step.buffers];
+  uint64_t bytes = buffers.results.bytes();
+  if (!step.logprobs) {
+    bytes = static_cast<uint64_t>(
+        reinterpret_cast<uint8_t*>(workspace_.out_ids + ops_->shape().sampled) -
+        reinterpret_cast<uint8_t*>(workspace_.sum_status));
+  }
+  return CudaStatus(cudaMemcpyAsync(buffers.results.data(), workspace_.sum_status, bytes,
                                     cudaMemcpyDeviceToHost, stream_.get()),
                     "copy of results");
 }
@@ -207,22 +218,22 @@ absl::Status CudaModelRunnerImpl::Launch(const StepBatch& batch) {
   WEFT_CHECK_LT(in_flight_.size(), size_t{kStepsInFlightMax});
   WEFT_RETURN_IF_ERROR(UseDevice());
   const int64_t now_us = MonotonicClock().NowUs();
-  InFlight step{&batch, next_turn_, false, allowance_.AllowedUs(batch), now_us};
+  InFlight step{&batch, next_buffers_, false, allowance_.AllowedUs(batch), now_us};
   // Before the first call: any of them may wait for the step in front.
   work_until_us_ = std::max(now_us, work_until_us_.load()) + step.allowed_us;
-  next_turn_ = (next_turn_ + 1) % kStepsInFlightMax;
-  const Turn& turn = turns_[step.turn];
+  next_buffers_ = (next_buffers_ + 1) % kStepsInFlightMax;
+  const StepBuffers& buffers = step_buffers_[step.buffers];
   WEFT_RETURN_IF_ERROR(Lost(ops_->BeginSequences(batch)));
   WEFT_RETURN_IF_ERROR(
-      Lost(CudaStatus(cudaEventRecord(turn.begin.get(), stream_.get()), "begin of a step")));
+      Lost(CudaStatus(cudaEventRecord(buffers.begin.get(), stream_.get()), "begin of a step")));
   if (!batch.sequences.empty()) {
     WEFT_RETURN_IF_ERROR(Lost(LaunchForward(batch)));
     step.logprobs = (ops_->shape().features & kernels::cuda::kSamplerLogprobs) != 0;
-    if (step.logprobs) ops_->WantedLogprobs(batch, &turns_[step.turn].wanted_logprobs);
+    if (step.logprobs) ops_->WantedLogprobs(batch, &step_buffers_[step.buffers].wanted_logprobs);
     WEFT_RETURN_IF_ERROR(Lost(CopyResults(step)));
   }
   WEFT_RETURN_IF_ERROR(
-      Lost(CudaStatus(cudaEventRecord(turn.end.get(), stream_.get()), "end of a step")));
+      Lost(CudaStatus(cudaEventRecord(buffers.end.get(), stream_.get()), "end of a step")));
   in_flight_.push_back(step);
   return absl::OkStatus();
 }
@@ -230,7 +241,7 @@ absl::Status CudaModelRunnerImpl::Launch(const StepBatch& batch) {
 bool CudaModelRunnerImpl::Ready() {
   if (in_flight_.empty() || !device_status_.ok()) return true;
   const InFlight& step = in_flight_.front();
-  if (cudaEventQuery(turns_[step.turn].end.get()) != cudaErrorNotReady) return true;
+  if (cudaEventQuery(step_buffers_[step.buffers].end.get()) != cudaErrorNotReady) return true;
   if (communicator_->aborted()) return true;
   const int64_t worked_us = MonotonicClock().NowUs() - step.since_us;
   return worked_us > step.allowed_us + options_.step_timeout_us;
@@ -265,13 +276,15 @@ absl::StatusOr<StepResult> CudaModelRunnerImpl::Take() {
   const InFlight step = in_flight_.front();
   in_flight_.pop_front();
   BeginFront(MonotonicClock().NowUs());
-  const Turn& turn = turns_[step.turn];
-  const cudaError_t ended = cudaEventQuery(turn.end.get());
+  const StepBuffers& buffers = step_buffers_[step.buffers];
+  const cudaError_t ended = cudaEventQuery(buffers.end.get());
   if (ended == cudaErrorNotReady) return NotEnded(step);
   WEFT_RETURN_IF_ERROR(Lost(CudaStatus(ended, absl::StrCat("step ", step.batch->step))));
-  if (peer_sum_ != nullptr) WEFT_RETURN_IF_ERROR(peer_sum_->status());
+  if (!step.batch->sequences.empty()) {
+    WEFT_RETURN_IF_ERROR(PeerSum::StatusOf(*Result(step, workspace_.sum_status)));
+  }
   float step_ms = 0;
-  cudaEventElapsedTime(&step_ms, turn.begin.get(), turn.end.get());
+  cudaEventElapsedTime(&step_ms, buffers.begin.get(), buffers.end.get());
   StepResult result;
   result.device_us = static_cast<uint32_t>(step_ms * 1000);
   result.weight_passes = step.batch->sequences.empty() ? 0 : 1;
@@ -290,7 +303,8 @@ void CudaModelRunnerImpl::ReadResults(const InFlight& step, StepResult* result) 
   for (const StepSequence& sequence : step.batch->sequences) {
     if (!sequence.sample) continue;
     result->slots.push_back(sequence.slot);
-    result->ids.push_back(ids[row]);
+    if ((ids[row] & kernels::cuda::kInvalidSampleBit) != 0) result->invalid_rows.push_back(row);
+    result->ids.push_back(ids[row] & ~kernels::cuda::kInvalidSampleBit);
     if (step.logprobs) ReadLogprobs(step, row, result);
     ++row;
   }
@@ -298,7 +312,7 @@ void CudaModelRunnerImpl::ReadResults(const InFlight& step, StepResult* result) 
 
 void CudaModelRunnerImpl::ReadLogprobs(const InFlight& step, uint32_t row,
                                        StepResult* result) const {
-  const uint32_t wanted = turns_[step.turn].wanted_logprobs[row];
+  const uint32_t wanted = step_buffers_[step.buffers].wanted_logprobs[row];
   if (wanted == 0) return;
   const uint32_t* const ids = Result(step, workspace_.out_top_ids);
   const float* const logprobs = Result(step, workspace_.out_top_logprobs);

@@ -14,8 +14,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "shard/comm/group_meeting.h"
+#include "shard/device/cuda/local_device.h"
+#include "shard/device/model_runner.h"
 #include "shard/kv/memory_plan.h"
-#include "shard/step_batch.h"
 #include "shard/weights/loader.h"
 
 namespace weft::shard {
@@ -28,11 +29,11 @@ struct CudaDevice {
   uint64_t total_bytes = 0;
 };
 
-// The GPU of the shard `rank` among those of this host. NOT_FOUND when there is no driver or too
-// few, FAILED_PRECONDITION when it or its driver cannot run these kernels, each saying what is
+// The shard's GPU among those of this process (LocalGpu). NOT_FOUND when there is no driver or no
+// such GPU, FAILED_PRECONDITION when it or its driver cannot run these kernels, each saying what is
 // there and what to do about it; UNIMPLEMENTED in a build without CUDA. Callers say which flag
 // asked.
-absl::StatusOr<CudaDevice> FindCudaDevice(uint32_t rank);
+absl::StatusOr<CudaDevice> FindCudaDevice(const GpuChoice& choice);
 
 // Whether `no_gpu`, an error of FindCudaDevice, leaves a GPU of this host unused, as far as can be
 // told: there is a driver.
@@ -44,7 +45,8 @@ void PrepareCudaEnvironment();
 struct CudaRunnerOptions {
   MemoryFlags memory;
   CudaDevice device;
-  // Longest wait for a launched step, beyond what it may take by itself (shard/step_allowance.h).
+  // Longest wait for a launched step, beyond what it may take by itself
+  // (shard/model/step_allowance.h).
   int64_t step_timeout_us = 0;
 };
 

@@ -1,5 +1,5 @@
-// The model runner of a GPU as its two halves see it: cuda_model_runner.cc loads, launches and
-// takes steps, cuda_warmup.cc makes the steps of a warm-up. Nobody else includes this.
+// The model runner of a GPU as its two halves see it: runner.cc loads, launches and
+// takes steps, warmup.cc makes the steps of a warm-up. Nobody else includes this.
 
 #pragma once
 
@@ -29,7 +29,7 @@ class CudaModelRunnerImpl : public CudaModelRunner {
       : options_(options), spec_(spec), slice_(slice), allowance_(spec, slice.world) {}
   ~CudaModelRunnerImpl() override;
 
-  // Before Load: shapes and memory.
+  // Plans shapes and memory; called before Load.
   absl::Status Plan();
   absl::Status Load(ModelFiles& files, LoadProgress& progress, const std::atomic<bool>& cancel);
 
@@ -56,14 +56,14 @@ class CudaModelRunnerImpl : public CudaModelRunner {
   struct InFlight {
     const StepBatch* batch = nullptr;
     // Which of the event pairs and result buffers it uses.
-    uint32_t turn = 0;
+    uint32_t buffers = 0;
     bool logprobs = false;
     // What it may take, and since when: the end of the step before, or its launch.
     int64_t allowed_us = 0;
     int64_t since_us = 0;
   };
   // What a step in flight owns.
-  struct Turn {
+  struct StepBuffers {
     CudaEvent begin;
     CudaEvent end;
     PinnedBuffer results;
@@ -78,7 +78,8 @@ class CudaModelRunnerImpl : public CudaModelRunner {
   absl::StatusOr<WarmupResult> RunWarmup();
   // CUDA has a current device for each thread. Costs next to nothing when it is this one already.
   absl::Status UseDevice() const;
-  // Errors of the device stay; what other ranks caused ends the epoch only.
+  // Errors of the device stay; what other ranks caused, what a step asked wrongly and what a model
+  // makes of it ends the epoch only.
   absl::Status Lost(absl::Status status);
   // An error of the device, whatever its code.
   absl::Status DeviceLost(absl::Status status);
@@ -94,8 +95,8 @@ class CudaModelRunnerImpl : public CudaModelRunner {
   template <typename T>
   const T* Result(const InFlight& step, const T* on_device) const {
     const ptrdiff_t offset = reinterpret_cast<const uint8_t*>(on_device) -
-                             reinterpret_cast<const uint8_t*>(workspace_.out_ids);
-    return reinterpret_cast<const T*>(turns_[step.turn].results.data() + offset);
+                             reinterpret_cast<const uint8_t*>(workspace_.sum_status);
+    return reinterpret_cast<const T*>(step_buffers_[step.buffers].results.data() + offset);
   }
   void ReadResults(const InFlight& step, StepResult* result) const;
   void ReadLogprobs(const InFlight& step, uint32_t row, StepResult* result) const;
@@ -125,12 +126,12 @@ class CudaModelRunnerImpl : public CudaModelRunner {
   std::unique_ptr<Decoder> decoder_;
   GraphCache graphs_;
 
-  std::array<Turn, kStepsInFlightMax> turns_;
+  std::array<StepBuffers, kStepsInFlightMax> step_buffers_;
   std::deque<InFlight> in_flight_;
   StepAllowance allowance_;
   // When all that is launched should have ended; 0: nothing is launched.
   std::atomic<int64_t> work_until_us_{0};
-  uint32_t next_turn_ = 0;
+  uint32_t next_buffers_ = 0;
   absl::Status device_status_;
   // Written by the device thread; Abort reads the pointer on any thread.
   std::mutex mutex_;

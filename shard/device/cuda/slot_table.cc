@@ -31,7 +31,7 @@ void SlotTable::Reset() { std::fill(slots_.begin(), slots_.end(), Entry{}); }
 
 absl::Status SlotTable::Begin(const SequenceStart& start) {
   if (start.slot >= slots_.size()) {
-    return absl::InternalError(absl::StrCat("slot ", start.slot, " of ", slots_.size()));
+    return absl::InvalidArgumentError(absl::StrCat("slot ", start.slot, " of ", slots_.size()));
   }
   const SamplingParams& params = start.sampling;
   Entry& entry = slots_[start.slot];

@@ -18,7 +18,7 @@ class SlotTable {
   explicit SlotTable(uint32_t running_max) : slots_(running_max) {}
 
   void Reset();
-  // INTERNAL for a slot out of range.
+  // INVALID_ARGUMENT for a slot out of range.
   absl::Status Begin(const SequenceStart& start);
   void Drop(Slot slot);
   bool Holds(Slot slot) const { return slot < slots_.size() && slots_[slot].active; }

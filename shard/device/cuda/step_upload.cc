@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
+#include "common/memory_parts.h"
 #include "common/status.h"
 #include "kernels/cuda/embedding.h"
 #include "kernels/cuda/kv.h"
@@ -20,35 +21,18 @@ using kernels::cuda::SamplingRow;
 
 constexpr uint64_t kPartAlignment = 16;
 
-// Parts one after the other from `base` on.
-class Cursor {
- public:
-  explicit Cursor(const uint8_t* base) : base_(base) {}
-  template <typename T>
-  const T* Take(uint64_t count) {
-    const uint64_t begin = used_;
-    used_ = (used_ + count * sizeof(T) + kPartAlignment - 1) / kPartAlignment * kPartAlignment;
-    return reinterpret_cast<const T*>(base_ + begin);
-  }
-  uint64_t used() const { return used_; }
-
- private:
-  const uint8_t* const base_;
-  uint64_t used_ = 0;
-};
-
-StepInputsOnDevice Lay(const StepShape& shape, Cursor* cursor) {
+StepInputsOnDevice TakeParts(const StepShape& shape, MemoryParts* memory) {
   StepInputsOnDevice parts;
-  parts.ids = cursor->Take<uint32_t>(shape.rows);
-  parts.positions = cursor->Take<uint32_t>(shape.rows);
-  parts.row_sequences = cursor->Take<uint32_t>(shape.rows);
-  parts.row_slots = cursor->Take<uint32_t>(shape.rows);
-  parts.context_lengths = cursor->Take<uint32_t>(shape.sequences());
-  parts.chunk_row_begin = cursor->Take<uint32_t>(uint64_t{shape.chunks} + 1);
-  parts.sampled_rows = cursor->Take<uint32_t>(shape.sampled);
-  parts.table_begin = cursor->Take<uint32_t>(uint64_t{shape.sequences()} + 1);
-  parts.sampling = cursor->Take<SamplingRow>(shape.sampled);
-  parts.block_ids = cursor->Take<uint32_t>(0);
+  parts.ids = memory->Take<uint32_t>(shape.rows);
+  parts.positions = memory->Take<uint32_t>(shape.rows);
+  parts.row_sequences = memory->Take<uint32_t>(shape.rows);
+  parts.row_slots = memory->Take<uint32_t>(shape.rows);
+  parts.context_lengths = memory->Take<uint32_t>(shape.sequences());
+  parts.chunk_row_begin = memory->Take<uint32_t>(uint64_t{shape.chunks} + 1);
+  parts.sampled_rows = memory->Take<uint32_t>(shape.sampled);
+  parts.table_begin = memory->Take<uint32_t>(uint64_t{shape.sequences()} + 1);
+  parts.sampling = memory->Take<SamplingRow>(shape.sampled);
+  parts.block_ids = memory->Take<uint32_t>(0);
   return parts;
 }
 
@@ -61,7 +45,7 @@ T* Writable(const T* part) {
 absl::Status CheckLimits(const StepBatch& batch, const CudaLimits& limits) {
   if (batch.ids.size() > limits.step_tokens_max || batch.sequences.size() > limits.running_max ||
       batch.block_ids.size() > limits.block_ids_max()) {
-    return absl::InternalError(absl::StrCat(
+    return absl::InvalidArgumentError(absl::StrCat(
         "step of ", batch.ids.size(), " tokens, ", batch.sequences.size(), " sequences and ",
         batch.block_ids.size(), " blocks; at most ", limits.step_tokens_max, ", ",
         limits.running_max, " and ", limits.block_ids_max()));
@@ -74,7 +58,7 @@ absl::Status CheckLimits(const StepBatch& batch, const CudaLimits& limits) {
         uint64_t{sequence.block_begin} + sequence.block_count > batch.block_ids.size() ||
         sequence.block_count > limits.blocks_per_sequence() ||
         uint64_t{sequence.block_count} * kKvBlockTokens < end) {
-      return absl::InternalError(
+      return absl::InvalidArgumentError(
           absl::StrCat("sequence ", sequence.sequence, ": rows or blocks out of range"));
     }
   }
@@ -95,13 +79,13 @@ absl::StatusOr<StepShape> ShapeOf(const StepBatch& batch, const SlotTable& slots
     if (IsChunk(sequence, deterministic)) {
       ++shape.chunks;
     } else if (shape.chunks > 0 || sequence.token_count != 1) {
-      return absl::InternalError("decode rows must come first, one a sequence");
+      return absl::InvalidArgumentError("decode rows must come first, one a sequence");
     } else {
       ++shape.decode_rows;
     }
     if (!sequence.sample) continue;
     if (!slots.Holds(sequence.slot)) {
-      return absl::InternalError(absl::StrCat("slot ", sequence.slot, " holds no sequence"));
+      return absl::InvalidArgumentError(absl::StrCat("slot ", sequence.slot, " holds no sequence"));
     }
     ++shape.sampled;
     shape.features |= slots.Features(sequence.slot);
@@ -132,24 +116,25 @@ uint64_t StepUpload::Bytes(const CudaLimits& limits) {
   largest.rows = limits.step_tokens_max;
   largest.chunks = limits.running_max;
   largest.sampled = limits.running_max;
-  Cursor cursor(nullptr);
-  Lay(largest, &cursor);
-  cursor.Take<uint32_t>(limits.block_ids_max());
-  return cursor.used();
+  MemoryParts memory(nullptr, kPartAlignment);
+  TakeParts(largest, &memory);
+  memory.Take<uint32_t>(limits.block_ids_max());
+  return memory.used();
 }
 
 absl::StatusOr<StepUpload> StepUpload::Create(const CudaLimits& limits) {
   StepUpload upload;
   upload.limits_ = limits;
   for (PinnedBuffer& buffer : upload.buffers_) {
-    WEFT_ASSIGN_OR_RETURN(buffer, PinnedBuffer::Allocate(Bytes(limits), "step inputs"));
+    WEFT_ASSIGN_OR_RETURN(buffer, AllocatePinned(Bytes(limits), "step inputs"));
   }
   return upload;
 }
 
 StepInputsOnDevice StepUpload::Parts(const StepShape& shape, const uint8_t* base) {
-  Cursor cursor(base);
-  return Lay(shape, &cursor);
+  // Only addresses are taken: nothing is written there.
+  MemoryParts memory(const_cast<uint8_t*>(base), kPartAlignment);
+  return TakeParts(shape, &memory);
 }
 
 absl::StatusOr<StepShape> StepUpload::Pack(const StepBatch& batch, uint32_t decode_rows,
@@ -161,9 +146,9 @@ absl::StatusOr<StepShape> StepUpload::Pack(const StepBatch& batch, uint32_t deco
     WEFT_CHECK(used.decode_only());
     shape.rows = shape.decode_rows = shape.sampled = decode_rows;
   }
-  turn_ ^= 1;
-  Cursor cursor(buffers_[turn_].data());
-  const StepInputsOnDevice parts = Lay(shape, &cursor);
+  filled_ ^= 1;
+  MemoryParts memory(buffers_[filled_].data(), kPartAlignment);
+  const StepInputsOnDevice parts = TakeParts(shape, &memory);
   uint32_t row = 0;
   uint32_t sampled = 0;
   uint32_t chunk = 0;
@@ -191,8 +176,8 @@ absl::StatusOr<StepShape> StepUpload::Pack(const StepBatch& batch, uint32_t deco
   Writable(parts.chunk_row_begin)[chunk] = row;
   Writable(parts.table_begin)[batch.sequences.size()] = blocks;
   Pad(used, shape, parts);
-  cursor.Take<uint32_t>(blocks);
-  bytes_ = cursor.used();
+  memory.Take<uint32_t>(blocks);
+  bytes_ = memory.used();
   return shape;
 }
 

@@ -12,7 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/cuda/sampler.h"
-#include "shard/device/cuda/buffer.h"
+#include "shard/device/cuda/runtime/buffer.h"
 #include "shard/device/cuda/slot_table.h"
 #include "shard/device/cuda/workspace.h"
 #include "shard/step_batch.h"
@@ -58,13 +58,13 @@ class StepUpload {
   static absl::StatusOr<StepUpload> Create(const CudaLimits& limits);
 
   // Packs `batch`, its decode rows padded to `decode_rows` (a batch without chunks only), and says
-  // its shape. `slots` have this step's starts already. INTERNAL when it breaks the limits: the
-  // step thread has checked it before.
+  // its shape. `slots` have this step's starts already. INVALID_ARGUMENT when it breaks the limits
+  // (the step thread has checked it before): nothing has reached the device then.
   absl::StatusOr<StepShape> Pack(const StepBatch& batch, uint32_t decode_rows,
                                  const SlotTable& slots);
 
   // What to copy: from the buffer that Pack filled last.
-  const uint8_t* data() const { return buffers_[turn_].data(); }
+  const uint8_t* data() const { return buffers_[filled_].data(); }
   uint64_t bytes() const { return bytes_; }
 
   // Where the parts of such a step lie when it was copied to `base`.
@@ -73,7 +73,7 @@ class StepUpload {
  private:
   CudaLimits limits_;
   std::array<PinnedBuffer, 2> buffers_;
-  int turn_ = 0;
+  int filled_ = 0;
   uint64_t bytes_ = 0;
 };
 

@@ -24,7 +24,7 @@ class Uploader {
  public:
   struct Buffer {
     uint8_t* data = nullptr;
-    // Of the copy that last used the buffer.
+    // Recorded behind the copy that last used the buffer.
     cudaEvent_t done = nullptr;
     cudaStream_t stream = nullptr;
   };
@@ -54,7 +54,7 @@ class Uploader {
   void GiveBack(Buffer* buffer);
 
   const size_t buffer_bytes_;
-  // One allocation behind all buffers.
+  // The one allocation that all buffers are parts of.
   uint8_t* memory_ = nullptr;
   std::vector<cudaStream_t> streams_;
   std::vector<Buffer> buffers_;

@@ -27,6 +27,7 @@ absl::Status CudaModelRunnerImpl::TimeShape(uint32_t rows, uint32_t tokens, uint
   uint32_t fastest_us = ~0u;
   for (int i = 0; i < 3; ++i) {
     WEFT_ASSIGN_OR_RETURN(const StepResult timed, Run(batch));
+    if (start == 0) WEFT_RETURN_IF_ERROR(CheckWarmupResult(timed));
     fastest_us = std::min(fastest_us, timed.device_us);
   }
   if (!decode) allowance_.Learn(batch, fastest_us);
@@ -48,11 +49,11 @@ absl::StatusOr<bool> CudaModelRunnerImpl::AnyRankIsWarm() {
   if (slice_.world == 1) return warm;
   // The logits' memory is free between steps.
   const float mine = warm ? 1.0f : 0.0f;
-  float* const place = workspace_.logits;
+  float* const word = workspace_.logits;
   WEFT_RETURN_IF_ERROR(
-      CudaStatus(cudaMemcpyAsync(place, &mine, sizeof(mine), cudaMemcpyHostToDevice, stream_.get()),
+      CudaStatus(cudaMemcpyAsync(word, &mine, sizeof(mine), cudaMemcpyHostToDevice, stream_.get()),
                  "copy of a word"));
-  WEFT_RETURN_IF_ERROR(communicator_->AllGather(place, 1, workspace_.gathered, stream_.get()));
+  WEFT_RETURN_IF_ERROR(communicator_->AllGather(word, 1, workspace_.gathered, stream_.get()));
   WEFT_RETURN_IF_ERROR(WaitForStream());
   std::vector<float> all(slice_.world);
   WEFT_RETURN_IF_ERROR(CudaStatus(cudaMemcpy(all.data(), workspace_.gathered,

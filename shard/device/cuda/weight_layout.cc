@@ -119,7 +119,7 @@ void WeightLayout::AddMlp(uint32_t layer, bool bias) {
 
 void WeightLayout::Add(ParamKey key, uint64_t offset, const PaddedGrid& grid) {
   params_.push_back(key);
-  places_[ParamNumber(key)] = WeightPlace{offset, grid};
+  locations_[ParamNumber(key)] = WeightLocation{offset, grid};
   row_bytes_max_ = std::max(row_bytes_max_, grid.stride * element_bytes_);
 }
 
@@ -130,9 +130,9 @@ uint64_t WeightLayout::Take(uint64_t elements) {
   return offset;
 }
 
-absl::StatusOr<WeightPlace> WeightLayout::Find(ParamKey key) const {
-  const auto place = places_.find(ParamNumber(key));
-  if (place != places_.end()) return place->second;
+absl::StatusOr<WeightLocation> WeightLayout::Find(ParamKey key) const {
+  const auto location = locations_.find(ParamNumber(key));
+  if (location != locations_.end()) return location->second;
   return absl::InternalError(absl::StrCat(ParamName(key), " is no part of this model"));
 }
 

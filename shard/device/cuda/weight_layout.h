@@ -1,6 +1,6 @@
 // Where each parameter of a rank lies in the one allocation of CudaWeights: offsets, and how rows
 // and columns spread over padded memory. Pure arithmetic, made once before the load and read-only
-// afterwards; touches no memory. The one place that knows which parameters share a matrix.
+// afterwards; touches no memory. The one file that knows which parameters share a matrix.
 
 #pragma once
 
@@ -18,7 +18,7 @@
 
 namespace weft::shard {
 
-struct WeightPlace {
+struct WeightLocation {
   // Of memory row 0, bytes from the start of the allocation.
   uint64_t offset = 0;
   // A vector is one row.
@@ -41,9 +41,9 @@ class WeightLayout {
   // Every parameter of the rank, in the order of their memory.
   const std::vector<ParamKey>& params() const { return params_; }
   // INTERNAL for a parameter that the model does not have.
-  absl::StatusOr<WeightPlace> Find(ParamKey key) const;
+  absl::StatusOr<WeightLocation> Find(ParamKey key) const;
   // REQUIRES: the model has it.
-  const WeightPlace& At(ParamKey key) const { return places_.at(ParamNumber(key)); }
+  const WeightLocation& At(ParamKey key) const { return locations_.at(ParamNumber(key)); }
 
  private:
   void AddLayer(uint32_t layer, const DecoderSpec& spec);
@@ -58,7 +58,7 @@ class WeightLayout {
   uint64_t bytes_ = 0;
   uint64_t row_bytes_max_ = 0;
   std::vector<ParamKey> params_;
-  absl::flat_hash_map<uint32_t, WeightPlace> places_;
+  absl::flat_hash_map<uint32_t, WeightLocation> locations_;
 };
 
 // "query of layer 3", for messages.

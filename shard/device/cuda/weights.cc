@@ -62,7 +62,7 @@ class CudaWeightsImpl : public CudaWeights {
   // On the device; layout_.bytes().
   uint8_t* memory_ = nullptr;
   std::vector<CudaLayer> layers_;
-  // Until Finish.
+  // Null after Finish.
   std::unique_ptr<Uploader> uploader_;
 
   std::mutex mutex_;
@@ -110,23 +110,24 @@ absl::Status CudaWeightsImpl::AddVector(ParamKey key, absl::Span<const float> va
 }
 
 absl::Status CudaWeightsImpl::Upload(ParamKey key, const MatrixSource& source) {
-  WEFT_ASSIGN_OR_RETURN(const WeightPlace place, layout_.Find(key));
-  if (source.outputs != place.grid.rows || source.inputs != place.grid.columns) {
-    return absl::InternalError(absl::StrCat(ParamName(key), ": expected [", place.grid.rows, ", ",
-                                            place.grid.columns, "], found [", source.outputs, ", ",
-                                            source.inputs, "]"));
+  WEFT_ASSIGN_OR_RETURN(const WeightLocation location, layout_.Find(key));
+  if (source.outputs != location.grid.rows || source.inputs != location.grid.columns) {
+    return absl::InternalError(absl::StrCat(ParamName(key), ": expected [", location.grid.rows,
+                                            ", ", location.grid.columns, "], found [",
+                                            source.outputs, ", ", source.inputs, "]"));
   }
   WEFT_CHECK(uploader_ != nullptr);
   // Each thread has a current device of its own.
   WEFT_RETURN_IF_ERROR(CudaStatus(cudaSetDevice(device_), "device of the load"));
-  RowImage image(source, place.grid, shape_.type);
-  const uint64_t rows = place.memory_rows();
+  RowImage image(source, location.grid, shape_.type);
+  const uint64_t rows = location.memory_rows();
   const uint64_t rows_of_buffer = uploader_->buffer_bytes() / image.row_bytes();
   for (uint64_t begin = 0; begin < rows; begin += rows_of_buffer) {
     const uint64_t end = std::min(rows, begin + rows_of_buffer);
     WEFT_ASSIGN_OR_RETURN(Uploader::Buffer* const buffer, uploader_->Take());
     image.Write(begin, end, buffer->data);
-    WEFT_RETURN_IF_ERROR(uploader_->Copy(buffer, memory_ + place.offset + begin * image.row_bytes(),
+    WEFT_RETURN_IF_ERROR(uploader_->Copy(buffer,
+                                         memory_ + location.offset + begin * image.row_bytes(),
                                          (end - begin) * image.row_bytes()));
   }
   const std::lock_guard<std::mutex> lock(mutex_);

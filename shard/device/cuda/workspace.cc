@@ -21,7 +21,8 @@ uint32_t CudaLimits::blocks_per_sequence() const {
 
 uint64_t CudaLimits::block_ids_max() const { return uint64_t{running_max} * blocks_per_sequence(); }
 
-void CudaWorkspace::Lay(const CudaShape& shape, const CudaLimits& limits, BufferParts* parts) {
+void CudaWorkspace::AssignParts(const CudaShape& shape, const CudaLimits& limits,
+                                MemoryParts* parts) {
   const uint64_t rows = limits.step_tokens_max;
   const uint64_t running = limits.running_max;
   const uint64_t element = kernels::cuda::BytesOf(shape.type);
@@ -64,6 +65,7 @@ void CudaWorkspace::Lay(const CudaShape& shape, const CudaLimits& limits, Buffer
 
   // Every part is a multiple of the alignment, so that one copy takes them all.
   const uint64_t out_rows = (running + 63) / 64 * 64;
+  sum_status = parts->Take<uint32_t>(1);
   out_ids = parts->Take<uint32_t>(out_rows);
   out_logprobs = parts->Take<float>(out_rows);
   out_top_ids = parts->Take<uint32_t>(out_rows * kSamplerTopLogprobsMax);
@@ -75,18 +77,17 @@ void CudaWorkspace::Lay(const CudaShape& shape, const CudaLimits& limits, Buffer
 
 uint64_t CudaWorkspace::Bytes(const CudaShape& shape, const CudaLimits& limits) {
   CudaWorkspace workspace;
-  BufferParts parts(nullptr);
-  workspace.Lay(shape, limits, &parts);
+  MemoryParts parts(nullptr, kDeviceAlignment);
+  workspace.AssignParts(shape, limits, &parts);
   return parts.used();
 }
 
 absl::StatusOr<CudaWorkspace> CudaWorkspace::Create(const CudaShape& shape,
                                                     const CudaLimits& limits) {
   CudaWorkspace workspace;
-  WEFT_ASSIGN_OR_RETURN(workspace.memory_,
-                        DeviceBuffer::Allocate(Bytes(shape, limits), "the workspace"));
-  BufferParts parts(workspace.memory_.data());
-  workspace.Lay(shape, limits, &parts);
+  WEFT_ASSIGN_OR_RETURN(workspace.memory_, AllocateDevice(Bytes(shape, limits), "the workspace"));
+  MemoryParts parts(workspace.memory_.data(), kDeviceAlignment);
+  workspace.AssignParts(shape, limits, &parts);
   // Tickets and counters begin at zero.
   WEFT_RETURN_IF_ERROR(
       CudaStatus(cudaMemset(workspace.memory_.data(), 0, workspace.memory_.bytes()),

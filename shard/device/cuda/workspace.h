@@ -8,9 +8,10 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
+#include "common/memory_parts.h"
 #include "kernels/cuda/prompt_attention.h"
 #include "kernels/cuda/sampler.h"
-#include "shard/device/cuda/buffer.h"
+#include "shard/device/cuda/runtime/buffer.h"
 #include "shard/device/cuda/shape.h"
 
 namespace weft::shard {
@@ -72,7 +73,9 @@ struct CudaWorkspace {
   kernels::cuda::LogitBias* biases = nullptr;  // [R slots, kLogitBiasMax]
   uint32_t* penalty_ids = nullptr;             // [context]: of a sequence that begins
 
-  // What goes back to the host, in this order and with nothing between.
+  // What goes back to the host, in this order and with nothing between. First a word that says
+  // whether the step's sums over ranks were made (PeerSum::StatusOf).
+  uint32_t* sum_status = nullptr;
   uint32_t* out_ids = nullptr;        // [R]
   float* out_logprobs = nullptr;      // [R]
   uint32_t* out_top_ids = nullptr;    // [R, kSamplerTopLogprobsMax]
@@ -91,7 +94,7 @@ struct CudaWorkspace {
   static uint64_t VocabStride(const CudaLimits& limits) { return (limits.vocab + 7) / 8 * 8; }
 
  private:
-  void Lay(const CudaShape& shape, const CudaLimits& limits, BufferParts* parts);
+  void AssignParts(const CudaShape& shape, const CudaLimits& limits, MemoryParts* parts);
 
   DeviceBuffer memory_;
 };

@@ -155,6 +155,19 @@ std::vector<Token> SortedTokens(const std::vector<float>& scores) {
 
 namespace {
 
+// Whether a token can be drawn at all: kInvalidSampleBit says when not.
+bool IsDistribution(const Batch& batch, size_t r) {
+  const std::vector<float> scores = Adjusted(batch, r);
+  for (const float score : scores) {
+    if (!(score < kInfinity)) return false;
+  }
+  const SamplingRow& row = batch.rows[r];
+  // Of the largest, the quotient too may be beyond float32.
+  const std::vector<Token> tokens = SortedTokens(scores);
+  return !tokens.empty() &&
+         (row.temperature <= 0 || tokens[0].score / row.temperature > -kInfinity);
+}
+
 bool TokenIsRight(const Batch& batch, size_t r, uint32_t id) {
   const SamplingRow& row = batch.rows[r];
   std::vector<Token> tokens = SortedTokens(Adjusted(batch, r));
@@ -179,8 +192,9 @@ bool Near(float out, double reference) {
 void CheckLogprobs(const Batch& batch, size_t r, const Result& result) {
   const SamplingRow& row = batch.rows[r];
   const float* begin = batch.logits.data() + r * batch.stride();
+  // Of a row that is no distribution there are none, and nobody reads them.
+  if (!IsDistribution(batch, r)) return;
   const std::vector<Token> tokens = SortedTokens({begin, begin + batch.vocabulary});
-  if (tokens.empty()) return;
   double sum = 0;
   for (const Token& token : tokens) {
     sum += std::exp(static_cast<double>(token.score) - tokens[0].score);
@@ -211,11 +225,17 @@ void CheckBatch(const Batch& batch, const Result& result) {
       CHECK(result.ids[r] == 0xffffffffu);
       continue;
     }
-    REQUIRE(result.ids[r] < batch.vocabulary);
-    CHECK(TokenIsRight(batch, r, result.ids[r]));
-    last[row.slot] = result.ids[r];
+    const uint32_t id = result.ids[r] & ~kInvalidSampleBit;
+    REQUIRE(id < batch.vocabulary);
+    if (IsDistribution(batch, r)) {
+      CHECK(id == result.ids[r]);
+      CHECK(TokenIsRight(batch, r, id));
+    } else {
+      CHECK(result.ids[r] == kInvalidSampleBit);
+    }
+    last[row.slot] = id;
     if (HasPenalties(row)) {
-      uint16_t& count = counts[row.slot * batch.stride() + result.ids[r]];
+      uint16_t& count = counts[row.slot * batch.stride() + id];
       if ((count & kCountOutputMask) < kCountOutputMask) ++count;
     }
     if (row.logprobs != 0) CheckLogprobs(batch, r, result);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cmath>
 
 #include "tests/kernels/cuda/sampler_rig.h"
 
@@ -62,6 +63,38 @@ void AimAtBorder(Batch* batch, uint32_t r) {
     aim = kept.back().id;
   }
   for (int i = 0; i < 4000 && Draw(row, kept) != aim; ++i) ++row.seed;
+}
+
+TEST_CASE("Sampler: rows with NaN or infinity are reported, their neighbours drawn",
+          "[cuda][sampler]") {
+  std::mt19937_64 random(Seed());
+  const uint32_t vocabulary = GENERATE(1, 1000, 4097, 128256);
+  const uint32_t features = GENERATE(0u, uint32_t{kSamplerFilters}, kSamplerAllFeatures);
+  const float bad = GENERATE(NAN, -NAN, INFINITY);
+  CAPTURE(vocabulary, features, bad);
+  Batch batch = MakeBatch(vocabulary, 24, random);
+  batch.features = features;
+  for (uint32_t r = 0; r < batch.rows.size(); ++r) {
+    FillLogits(&batch, r, Shape::kWide, random);
+    SamplingRow& row = batch.rows[r];
+    row.temperature = r % 4 == 0 ? 0.0f : 0.9f;
+    if (features != 0 && r % 4 >= 2) row.top_p = 0.9f;
+    if (features != 0 && r % 4 == 3) row.typical_p = 0.5f;
+    if (features == kSamplerAllFeatures) {
+      row.logprobs = r % 2;
+      row.repetition_penalty = r % 3 == 0 ? 1.2f : 1.0f;
+    }
+    float* const logits = batch.logits.data() + r * batch.stride();
+    // A third of the rows as they are, in another one bad logit, in the last nothing else.
+    if (r / 8 == 1) logits[random() % vocabulary] = bad;
+    if (r / 8 == 2) std::fill(logits, logits + vocabulary, bad);
+  }
+  const Result result = Run(batch);
+  CheckBatch(batch, result);
+  for (uint32_t r = 0; r < batch.rows.size(); ++r) {
+    CAPTURE(r);
+    CHECK((result.ids[r] == kInvalidSampleBit) == (r >= 8));
+  }
 }
 
 TEST_CASE("Sampler: the last token kept and the first left out", "[cuda][sampler]") {

@@ -2,7 +2,9 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/clock.h"
 
 namespace weft::router {
 namespace {
@@ -11,25 +13,66 @@ constexpr absl::Duration kPatience = absl::Seconds(10);
 
 }  // namespace
 
-void FakeRequest::Cancel(CancelReason reason) {
+void FakeTokens::Set(TokenId id, const std::string& bytes, bool special) {
+  absl::MutexLock lock(&mutex_);
+  texts_.push_back(bytes);
+  tokens_[id] = {texts_.back(), special};
+}
+
+absl::string_view FakeTokens::Bytes(TokenId id) const {
+  absl::MutexLock lock(&mutex_);
+  const auto it = tokens_.find(id);
+  return it == tokens_.end() ? absl::string_view() : it->second.first;
+}
+
+bool FakeTokens::IsSpecial(TokenId id) const {
+  absl::MutexLock lock(&mutex_);
+  const auto it = tokens_.find(id);
+  return it != tokens_.end() && it->second.second;
+}
+
+void FakeRequest::OnCancelled() {
   {
     absl::MutexLock lock(&mutex_);
     if (cancelled_.has_value()) return;
-    cancelled_ = reason;
+    const std::shared_ptr<Answer> answer = answer_.lock();
+    cancelled_ = answer == nullptr ? CancelReason::kNone : answer->cancelled();
   }
-  if (fail_on_cancel_) Send({FailedEvent{absl::CancelledError("cancelled")}});
+  Send({FailedEvent{absl::CancelledError("cancelled")}});
 }
 
 void FakeRequest::Send(std::vector<ResponseEvent> events) {
+  std::vector<std::shared_ptr<AnswerSink>> retired;
+  Waker* waker = nullptr;
   {
     absl::MutexLock lock(&mutex_);
-    if (ended_) return;
-    for (const ResponseEvent& event : events) {
-      ended_ |= std::holds_alternative<FinishedEvent>(event) ||
-                std::holds_alternative<FailedEvent>(event);
+    if (writer_.ended()) return;
+    for (ResponseEvent& event : events) {
+      if (auto* started = std::get_if<StartedEvent>(&event)) {
+        writer_.Head(started->head);
+      } else if (auto* token = std::get_if<TokenEvent>(&event)) {
+        tokens_->Set(token->id, token->bytes, token->special);
+        std::vector<std::pair<TokenId, float>> top;
+        for (const TokenLogprob& one : token->top) {
+          tokens_->Set(one.id, one.bytes, false);
+          top.emplace_back(one.id, one.logprob);
+        }
+        if (token->has_logprob) {
+          writer_.Token(token->id, token->text, token->logprob, top);
+        } else {
+          writer_.Token(token->id, token->text);
+        }
+      } else if (auto* failed = std::get_if<FailedEvent>(&event)) {
+        AnswerEnd end;
+        end.status = failed->status;
+        writer_.End(std::move(end));
+      } else {
+        writer_.End(std::get<FinishedEvent>(std::move(event)));
+      }
     }
+    waker = writer_.Publish(&retired);
   }
-  if (Waker* waker = sink_->Deliver(absl::MakeSpan(events))) waker->Wake();
+  if (waker != nullptr) waker->Wake();
 }
 
 std::optional<CancelReason> FakeRequest::WaitCancelled() {
@@ -45,7 +88,8 @@ bool FakeRequest::cancelled() const {
   return cancelled_.has_value();
 }
 
-FakeIntake::FakeIntake() : script_(HelloScript()) {
+FakeEntrance::FakeEntrance(const AdmissionLimits& limits)
+    : admission_(limits, &MonotonicClock()), script_(HelloScript()) {
   status_.state = ServerState::kReady;
   status_.percent = 100;
   worker_ = Thread("fake-text", [this] {
@@ -55,22 +99,22 @@ FakeIntake::FakeIntake() : script_(HelloScript()) {
   });
 }
 
-FakeIntake::~FakeIntake() {
+FakeEntrance::~FakeEntrance() {
   work_.Close();
   worker_.Join();
 }
 
-void FakeIntake::SetScript(Script script) {
+void FakeEntrance::SetScript(Script script) {
   absl::MutexLock lock(&mutex_);
   script_ = std::move(script);
 }
 
-void FakeIntake::SetStatus(ServerStatus status) {
+void FakeEntrance::SetStatus(ServerStatus status) {
   absl::MutexLock lock(&mutex_);
   status_ = std::move(status);
 }
 
-std::shared_ptr<FakeRequest> FakeIntake::WaitRequest(size_t index) {
+std::shared_ptr<FakeRequest> FakeEntrance::WaitRequest(size_t index) {
   absl::MutexLock lock(&mutex_);
   const auto there = [&]()
                          ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return requests_.size() > index; };
@@ -78,26 +122,55 @@ std::shared_ptr<FakeRequest> FakeIntake::WaitRequest(size_t index) {
   return requests_[index];
 }
 
-size_t FakeIntake::request_count() const {
+size_t FakeEntrance::request_count() const {
   absl::MutexLock lock(&mutex_);
   return requests_.size();
 }
 
-std::shared_ptr<RequestHandle> FakeIntake::Submit(GenerateInput input,
-                                                  std::shared_ptr<ResponseSink> sink) {
+absl::StatusOr<Admission::Permit> FakeEntrance::Enter(const TenantRef& tenant, size_t body_bytes) {
+  return admission_.Enter(tenant, body_bytes);
+}
+
+absl::StatusOr<Admission::Permit> FakeEntrance::EnterText(const TenantRef& tenant,
+                                                          size_t body_bytes) {
+  return admission_.EnterText(tenant, body_bytes);
+}
+
+bool FakeEntrance::Run(size_t, absl::AnyInvocable<void()>&& read) {
+  return work_.TryPush(std::move(read));
+}
+
+absl::StatusOr<std::shared_ptr<Answer>> FakeEntrance::Submit(GenerateInput input,
+                                                             Admission::Permit permit,
+                                                             std::shared_ptr<AnswerSink> sink) {
   absl::MutexLock lock(&mutex_);
-  auto request = std::make_shared<FakeRequest>(std::move(input), std::move(sink), true);
+  const SequenceId sequence = requests_.size() + 1;
+  auto answer = std::make_shared<Answer>(sequence, absl::StrCat("req-", sequence),
+                                         input.correlation_id, std::move(permit), &tokens_, this);
+  auto request = std::make_shared<FakeRequest>(std::move(input),
+                                               AnswerWriter(answer, std::move(sink)), &tokens_);
   requests_.push_back(request);
+  answers_.push_back(answer);
   if (!script_.empty()) {
     work_.TryPush([request, script = script_] {
       for (const std::vector<ResponseEvent>& batch : script) request->Send(batch);
     });
   }
-  return request;
+  return answer;
 }
 
-void FakeIntake::Tokenize(std::variant<std::string, ChatPrompt> prompt, bool add_special_tokens,
-                          absl::AnyInvocable<void(absl::StatusOr<TokenizeResult>)> done) {
+void FakeEntrance::OnCancelled(SequenceId sequence) {
+  std::shared_ptr<FakeRequest> request;
+  {
+    absl::MutexLock lock(&mutex_);
+    request = requests_[sequence - 1];
+  }
+  request->OnCancelled();
+}
+
+void FakeEntrance::Tokenize(std::variant<std::string, ChatPrompt> prompt, bool add_special_tokens,
+                            Admission::Permit permit, std::shared_ptr<const TextCall> call,
+                            absl::AnyInvocable<void(absl::StatusOr<TokenizeResult>)> done) {
   TokenizeResult result;
   if (const auto* text = std::get_if<std::string>(&prompt)) {
     // A token a byte.
@@ -118,56 +191,57 @@ void FakeIntake::Tokenize(std::variant<std::string, ChatPrompt> prompt, bool add
     result.ids = {7};
     result.tokens = {result.text};
   }
-  work_.TryPush([done = std::move(done), result]() mutable { done(std::move(result)); });
+  work_.TryPush([done = std::move(done), result, call, permit = std::move(permit)]() mutable {
+    if (call == nullptr || !call->left()) done(std::move(result));
+  });
 }
 
-void FakeIntake::Detokenize(std::vector<TokenId> ids, bool,
-                            absl::AnyInvocable<void(absl::StatusOr<std::string>)> done) {
+void FakeEntrance::Detokenize(std::vector<TokenId> ids, bool, Admission::Permit,
+                              std::shared_ptr<const TextCall>,
+                              absl::AnyInvocable<void(absl::StatusOr<std::string>)> done) {
   std::string text;
   for (const TokenId id : ids) text.push_back(static_cast<char>(id));
   work_.TryPush([done = std::move(done), text]() mutable { done(std::move(text)); });
 }
 
-bool FakeIntake::Cancel(const std::string& request_id) {
-  std::shared_ptr<FakeRequest> found;
+bool FakeEntrance::Cancel(const Tenant& tenant, const std::string& name) {
+  std::vector<std::shared_ptr<Answer>> found;
   {
     absl::MutexLock lock(&mutex_);
-    for (const std::shared_ptr<FakeRequest>& request : requests_) {
-      if (request->request_id() == request_id) found = request;
+    for (const std::weak_ptr<Answer>& weak : answers_) {
+      const std::shared_ptr<Answer> answer = weak.lock();
+      if (answer != nullptr && answer->tenant()->index == tenant.index && answer->name() == name)
+        found.push_back(answer);
     }
   }
-  if (found == nullptr) return false;
-  found->Cancel(CancelReason::kAdmin);
-  return true;
+  for (const std::shared_ptr<Answer>& answer : found) answer->Cancel(CancelReason::kAdmin);
+  return !found.empty();
 }
 
-ModelFacts FakeIntake::Model() const {
+ModelFacts FakeEntrance::Model() const {
   ModelFacts model;
   model.model_name = "fake/model";
-  model.family = "llama";
-  model.parameters = 1000;
-  model.vocab_size = 300;
-  model.context_tokens = 2048;
-  model.request_tokens_max = 1024;
-  model.dtype = "bfloat16";
-  model.device = "cpu";
+  model.shape.family = "llama";
+  model.shape.parameters = 1000;
+  model.shape.vocab_size = 300;
+  model.shape.context_tokens = 2048;
+  model.shape.request_tokens_max = 1024;
+  model.shape.dtype = "bfloat16";
+  model.shape.device = "cpu";
   model.shards = 2;
   model.has_chat_template = true;
   model.created_unix_s = 1700000000;
   return model;
 }
 
-ServerStatus FakeIntake::Status() const {
+ServerStatus FakeEntrance::Status() const {
   absl::MutexLock lock(&mutex_);
   return status_;
 }
 
 StartedEvent Started(uint32_t prompt_tokens) {
   StartedEvent event;
-  event.request_id = "r";
-  event.prompt_tokens = prompt_tokens;
-  event.cached_tokens = 1;
-  event.seed = 42;
+  event.head = {prompt_tokens, 1, 42};
   return event;
 }
 
@@ -175,7 +249,7 @@ TokenEvent Token(TokenId id, const std::string& text) {
   TokenEvent event;
   event.id = id;
   event.text = text;
-  event.token_text = text;
+  event.bytes = text;
   return event;
 }
 

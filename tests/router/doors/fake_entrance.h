@@ -1,53 +1,101 @@
-// An intake whose answers a test writes: it keeps every submitted request, plays a script of events
-// to it from its own thread, or waits for the test to send events by hand.
+// An entrance whose answers a test writes: it keeps every submitted request, plays a script of
+// events to it from its own thread, or waits for the test to send events by hand.
 
 #pragma once
 
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "common/bounded_queue.h"
 #include "common/thread.h"
-#include "router/intake.h"
+#include "router/doors/entrance.h"
 
 namespace weft::router {
 
-// A request as the fake got it.
-class FakeRequest : public RequestHandle {
- public:
-  FakeRequest(GenerateInput input, std::shared_ptr<ResponseSink> sink, bool fail_on_cancel)
-      : input_(std::move(input)), sink_(std::move(sink)), fail_on_cancel_(fail_on_cancel) {}
+// What a script says: the head, a token, the last word.
+struct StartedEvent {
+  AnswerHead head;
+};
+struct TokenEvent {
+  TokenId id = 0;
+  std::string text;
+  // The token's own bytes.
+  std::string bytes;
+  bool special = false;
+  bool has_logprob = false;
+  float logprob = 0.0f;
+  std::vector<TokenLogprob> top;
+};
+using FinishedEvent = AnswerEnd;
+struct FailedEvent {
+  absl::Status status;
+};
+using ResponseEvent = std::variant<StartedEvent, TokenEvent, FinishedEvent, FailedEvent>;
 
-  void Cancel(CancelReason reason) override;
-  const std::string& request_id() const override { return input_.request_id; }
+// Tokens as the scripts spelled them.
+class FakeTokens : public TokenTable {
+ public:
+  void Set(TokenId id, const std::string& bytes, bool special);
+  absl::string_view Bytes(TokenId id) const override;
+  bool IsSpecial(TokenId id) const override;
+
+ private:
+  mutable absl::Mutex mutex_;
+  // Values stay where they are: readers hold views of them.
+  std::deque<std::string> texts_ ABSL_GUARDED_BY(mutex_);
+  std::map<TokenId, std::pair<absl::string_view, bool>> tokens_ ABSL_GUARDED_BY(mutex_);
+};
+
+// A request as the fake got it.
+class FakeRequest {
+ public:
+  FakeRequest(GenerateInput input, AnswerWriter writer, FakeTokens* tokens)
+      : input_(std::move(input)),
+        answer_(writer.shared_answer()),
+        tokens_(tokens),
+        writer_(std::move(writer)) {}
+
+  // Its door may have gone: nobody is told.
+  ~FakeRequest() {
+    absl::MutexLock lock(&mutex_);
+    writer_.Abandon();
+  }
+
+  // The door cancelled: the request fails.
+  void OnCancelled();
 
   const GenerateInput& input() const { return input_; }
-  // Delivers one batch and wakes, as a text worker does. Nothing after the terminal event.
+  // Writes one batch and wakes, as text out does. Nothing after the end.
   void Send(std::vector<ResponseEvent> events);
   // Waits up to 10 s.
   std::optional<CancelReason> WaitCancelled();
   bool cancelled() const;
+  // The door has let go of the answer too.
+  bool gone() const { return answer_.expired(); }
 
  private:
   const GenerateInput input_;
-  const std::shared_ptr<ResponseSink> sink_;
-  const bool fail_on_cancel_;
+  const std::weak_ptr<Answer> answer_;
+  FakeTokens* const tokens_;
   mutable absl::Mutex mutex_;
+  AnswerWriter writer_ ABSL_GUARDED_BY(mutex_);
   std::optional<CancelReason> cancelled_ ABSL_GUARDED_BY(mutex_);
-  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 using Script = std::vector<std::vector<ResponseEvent>>;
 
-class FakeIntake : public Intake {
+class FakeEntrance : public Entrance, public AnswerRegistry {
  public:
-  FakeIntake();
-  ~FakeIntake() override;
+  explicit FakeEntrance(const AdmissionLimits& limits = {});
+  ~FakeEntrance() override;
 
   // Played to each request from now on, a batch a wake-up; empty = the test sends by hand.
   void SetScript(Script script);
@@ -56,22 +104,35 @@ class FakeIntake : public Intake {
   // The request number `index` since the start; waits up to 10 s, null then.
   std::shared_ptr<FakeRequest> WaitRequest(size_t index);
   size_t request_count() const;
+  const Admission& admission() const { return admission_; }
 
-  std::shared_ptr<RequestHandle> Submit(GenerateInput input,
-                                        std::shared_ptr<ResponseSink> sink) override;
+  absl::StatusOr<Admission::Permit> Enter(const TenantRef& tenant, size_t body_bytes) override;
+  absl::StatusOr<Admission::Permit> EnterText(const TenantRef& tenant, size_t body_bytes) override;
+  bool Run(size_t bytes, absl::AnyInvocable<void()>&& read) override;
+  absl::StatusOr<std::shared_ptr<Answer>> Submit(GenerateInput input, Admission::Permit permit,
+                                                 std::shared_ptr<AnswerSink> sink) override;
   void Tokenize(std::variant<std::string, ChatPrompt> prompt, bool add_special_tokens,
+                Admission::Permit permit, std::shared_ptr<const TextCall> call,
                 absl::AnyInvocable<void(absl::StatusOr<TokenizeResult>)> done) override;
-  void Detokenize(std::vector<TokenId> ids, bool skip_special_tokens,
+  void Detokenize(std::vector<TokenId> ids, bool skip_special_tokens, Admission::Permit permit,
+                  std::shared_ptr<const TextCall> call,
                   absl::AnyInvocable<void(absl::StatusOr<std::string>)> done) override;
-  bool Cancel(const std::string& request_id) override;
+  bool Cancel(const Tenant& tenant, const std::string& name) override;
   ModelFacts Model() const override;
   ServerStatus Status() const override;
 
+  void OnAnswerGone(const Answer&) override {}
+  void OnCancelled(SequenceId sequence) override;
+
  private:
+  Admission admission_;
+  FakeTokens tokens_;
   mutable absl::Mutex mutex_;
   Script script_ ABSL_GUARDED_BY(mutex_);
   ServerStatus status_ ABSL_GUARDED_BY(mutex_);
+  // By sequence, which counts from 1.
   std::deque<std::shared_ptr<FakeRequest>> requests_ ABSL_GUARDED_BY(mutex_);
+  std::deque<std::weak_ptr<Answer>> answers_ ABSL_GUARDED_BY(mutex_);
   BoundedQueue<absl::AnyInvocable<void()>> work_{1024};
   Thread worker_;
 };

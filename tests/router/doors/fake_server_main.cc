@@ -3,11 +3,15 @@
 
 #include <cstdio>
 
+#include "common/freed_memory.h"
 #include "router/doors/grpc/service.h"
 #include "tests/router/doors/front_fixture.h"
 
 int main() {
-  weft::router::FrontFixture fixture;
+  weft::LimitFreedMemory();
+  weft::router::HttpServerOptions options;
+  options.admin_port = 0;
+  weft::router::FrontFixture fixture(options);
   fixture.intake.SetScript(
       {{weft::router::Started()},
        {weft::router::TokenWithLogprob(10, "Hello", -0.5f, {{10, -0.5f, "Hello"}})},
@@ -15,7 +19,8 @@ int main() {
         weft::router::Finished(weft::router::FinishReason::kEosToken, 2)}});
   auto grpc = weft::router::GrpcServer::Start({}, &fixture.front);
   if (!grpc.ok()) return 1;
-  std::printf("listening http=127.0.0.1:%d grpc=127.0.0.1:%d\n", fixture.port(), (*grpc)->port());
+  std::printf("listening http=127.0.0.1:%d grpc=127.0.0.1:%d admin=127.0.0.1:%d\n", fixture.port(),
+              (*grpc)->port(), fixture.server->admin_port());
   std::fflush(stdout);
   while (std::getchar() != EOF) {
   }

@@ -431,7 +431,6 @@ TEST_CASE("TGI's parameters reach the engine", "[router][fields]") {
   CHECK_FALSE(input.add_special_tokens);
   CHECK(input.sampling.logprobs);
   CHECK(input.sampling.top_logprobs == 2);
-  CHECK(input.token_texts);
 }
 
 TEST_CASE("TGI samples only when it is told to", "[router][fields]") {

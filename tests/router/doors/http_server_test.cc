@@ -308,7 +308,7 @@ TEST_CASE("A good x-request-id is kept and echoed, a bad one is replaced", "[rou
   RawResponse response =
       Fetch(fixture.port(), PostText("/v1/completions", body, "X-Request-Id: a.B_c-9\r\n"));
   CHECK(response.headers.at("x-request-id") == "a.B_c-9");
-  CHECK(fixture.intake.WaitRequest(0)->input().request_id == "a.B_c-9");
+  CHECK(fixture.intake.WaitRequest(0)->input().correlation_id == "a.B_c-9");
   CHECK(absl::StrContains(response.body, R"("id":"cmpl-a.B_c-9")"));
   for (const std::string& bad : {std::string("a b"), std::string("ä"), std::string(129, 'a')}) {
     response = Fetch(fixture.port(), GetText("/health", "x-request-id: " + bad + "\r\n"));

@@ -97,7 +97,8 @@ std::string RawClient::ReadChunk() {
 
 std::optional<RawResponse> RawClient::Read(bool head) {
   std::optional<RawResponse> response = ReadHead();
-  if (!response.has_value() || head || response->status == 100) return response;
+  if (!response.has_value() || head) return response;
+  if (response->status == 100 || response->status == 204) return response;
   if (response->headers.count("content-length") > 0) {
     size_t size = 0;
     WEFT_CHECK(absl::SimpleAtoi(response->headers["content-length"], &size));
@@ -127,6 +128,18 @@ std::optional<std::string> RawClient::ReadToEnd() {
 bool RawClient::WaitClosed() {
   Fill();
   return ended_ && input_.empty();
+}
+
+bool RawClient::WaitReadable(int timeout_ms) {
+  pollfd one = {fd_, POLLIN, 0};
+  return !input_.empty() || poll(&one, 1, timeout_ms) > 0;
+}
+
+void RawClient::ReadSome(size_t bytes) {
+  pollfd one = {fd_, POLLIN, 0};
+  if (poll(&one, 1, 5) <= 0) return;
+  std::string dropped(bytes, '\0');
+  if (recv(fd_, dropped.data(), bytes, 0) <= 0) ended_ = true;
 }
 
 void RawClient::CloseWriting() { shutdown(fd_, SHUT_WR); }

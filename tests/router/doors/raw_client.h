@@ -41,6 +41,10 @@ class RawClient {
   std::optional<std::string> ReadToEnd();
   // True when the server has closed and nothing is left to read.
   bool WaitClosed();
+  // Something can be read, or the server has closed; waits so long for it.
+  bool WaitReadable(int timeout_ms);
+  // Reads and drops up to `bytes` once they are there; waits 5 ms at most.
+  void ReadSome(size_t bytes);
   void CloseWriting();
   void Close();
 

@@ -20,6 +20,9 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "common/check.h"
+#include "router/text/prepare.h"
+#include "router/text/template_host.h"
+#include "tests/router/anonymous.h"
 
 namespace weft::router {
 namespace {
@@ -93,39 +96,59 @@ void WriteByteModel(const TempDir& dir) {
 
 // -- FakeSink ------------------------------------------------------------------------------------
 
-Waker* FakeSink::Deliver(absl::Span<ResponseEvent> events) {
-  deliveries_.fetch_add(1);
-  absl::MutexLock lock(&mutex_);
-  for (ResponseEvent& event : events) {
-    // Nothing follows a terminal event (invariant end.once).
-    WEFT_CHECK(finished_.empty() && failed_.empty());
-    if (auto* started = std::get_if<StartedEvent>(&event)) {
-      WEFT_CHECK(started_.empty() && tokens_.empty());
-      started_.push_back(std::move(*started));
-    } else if (auto* token = std::get_if<TokenEvent>(&event)) {
-      WEFT_CHECK(!started_.empty());
-      text_ += token->text;
-      tokens_.push_back(std::move(*token));
-    } else if (auto* finished = std::get_if<FinishedEvent>(&event)) {
-      text_ += finished->text;
-      finished_.push_back(std::move(*finished));
-    } else {
-      failed_.push_back(std::get<FailedEvent>(std::move(event)));
-    }
+void FakeSink::ReadLocked() {
+  if (answer_ == nullptr || !answer_->Fetch()) return;
+  if (answer_->head() != nullptr) head_ = *answer_->head();
+  AnswerToken token;
+  while (answer_->Next(&token)) {
+    WEFT_CHECK(head_.has_value());
+    text_ += token.text;
+    tokens_.push_back(token);
   }
-  return this;
+  if (answer_->end() == nullptr) return;
+  WEFT_CHECK(!end_.has_value());
+  end_ = *answer_->end();
+  text_ += end_->text;
+  answer_.reset();
+}
+
+void FakeSink::Wake() {
+  {
+    absl::MutexLock lock(&mutex_);
+    ReadLocked();
+  }
+  wakes_.fetch_add(1);
+}
+
+void FakeSink::Attach(absl::StatusOr<std::shared_ptr<Answer>> answer) {
+  absl::MutexLock lock(&mutex_);
+  if (answer.ok()) {
+    answer_ = *std::move(answer);
+    name_ = answer_->name();
+    ReadLocked();
+  } else {
+    end_.emplace();
+    end_->status = answer.status();
+  }
+}
+
+void FakeSink::Cancel(CancelReason reason) {
+  std::shared_ptr<Answer> answer;
+  {
+    absl::MutexLock lock(&mutex_);
+    answer = answer_;
+  }
+  if (answer != nullptr) answer->Cancel(reason);
 }
 
 bool FakeSink::ended() const {
   absl::MutexLock lock(&mutex_);
-  return !finished_.empty() || !failed_.empty();
+  return end_.has_value();
 }
 
 void FakeSink::WaitEnd(absl::Duration timeout) {
   absl::MutexLock lock(&mutex_);
-  const auto ended = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return !finished_.empty() || !failed_.empty();
-  };
+  const auto ended = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return end_.has_value(); };
   INFO("tokens so far: " << tokens_.size());
   REQUIRE(mutex_.AwaitWithTimeout(absl::Condition(&ended), timeout));
 }
@@ -133,7 +156,7 @@ void FakeSink::WaitEnd(absl::Duration timeout) {
 void FakeSink::WaitTokens(size_t count, absl::Duration timeout) {
   absl::MutexLock lock(&mutex_);
   const auto enough = [this, count]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return tokens_.size() >= count || !finished_.empty() || !failed_.empty();
+    return tokens_.size() >= count || end_.has_value();
   };
   REQUIRE(mutex_.AwaitWithTimeout(absl::Condition(&enough), timeout));
 }
@@ -141,7 +164,7 @@ void FakeSink::WaitTokens(size_t count, absl::Duration timeout) {
 std::vector<TokenId> FakeSink::ids() const {
   absl::MutexLock lock(&mutex_);
   std::vector<TokenId> ids;
-  for (const TokenEvent& token : tokens_) ids.push_back(token.id);
+  for (const AnswerToken& token : tokens_) ids.push_back(token.id);
   return ids;
 }
 
@@ -150,26 +173,31 @@ std::string FakeSink::text() const {
   return text_;
 }
 
-std::vector<TokenEvent> FakeSink::tokens() const {
+std::string FakeSink::name() const {
+  absl::MutexLock lock(&mutex_);
+  return name_;
+}
+
+std::vector<AnswerToken> FakeSink::tokens() const {
   absl::MutexLock lock(&mutex_);
   return tokens_;
 }
 
-StartedEvent FakeSink::started() const {
+AnswerHead FakeSink::started() const {
   absl::MutexLock lock(&mutex_);
-  REQUIRE(started_.size() == 1);
-  return started_[0];
+  REQUIRE(head_.has_value());
+  return *head_;
 }
 
 absl::Status FakeSink::status() const {
   absl::MutexLock lock(&mutex_);
-  return failed_.empty() ? absl::OkStatus() : failed_[0].status;
+  return end_.has_value() ? end_->status : absl::OkStatus();
 }
 
-FinishedEvent FakeSink::finished() const {
+AnswerEnd FakeSink::finished() const {
   absl::MutexLock lock(&mutex_);
-  REQUIRE(finished_.size() == 1);
-  return finished_[0];
+  REQUIRE(end_.has_value());
+  return *end_;
 }
 
 // -- FakeSupervisor ------------------------------------------------------------------------------
@@ -286,14 +314,26 @@ EngineRig::~EngineRig() {
   supervisor_.reset();
 }
 
-std::unique_ptr<Engine> EngineRig::MakeEngine(EngineOptions options, Probe* probe) {
+// Forked by the first rig of the process.
+static TemplateHost* Templates() {
+  static const std::unique_ptr<TemplateHost> host = [] {
+    auto forked = TemplateHost::Fork();
+    REQUIRE(forked.ok());
+    return *std::move(forked);
+  }();
+  return host.get();
+}
+
+std::unique_ptr<Core> EngineRig::MakeEngine(EngineOptions options, Probe* probe) {
   if (options.shards.empty()) options.shards = options_.engine.shards;
   options.model_path = dir_.path();
   options.served_model_name = "mock";
-  auto engine = CreateEngineIntake(std::move(options), probe);
-  INFO(engine.status().ToString());
-  REQUIRE(engine.ok());
-  return *std::move(engine);
+  options.template_host = Templates();
+  std::unique_ptr<Core> core = MakeCore(probe);
+  const absl::Status status = core->Start(std::move(options));
+  INFO(status.ToString());
+  REQUIRE(status.ok());
+  return core;
 }
 
 void EngineRig::RestartShard(uint32_t rank) {
@@ -316,12 +356,19 @@ void EngineRig::WaitReady() {
   WaitUntil("the engine serves", [this] { return engine_->Status().state == ServerState::kReady; });
 }
 
-std::shared_ptr<FakeSink> EngineRig::Submit(GenerateInput input,
-                                            std::shared_ptr<RequestHandle>* handle) {
+std::shared_ptr<FakeSink> SubmitTo(Core& core, GenerateInput input) {
   auto sink = std::make_shared<FakeSink>();
-  std::shared_ptr<RequestHandle> made = engine_->Submit(std::move(input), sink);
-  if (handle != nullptr) *handle = std::move(made);
+  absl::StatusOr<Admission::Permit> permit = core.Enter(Anonymous(), TextBytes(input));
+  if (permit.ok()) {
+    sink->Attach(core.Submit(std::move(input), *std::move(permit), sink));
+  } else {
+    sink->Attach(permit.status());
+  }
   return sink;
+}
+
+std::shared_ptr<FakeSink> EngineRig::Submit(GenerateInput input) {
+  return SubmitTo(*engine_, std::move(input));
 }
 
 std::vector<TokenId> EngineRig::Expected(const GenerateInput& input) const {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,7 +15,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/thread.h"
-#include "router/engine_intake.h"
+#include "router/core.h"
 #include "router/observe/probe.h"
 #include "router/request.h"
 #include "tests/support/mock_shard.h"
@@ -36,11 +37,17 @@ class TempDir {
 // Writes tokenizer, EOS id (256) and a chat template: one token per byte, id = byte.
 void WriteByteModel(const TempDir& dir);
 
-// Collects a request's events.
-class FakeSink : public ResponseSink, public Waker {
+// Reads a request's answer as it comes, and lets go of it at its end.
+class FakeSink : public AnswerSink, public Waker {
  public:
-  Waker* Deliver(absl::Span<ResponseEvent> events) override;
-  void Wake() override { wakes_.fetch_add(1); }
+  Waker* OnNews() override {
+    deliveries_.fetch_add(1);
+    return this;
+  }
+  void Wake() override;
+  // What Submit gave.
+  void Attach(absl::StatusOr<std::shared_ptr<Answer>> answer);
+  void Cancel(CancelReason reason);
 
   // Waits for the terminal event; fails the test after `timeout`.
   void WaitEnd(absl::Duration timeout = absl::Seconds(60));
@@ -51,26 +58,30 @@ class FakeSink : public ResponseSink, public Waker {
   // Valid after WaitEnd.
   std::vector<TokenId> ids() const;
   std::string text() const;
-  std::vector<TokenEvent> tokens() const;
-  StartedEvent started() const;
+  std::vector<AnswerToken> tokens() const;
+  AnswerHead started() const;
+  std::string name() const;
   // OK when it finished.
   absl::Status status() const;
-  FinishedEvent finished() const;
+  AnswerEnd finished() const;
   int wakes() const { return wakes_.load(); }
   int deliveries() const { return deliveries_.load(); }
 
  private:
+  void ReadLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
   mutable absl::Mutex mutex_;
-  std::vector<TokenEvent> tokens_ ABSL_GUARDED_BY(mutex_);
-  std::vector<StartedEvent> started_ ABSL_GUARDED_BY(mutex_);
-  std::vector<FinishedEvent> finished_ ABSL_GUARDED_BY(mutex_);
-  std::vector<FailedEvent> failed_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<Answer> answer_ ABSL_GUARDED_BY(mutex_);
+  std::string name_ ABSL_GUARDED_BY(mutex_);
+  std::vector<AnswerToken> tokens_ ABSL_GUARDED_BY(mutex_);
+  std::optional<AnswerHead> head_ ABSL_GUARDED_BY(mutex_);
+  std::optional<AnswerEnd> end_ ABSL_GUARDED_BY(mutex_);
   std::string text_ ABSL_GUARDED_BY(mutex_);
   std::atomic<int> wakes_{0};
   std::atomic<int> deliveries_{0};
 };
 
-// The server side of router/supervisor_client: calls `restart` for each order.
+// The server side of router/shards/supervisor_client: calls `restart` for each order.
 class FakeSupervisor {
  public:
   using Restart = std::function<void(uint32_t rank, uint64_t pid, const std::string& reason)>;
@@ -112,11 +123,11 @@ class EngineRig {
   static void WaitUntil(const std::string& what, const std::function<bool()>& condition,
                         absl::Duration timeout = absl::Seconds(60));
   // A second engine on the same shards, with a probe of its own.
-  std::unique_ptr<Engine> MakeEngine(EngineOptions options, Probe* probe);
+  std::unique_ptr<Core> MakeEngine(EngineOptions options, Probe* probe);
   // Kills a shard and starts it again.
   void RestartShard(uint32_t rank);
 
-  Engine& engine() { return *engine_; }
+  Core& engine() { return *engine_; }
   testing::MockShard& shard(uint32_t rank) { return *shards_[rank]; }
   const testing::MockShape& shape() const { return options_.shape; }
   FakeSupervisor* supervisor() { return supervisor_.get(); }
@@ -125,8 +136,7 @@ class EngineRig {
   Probe& probe() { return probe_; }
 
   // Submits a request for token ids and returns its sink.
-  std::shared_ptr<FakeSink> Submit(GenerateInput input,
-                                   std::shared_ptr<RequestHandle>* handle = nullptr);
+  std::shared_ptr<FakeSink> Submit(GenerateInput input);
   // What an undisturbed group answers.
   std::vector<TokenId> Expected(const GenerateInput& input) const;
   // Nobody runs or waits, the shards hold no slot, and no rule of the protocol was broken.
@@ -142,9 +152,11 @@ class EngineRig {
   std::atomic<bool> has_fatal_{false};
   Probe probe_;
   std::unique_ptr<FakeSupervisor> supervisor_;
-  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<Core> engine_;
 };
 
+// Hands a request in as a door does and returns its sink.
+std::shared_ptr<FakeSink> SubmitTo(Core& core, GenerateInput input);
 // A prompt of `length` lower-case letters made from `seed`, as ids.
 std::vector<TokenId> MakePrompt(uint64_t seed, size_t length);
 // A request for it.

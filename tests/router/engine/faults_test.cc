@@ -339,43 +339,20 @@ TEST_CASE("Requests can be cancelled while the group is lost", "[router][engine]
   options.supervisor = false;
   EngineRig rig(options);
   rig.WaitReady();
-  std::shared_ptr<RequestHandle> handle;
-  auto gone = rig.Submit(MakeInput(1, 20, 900), &handle);
+  auto gone = rig.Submit(MakeInput(1, 20, 900));
   auto stays = rig.Submit(MakeInput(2, 20, 200));
   gone->WaitTokens(5);
   stays->WaitTokens(5);
   rig.shard(0).Kill();
   EngineRig::WaitUntil("the loss is seen",
                        [&] { return rig.engine().Status().state == ServerState::kRecovering; });
-  handle->Cancel(CancelReason::kClientGone);
+  gone->Cancel(CancelReason::kClientGone);
   gone->WaitEnd();
   CHECK(absl::IsCancelled(gone->status()));
   rig.shard(0).Start();
   stays->WaitEnd();
   CHECK(stays->ids() == rig.Expected(MakeInput(2, 20, 200)));
   rig.CheckClean();
-}
-
-TEST_CASE("A new router takes the shards over and the old one ends", "[router][engine][faults]") {
-  RigOptions options = TwoShards();
-  EngineRig rig(options);
-  rig.WaitReady();
-  auto cut = rig.Submit(MakeInput(1, 20, 900));
-  cut->WaitTokens(5);
-  EngineOptions second = options.engine;
-  second.supervisor_socket.clear();
-  Probe probe;
-  std::unique_ptr<Engine> engine = rig.MakeEngine(second, &probe);
-  EngineRig::WaitUntil("the new one serves",
-                       [&] { return engine->Status().state == ServerState::kReady; });
-  EngineRig::WaitUntil("the old one knows", [&] { return rig.has_fatal(); });
-  cut->WaitEnd();
-  CHECK(absl::IsUnavailable(cut->status()));
-  auto sink = std::make_shared<FakeSink>();
-  engine->Submit(MakeInput(1, 20, 10), sink);
-  sink->WaitEnd();
-  CHECK(sink->ids() == rig.Expected(MakeInput(1, 20, 10)));
-  CHECK(rig.restarts() == 0);
 }
 
 // The share of time in which the device was free and no step was there, over two seconds.

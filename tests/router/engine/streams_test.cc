@@ -7,6 +7,7 @@
 #include "absl/synchronization/notification.h"
 #include "common/clock.h"
 #include "router/errors.h"
+#include "tests/router/anonymous.h"
 #include "tests/router/engine/engine_rig.h"
 
 namespace weft::router {
@@ -22,14 +23,14 @@ TEST_CASE("A stream has exactly the tokens, text and counts of its answer", "[ro
   EngineRig rig({});
   rig.WaitReady();
   GenerateInput input = MakeInput(11, 70, 50);
-  input.request_id = "one";
+  input.correlation_id = "one";
   const std::vector<TokenId> expected = rig.Expected(input);
   auto sink = rig.Submit(input);
   sink->WaitEnd();
   REQUIRE(sink->status().ok());
   CHECK(sink->ids() == expected);
   CHECK(sink->text() == AsText(expected));
-  CHECK(sink->started().request_id == "one");
+  CHECK(sink->name() == "one");
   CHECK(sink->started().prompt_tokens == 70);
   CHECK(sink->started().seed == 11);
   CHECK(sink->finished().reason == FinishReason::kLength);
@@ -135,14 +136,14 @@ TEST_CASE("Log-probabilities and token texts come with their tokens", "[router][
   sink->WaitEnd();
   plain->WaitEnd();
   REQUIRE(sink->tokens().size() == 6);
-  for (const TokenEvent& token : sink->tokens()) {
+  for (const AnswerToken& token : sink->tokens()) {
     CHECK(token.has_logprob);
     CHECK(token.logprob == -static_cast<float>(token.id) / 64);
-    CHECK(token.token_text == std::string(1, static_cast<char>(token.id)));
+    CHECK(token.bytes == std::string(1, static_cast<char>(token.id)));
     REQUIRE(token.top.size() == 2);
-    CHECK(token.top[0].text == "a");
+    CHECK(token.top[0].bytes == "a");
   }
-  for (const TokenEvent& token : plain->tokens()) CHECK(!token.has_logprob);
+  for (const AnswerToken& token : plain->tokens()) CHECK(!token.has_logprob);
 }
 
 TEST_CASE("Two hundred streams, a third of them vanishing, leave nothing behind",
@@ -160,7 +161,6 @@ TEST_CASE("Two hundred streams, a third of them vanishing, leave nothing behind"
   struct Stream {
     GenerateInput input;
     std::shared_ptr<FakeSink> sink;
-    std::shared_ptr<RequestHandle> handle;
     bool vanishes;
     size_t vanish_after;
   };
@@ -172,16 +172,16 @@ TEST_CASE("Two hundred streams, a third of them vanishing, leave nothing behind"
     if (i % 5 == 0) stream.input.sampling.repetition_penalty = 1.1f;
     stream.vanishes = random() % 3 == 0;
     stream.vanish_after = random() % 20;
-    stream.sink = rig.Submit(stream.input, &stream.handle);
+    stream.sink = rig.Submit(stream.input);
     if (stream.vanishes && stream.vanish_after == 0) {
-      stream.handle->Cancel(CancelReason::kClientGone);
+      stream.sink->Cancel(CancelReason::kClientGone);
     }
     streams.push_back(std::move(stream));
   }
   for (Stream& stream : streams) {
     if (!stream.vanishes) continue;
     stream.sink->WaitTokens(stream.vanish_after);
-    stream.handle->Cancel(CancelReason::kClientGone);
+    stream.sink->Cancel(CancelReason::kClientGone);
   }
   int cancelled = 0;
   for (Stream& stream : streams) {
@@ -284,23 +284,67 @@ TEST_CASE("What only the model decides is refused by field", "[router][engine]")
   CHECK(sink->ids().size() == 24);
 }
 
-TEST_CASE("An id in use is refused and free again after the end", "[router][engine]") {
+TEST_CASE("Requests of one correlation id run side by side, and a cancel ends them all",
+          "[router][engine]") {
   EngineRig rig({});
   rig.WaitReady();
-  GenerateInput input = MakeInput(0, 10, 300);
-  input.request_id = "mine";
+  GenerateInput input = MakeInput(0, 10, 900);
+  input.correlation_id = "mine";
   auto first = rig.Submit(input);
   auto second = rig.Submit(input);
-  second->WaitEnd();
-  CHECK(absl::IsAlreadyExists(second->status()));
-  CHECK(rig.engine().Cancel("mine"));
-  first->WaitEnd();
-  CHECK(absl::IsCancelled(first->status()));
-  CHECK(!rig.engine().Cancel("mine"));
-  input.max_tokens = 2;
+  input.correlation_id = "other";
+  input.max_tokens = 20;
   auto third = rig.Submit(input);
+  Tenant somebody = *Anonymous();
+  somebody.index = 7;
+  CHECK(!rig.engine().Cancel(somebody, "mine"));  // a tenant ends its own alone
+  CHECK(rig.engine().Cancel(*Anonymous(), "mine"));
+  first->WaitEnd();
+  second->WaitEnd();
+  CHECK(absl::IsCancelled(first->status()));
+  CHECK(absl::IsCancelled(second->status()));
+  CHECK(!rig.engine().Cancel(*Anonymous(), "mine"));
   third->WaitEnd();
   CHECK(third->status().ok());
+  rig.CheckClean();
+}
+
+TEST_CASE("A request that waits too long for its first step ends and frees its place",
+          "[router][engine]") {
+  RigOptions options;
+  options.shape.running_max = 1;
+  options.engine.running_max = 1;
+  options.engine.queue_timeout_s = 1;
+  options.step_us = 3000;
+  EngineRig rig(options);
+  rig.WaitReady();
+  auto running = rig.Submit(MakeInput(0, 10, 900));
+  running->WaitTokens(1);
+  auto waiting = rig.Submit(MakeInput(1, 10, 5));
+  waiting->WaitEnd();
+  CHECK(ErrorReason(waiting->status()) == "QUEUE_TIMEOUT");
+  CHECK(RetryAfter(waiting->status()).has_value());
+  CHECK(!running->ended());
+  running->WaitEnd();
+  CHECK(running->status().ok());
+  CHECK(MetricValue(rig.probe(),
+                    "weft_requests_cancelled_total{by=\"queue_timeout\",phase=\"queue\"}") == 1);
+  rig.CheckClean();
+}
+
+TEST_CASE("Texts and unread answers share one budget, and whoever is alone fits",
+          "[router][engine]") {
+  RigOptions options;
+  options.engine.text_bytes_max = 100'000;
+  EngineRig rig(options);
+  rig.WaitReady();
+  absl::StatusOr<Admission::Permit> large = rig.engine().Enter(Anonymous(), 1'000'000);
+  REQUIRE(large.ok());
+  const absl::StatusOr<Admission::Permit> second = rig.engine().Enter(Anonymous(), 10);
+  REQUIRE(!second.ok());
+  CHECK(ErrorReason(second.status()) == "TEXT_BYTES_FULL");
+  large->Release();
+  CHECK(rig.engine().Enter(Anonymous(), 10).ok());
 }
 
 TEST_CASE("A deadline ends a request wherever it is", "[router][engine]") {
@@ -369,14 +413,19 @@ TEST_CASE("Tokenize and Detokenize answer from a text worker", "[router][engine]
   absl::StatusOr<std::string> text;
   absl::Notification tokenized;
   absl::Notification detokenized;
-  rig.engine().Tokenize(std::string("ab"), true, [&](absl::StatusOr<TokenizeResult> answer) {
-    result = std::move(answer);
-    tokenized.Notify();
-  });
-  rig.engine().Detokenize({97, 98}, true, [&](absl::StatusOr<std::string> answer) {
-    text = std::move(answer);
-    detokenized.Notify();
-  });
+  absl::StatusOr<Admission::Permit> one = rig.engine().EnterText(Anonymous(), 2);
+  absl::StatusOr<Admission::Permit> two = rig.engine().EnterText(Anonymous(), 8);
+  REQUIRE((one.ok() && two.ok()));
+  rig.engine().Tokenize(std::string("ab"), true, *std::move(one), nullptr,
+                        [&](absl::StatusOr<TokenizeResult> answer) {
+                          result = std::move(answer);
+                          tokenized.Notify();
+                        });
+  rig.engine().Detokenize({97, 98}, true, *std::move(two), nullptr,
+                          [&](absl::StatusOr<std::string> answer) {
+                            text = std::move(answer);
+                            detokenized.Notify();
+                          });
   tokenized.WaitForNotification();
   detokenized.WaitForNotification();
   REQUIRE(result.ok());

@@ -6,6 +6,7 @@
 #include <deque>
 #include <new>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "router/scheduler/scheduler.h"
@@ -54,25 +55,30 @@ TEST_CASE("Plan allocates no memory, also when it admits, preempts and evicts",
   std::vector<Emitted> emitted;
   std::vector<Ended> ended;
   int plans = 0;
+  int64_t now_us = 0;
   for (int i = 0; i < 20000; ++i) {
     if (i % 7000 == 0) {
-      scheduler.OnGroupLost(0, &ended);
+      scheduler.OnGroupLost(now_us, &ended);
       in_flight.clear();
-      scheduler.OnGroupFormed(group, 0);
+      scheduler.OnGroupFormed(group, now_us, &ended);
     }
     if (scheduler.Stats().waiting < 50) {
       std::vector<TokenId> prompt(1 + random() % 100);
       for (TokenId& token : prompt) token = 1 + random() % 2;
       Arrival arrival;
       arrival.id = ++id;
-      arrival.prompt = prompt;
+      arrival.prompt = Prompt(std::move(prompt));
       arrival.max_new_tokens = 1 + random() % 100;
       arrival.priority = static_cast<int32_t>(random() % 3);
-      scheduler.OnArrival(arrival, 0);
+      // Every third one is of a tenant that nobody has seen, and most of those are forgotten.
+      arrival.tenant = random() % 3 == 0 ? static_cast<TenantIndex>(id) : random() % 20;
+      arrival.tenant_weight = 1 + random() % 3;
+      REQUIRE(scheduler.OnArrival(std::move(arrival), now_us).ok());
     }
-    if (random() % 20 == 0) scheduler.OnCancel(1 + random() % id, 0, &ended);
+    if (random() % 20 == 0) scheduler.OnCancel(1 + random() % id, now_us, &ended);
+    now_us += 20000;
     counting = true;
-    const StepPlan* const plan = scheduler.Plan(0);
+    const StepPlan* const plan = scheduler.Plan(now_us);
     counting = false;
     if (plan != nullptr) {
       ++plans;
@@ -87,7 +93,7 @@ TEST_CASE("Plan allocates no memory, also when it admits, preempts and evicts",
     for (const PlannedChunk& chunk : oldest.chunks) {
       if (chunk.last) rows.push_back({chunk.slot, 1});
     }
-    scheduler.OnStepDone(oldest.step, rows, {500}, 0, &emitted, &ended);
+    scheduler.OnStepDone(oldest.step, rows, {500}, now_us, &emitted, &ended);
     in_flight.pop_front();
   }
   const SchedulerStats stats = scheduler.Stats();
@@ -95,6 +101,7 @@ TEST_CASE("Plan allocates no memory, also when it admits, preempts and evicts",
   CHECK(stats.preemptions > 10);
   CHECK(stats.evicted_blocks > 1000);
   CHECK(stats.prefix_hit_tokens > 100);
+  CHECK(stats.tenants > 100);
   CHECK(allocations == 0);
   // The counter itself works.
   counting = true;

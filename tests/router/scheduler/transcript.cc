@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <sstream>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/numbers.h"
@@ -72,6 +73,8 @@ const char* Name(EndReason reason) {
       return "cancelled";
     case EndReason::kGroupLosses:
       return "group losses";
+    case EndReason::kPoolShrank:
+      return "pool shrank";
   }
   return "?";
 }
@@ -123,6 +126,7 @@ class Runner {
     config.context_tokens_max = command.Number("context_tokens_max", 1024);
     config.inter_token_target_us = command.Number("inter_token_target_us", 1000000);
     config.watermark_permille = command.Number("watermark_permille", 0);
+    config.ageing_us = command.Number("ageing_us", kAgeingUsDefault);
     config.prefix_cache = command.Number("prefix_cache", 1) != 0;
     config.hash_key[0] = 1;
     config.hash_key[1] = 2;
@@ -131,6 +135,17 @@ class Runner {
   }
 
   std::string Dispatch(const Command& command) {
+    if (command.name == "at") {
+      now_us_ = std::stoll(command.words.at(0));
+      return "";
+    }
+    if (command.name == "cut") {
+      return absl::StrCat(
+          scheduler_
+              ->CutLimit(std::stoull(command.words.at(0)), command.Number("tokens", 1), now_us_)
+              .ToString(),
+          "\n");
+    }
     if (command.name == "group") return Group(command);
     if (command.name == "arrive") return Arrive(command);
     if (command.name == "plan") return Plan();
@@ -138,13 +153,13 @@ class Runner {
     if (command.name == "run") return RunSteps(command);
     if (command.name == "lost") {
       std::vector<Ended> ended;
-      scheduler_->OnGroupLost(0, &ended);
+      scheduler_->OnGroupLost(now_us_, &ended);
       in_flight_.clear();
       return Ends(ended);
     }
     if (command.name == "cancel") {
       std::vector<Ended> ended;
-      scheduler_->OnCancel(std::stoull(command.words.at(0)), 0, &ended);
+      scheduler_->OnCancel(std::stoull(command.words.at(0)), now_us_, &ended);
       return Ends(ended);
     }
     if (command.name == "log") {
@@ -172,26 +187,27 @@ class Runner {
       }
     }
     group.costs = costs;
-    scheduler_->OnGroupFormed(group, 0);
-    return "";
+    std::vector<Ended> ended;
+    scheduler_->OnGroupFormed(group, now_us_, &ended);
+    return Ends(ended);
   }
 
   std::string Arrive(const Command& command) {
     Arrival arrival;
     arrival.id = std::stoull(command.words.at(0));
-    const std::vector<TokenId> prompt = ParseTokens(command.values.at("prompt"));
-    arrival.prompt = prompt;
+    arrival.prompt = Prompt(ParseTokens(command.values.at("prompt")), command.Number("salt", 0));
     arrival.max_new_tokens = command.Number("max_new", 1);
     arrival.priority = command.Number("priority", 0);
-    arrival.cache_salt = command.Number("salt", 0);
+    arrival.tenant = command.Number("tenant", 0);
+    arrival.tenant_weight = command.Number("weight", 1);
     arrival.ignore_eos = command.Has("ignore_eos");
     arrival.bypass_prefix_cache = command.Has("bypass");
-    scheduler_->OnArrival(arrival, 0);
-    return "";
+    const absl::Status status = scheduler_->OnArrival(std::move(arrival), now_us_);
+    return status.ok() ? "" : absl::StrCat(status.ToString(), "\n");
   }
 
   std::string Plan() {
-    const StepPlan* const plan = scheduler_->Plan(0);
+    const StepPlan* const plan = scheduler_->Plan(now_us_);
     if (plan == nullptr) return "nothing to do\n";
     in_flight_.push_back(*plan);
     return Describe(*plan);
@@ -214,7 +230,7 @@ class Runner {
     std::vector<Emitted> emitted;
     std::vector<Ended> ended;
     const StepTime time = {static_cast<uint32_t>(command.Number("us", 0))};
-    scheduler_->OnStepDone(plan.step, rows, time, 0, &emitted, &ended);
+    scheduler_->OnStepDone(plan.step, rows, time, now_us_, &emitted, &ended);
     std::string out;
     for (const Emitted& e : emitted) {
       absl::StrAppend(&out, "token ", e.token, " of ", e.id, " (row ", e.row, ")\n");
@@ -227,7 +243,7 @@ class Runner {
     std::string out;
     for (int i = 0; i < steps; ++i) {
       while (in_flight_.size() < kStepsInFlightMax) {
-        const StepPlan* const plan = scheduler_->Plan(0);
+        const StepPlan* const plan = scheduler_->Plan(now_us_);
         if (plan == nullptr) break;
         in_flight_.push_back(*plan);
       }
@@ -259,6 +275,7 @@ class Runner {
   std::unique_ptr<Scheduler> scheduler_;
   std::deque<StepPlan> in_flight_;
   Epoch epoch_ = 0;
+  int64_t now_us_ = 0;
   TokenId next_token_ = 900;
 };
 

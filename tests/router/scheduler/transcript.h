@@ -5,12 +5,15 @@
 // Commands:
 //   config [running_max=N] [step_tokens_max=N] [block_tokens=N] [context_tokens_max=N]
 //          [inter_token_target_us=N] [watermark_permille=N] [prefix_cache=0|1] [eos=ID]
-//          a target is a second unless given
+//          [ageing_us=N]; a target is a second unless given
+//   at US                                    the time of the commands that follow; 0 at the start
 //   group blocks=N [cost=ROWS/PROMPT_TOKENS/CONTEXT/US,...]       the group forms
 //   lost                                                          the group is lost
 //   arrive ID prompt=PART,... max_new=N [priority=N] [salt=N] [ignore_eos] [bypass]
+//          [tenant=N] [weight=N]            prints why, if it is refused
 //          PART is an id or a range A..B; a token id is any number
 //   cancel ID
+//   cut ID tokens=N                          cuts the limit and prints whether that was possible
 //   plan                            prints the plan, or "nothing to do"
 //   done [us=N] [TOKEN ...]         answers the oldest step in flight; without tokens its rows give
 //                                   900, 901, ... counted over the whole file

@@ -49,19 +49,23 @@ class EchoCall : public grpc::ServerGenericBidiReactor {
       End(grpc::Status::CANCELLED);
     } else if (absl::EndsWith(method_, "/Prefill")) {
       End(grpc::Status(grpc::StatusCode::FAILED_PRECONDITION, kEchoError));
-    } else if (!absl::EndsWith(method_, "/Decode")) {  // that one goes on until it is cancelled
+    } else if (!Endless()) {
       Answer();
     }
     const absl::MutexLock lock(&calls_->mutex);
   }
   void OnCancel() override {
     cancelled_->fetch_add(1);
-    if (absl::EndsWith(method_, "/Decode")) End(grpc::Status::CANCELLED);
+    if (Endless()) End(grpc::Status::CANCELLED);
     const absl::MutexLock lock(&calls_->mutex);
   }
   void OnDone() override { const absl::MutexLock lock(&calls_->mutex); }
 
  private:
+  // Goes on until it is cancelled.
+  bool Endless() const {
+    return absl::EndsWith(method_, "/Decode") || absl::EndsWith(method_, "/Hold");
+  }
   void Answer() {
     response_ = request_;
     size_t bytes = 0;

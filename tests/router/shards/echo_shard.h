@@ -1,6 +1,7 @@
 // A gRPC server that answers the shard's calls by rule, whatever is in them: Info, Rendezvous,
-// JoinGroup and FilterBatch give the request back, Prefill fails, Decode never ends by itself, and
-// Warmup gives back as many bytes as its request says. For tests of transports. Thread-safe.
+// JoinGroup and FilterBatch give the request back, Prefill fails, Decode and Hold never end by
+// themselves, and Warmup gives back as many bytes as its request says. For tests of transports.
+// Thread-safe.
 
 #pragma once
 

@@ -343,7 +343,7 @@ TEST_CASE("A worn connection is replaced between calls, and nobody notices",
   LocalAddress local;
   std::memcpy(&local.bytes, &address, sizeof(address));
   local.size = sizeof(address);
-  constexpr GrpcStreamId kWornAt = 20;
+  constexpr Http2StreamId kWornAt = 20;
   Http2ShardClient client(
       0, local, [&](ShardReply reply) { replies.push_back(std::move(reply)); }, &poller, &clock,
       kWornAt);
@@ -355,6 +355,9 @@ TEST_CASE("A worn connection is replaced between calls, and nobody notices",
     }
   };
   until([&] { return client.Connected(); });
+  // A claim stays open all the while: it is made anew on each connection.
+  client.Call(ShardCall::kHold, std::make_shared<const std::string>("claim"), {1, 0}, kLongUs,
+              /*wait_for_ready=*/false);
   constexpr size_t kCalls = 100;
   for (size_t i = 0; i < kCalls; ++i) {
     CHECK(client.Connected());
@@ -365,6 +368,7 @@ TEST_CASE("A worn connection is replaced between calls, and nobody notices",
     CHECK(replies[i].body == absl::StrCat(i));
   }
   CHECK(client.connections() >= kCalls / kWornAt);
+  CHECK(replies.size() == kCalls);
 }
 
 // -- Poller --------------------------------------------------------------------------------------

@@ -59,15 +59,21 @@ TEST_CASE("Times of the text path", "[.bench]") {
   CHECK(bytes > 0);
 
   const auto text = LoadModelText(path);
-  const auto chat = ChatTemplate::Create(text->chat_template, "", "");
+  const auto chat = Compile(text->chat_template);
   ChatPrompt short_chat;
   short_chat.messages = {{"user", "What is the capital of France?"}};
+  ChatPrompt chat_of_three;
+  chat_of_three.messages = {{"system", "You are a helpful assistant."},
+                            {"user", "What is the capital of France?"},
+                            {"assistant", "The capital of France is Paris."}};
   ChatPrompt long_chat;
   for (int i = 0; i < 100; ++i) long_chat.messages.push_back({"user", "What is that?"});
   std::printf("render 1 message: %.1f us\n",
-              BestUs(50, [&] { REQUIRE((*chat)->Render(short_chat).ok()); }));
+              BestUs(50, [&] { REQUIRE(chat->Render(short_chat).ok()); }));
+  std::printf("render 3 messages: %.1f us\n",
+              BestUs(200, [&] { REQUIRE(chat->Render(chat_of_three).ok()); }));
   std::printf("render 100 messages: %.1f us\n",
-              BestUs(50, [&] { REQUIRE((*chat)->Render(long_chat).ok()); }));
+              BestUs(50, [&] { REQUIRE(chat->Render(long_chat).ok()); }));
 }
 
 }  // namespace

@@ -77,6 +77,26 @@ std::unique_ptr<Tokenizer> LoadSmall(const std::string& name) {
   return std::move(loaded).value();
 }
 
+TemplateHost& Templates() {
+  static const std::unique_ptr<TemplateHost> host = [] {
+    auto forked = TemplateHost::Fork();
+    INFO(forked.status().ToString());
+    REQUIRE(forked.ok());
+    return std::move(forked).value();
+  }();
+  return *host;
+}
+
+std::unique_ptr<ChatTemplate> Compile(absl::string_view source) {
+  ChatTemplate::Options options;
+  options.bos_token = "<bos>";
+  options.eos_token = "<eos>";
+  auto made = ChatTemplate::Create(&Templates(), &DemoTokenizer(), source, options);
+  INFO(made.status().ToString());
+  REQUIRE(made.ok());
+  return std::move(made).value();
+}
+
 TempDir::TempDir() {
   std::string path = (std::filesystem::temp_directory_path() / "weft-text-XXXXXX").string();
   WEFT_CHECK(mkdtemp(path.data()) != nullptr);

@@ -10,6 +10,8 @@
 
 #include "absl/strings/string_view.h"
 #include "common/ids.h"
+#include "router/text/chat_template.h"
+#include "router/text/template_host.h"
 #include "router/text/tokenizer.h"
 
 namespace weft::router {
@@ -28,6 +30,19 @@ const Tokenizer& DemoTokenizer();
 std::string ModelPath(const std::string& name);
 // The small model, loaded anew.
 std::unique_ptr<Tokenizer> LoadSmall(const std::string& name);
+
+// The processes for chat templates; forked by the first test that asks.
+TemplateHost& Templates();
+// `source` compiled for the demo model's tokenizer, with "<bos>" and "<eos>".
+std::unique_ptr<ChatTemplate> Compile(absl::string_view source);
+
+// A tokenizer.json made of a small model with another pipeline.
+struct TokenizerVariant {
+  std::string name;
+  std::string json;
+};
+// Every pre-tokenizer that cuts.rs knows and some that it does not, with added tokens of all kinds.
+std::vector<TokenizerVariant> TokenizerVariants();
 
 // A directory that goes away with it.
 class TempDir {

@@ -116,8 +116,12 @@ TEST_CASE("Every pre-tokenizer that GGUF files name cuts text as its published f
     for (const boost::json::value& c : cases.as_array()) {
       const std::string text = Text(c.at("text"));
       INFO(pre << " on " << c.at("text"));
+      WeftEncodeOptions options = {};
+      options.tokens_max = SIZE_MAX;
+      options.piece_bytes = SIZE_MAX;
+      options.control_tokens = true;
       WeftEncoding encoding = {};
-      REQUIRE(weft_tokenizer_encode(tokenizer, {text.data(), text.size()}, false, &encoding,
+      REQUIRE(weft_tokenizer_encode(tokenizer, {text.data(), text.size()}, &options, &encoding,
                                     &error) == WEFT_TEXT_OK);
       CHECK(std::vector<TokenId>(encoding.ids, encoding.ids + encoding.count) == Ids(c.at("ids")));
       weft_encoding_free(encoding);

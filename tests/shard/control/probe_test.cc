@@ -26,6 +26,7 @@ TEST_CASE("All shard metrics exist at zero and count steps", "[shard][probe]") {
           R"(weft_model_load_ratio{model_name="tiny",rank="3"} 0)",
           R"(weft_shard_memory_bytes{model_name="tiny",rank="3",kind="kv"} 0)",
           R"(weft_shard_last_step_timestamp_seconds{model_name="tiny",rank="3"} 0)",
+          R"(weft_shard_invalid_rows_total{model_name="tiny",rank="3"} 0)",
           "weft_build_info{",
       }) {
     INFO(series);
@@ -36,7 +37,10 @@ TEST_CASE("All shard metrics exist at zero and count steps", "[shard][probe]") {
   timings.set_host_us(2000);
   timings.set_device_us(500000);
   timings.set_comm_us(250000);
-  probe.StepDone("Decode", timings, HelperCosts{2'500, 3, 1});
+  StepResult result;
+  result.helpers = HelperCosts{2'500, 3, 1};
+  result.invalid_rows = {0, 7};
+  probe.StepDone("Decode", timings, result);
   probe.Loading(50, 200, absl::Seconds(2));
   const std::string moved = RenderMetrics();
   INFO(moved);
@@ -46,6 +50,7 @@ TEST_CASE("All shard metrics exist at zero and count steps", "[shard][probe]") {
            R"({model_name="tiny",rank="3",method="Decode",phase="comm"} 0.25)",
            R"(weft_model_load_ratio{model_name="tiny",rank="3"} 0.25)",
            R"(weft_shard_helper_stalls_total{model_name="tiny",rank="3"} 3)",
+           R"(weft_shard_invalid_rows_total{model_name="tiny",rank="3"} 2)",
            R"(weft_shard_helper_backoffs_total{model_name="tiny",rank="3"} 1)",
        }) {
     INFO(series);

@@ -6,7 +6,7 @@
 #include <initializer_list>
 #include <vector>
 
-#include "proto/shard.pb.h"
+#include "weft/shard/v1/shard.pb.h"
 
 namespace weft::shard {
 

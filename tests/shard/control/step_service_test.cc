@@ -18,9 +18,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
-#include "proto/shard.grpc.pb.h"
 #include "tests/shard/control/executor_rig.h"
 #include "tests/support/grpc_threads.h"
+#include "weft/shard/v1/shard.grpc.pb.h"
 
 namespace weft::shard {
 namespace {

@@ -69,7 +69,9 @@ class SamplerRig {
     for (std::thread& thread : threads) thread.join();
     for (size_t i = 0; i < ranks_.size(); ++i) {
       if (!statuses[i].ok()) throw std::runtime_error(statuses[i].ToString());
-      if (results[i].ids != results[0].ids) throw std::runtime_error("ranks differ");
+      if (results[i].ids != results[0].ids || results[i].invalid_rows != results[0].invalid_rows) {
+        throw std::runtime_error("ranks differ");
+      }
     }
     return results[0];
   }

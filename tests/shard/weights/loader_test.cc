@@ -360,6 +360,22 @@ TEST_CASE("Files that do not fit the config are refused by file and tensor", "[s
   CHECK(absl::StrContains(Refusal(dir.path()), "truncated"));
 }
 
+TEST_CASE("A tensor of an unknown type is refused only by a model that reads it",
+          "[shard][weights]") {
+  const TempDir dir;
+  CopyModel("llama_nine_heads_f16", dir);
+  const std::string config = test::ReadFile(dir.path() + "/config.json");
+  const std::string weights = test::ReadFile(dir.path() + "/model.safetensors");
+  dir.Write("model.safetensors", Replaced(weights, R"("lm_head.weight":{"dtype":"F16")",
+                                          R"("lm_head.weight":{"dtype":"I16")"));
+  CHECK(absl::StrContains(Refusal(dir.path()),
+                          "model.safetensors: tensor lm_head.weight: dtype \"I16\" is not "
+                          "supported; known are F32, F16, BF16"));
+  dir.Write("config.json",
+            Replaced(config, "\"tie_word_embeddings\": false", "\"tie_word_embeddings\": true"));
+  CHECK(ModelFiles::Open(dir.path()).ok());
+}
+
 TEST_CASE("A path that is no model is refused with what is wanted", "[shard][weights]") {
   CHECK(absl::StrContains(Refusal("/nonexistent/model"), "/nonexistent/model"));
   const std::string file = test::GoldenPath("llama_nine_heads_f16/model.safetensors");

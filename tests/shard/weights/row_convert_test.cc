@@ -8,12 +8,16 @@
 #include <random>
 #include <vector>
 
+#include "kernels/half.h"
 #include "shard/weights/tensor_view.h"
 #include "tests/kernels/dequant_golden.h"
 #include "tests/shard/weights/collecting_sink.h"
 
 namespace weft::shard {
 namespace {
+
+using kernels::HalfToFloat;
+using kernels::RoundToBf16;
 
 namespace golden = kernels::cpu::testing;
 

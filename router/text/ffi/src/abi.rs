@@ -11,6 +11,8 @@ pub enum Status {
     Invalid = 1,
     Limit = 2,
     Panic = 3,
+    TooMany = 4,
+    Cancelled = 5,
 }
 
 /// An error on its way to the caller.

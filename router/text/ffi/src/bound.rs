@@ -74,18 +74,21 @@ impl Bound {
     }
 }
 
-/// The steps of a normalizer or pre-tokenizer in its serialised form (its fields are private); null
-/// is none. A sequence holds its steps under `list`.
-fn steps(value: serde_json::Result<Value>, list: &str) -> Option<Vec<Value>> {
+/// The steps of a normalizer, pre-tokenizer or post-processor in its serialised form (its fields are
+/// private); null is none. A sequence holds its steps, which may be sequences, under `list`.
+pub fn steps(value: serde_json::Result<Value>, list: &str) -> Option<Vec<Value>> {
     let value = value.ok()?;
-    if value["type"] == "Sequence" {
-        return value[list].as_array().cloned();
+    if value.is_null() {
+        return Some(Vec::new());
     }
-    Some(if value.is_null() {
-        Vec::new()
-    } else {
-        vec![value]
-    })
+    if value["type"] != "Sequence" {
+        return Some(vec![value]);
+    }
+    let mut flat = Vec::new();
+    for step in value[list].as_array()? {
+        flat.extend(steps(Ok(step.clone()), list)?);
+    }
+    Some(flat)
 }
 
 /// How many times shorter the normalizers can make a text; None when that is not known.

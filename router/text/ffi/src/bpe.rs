@@ -13,6 +13,7 @@ use tokenizers::pre_tokenizers::PreTokenizerWrapper;
 use tokenizers::{AddedToken, NormalizerWrapper, SplitDelimiterBehavior, Tokenizer};
 
 use crate::abi::{borrow, Failure, Outcome, Slice};
+use crate::load::AddedBudget;
 
 /// `WeftBpe` of weft_text.h.
 #[repr(C)]
@@ -28,6 +29,10 @@ pub struct Bpe {
 // `WeftTokenKind` of weft_text.h.
 const TOKEN_CONTROL: u8 = 1;
 const TOKEN_USER_DEFINED: u8 = 2;
+
+/// Words whose ids each thread keeps, up to 8 KB each: users choose them, and the crate's own 10,000
+/// would hold 80 MB a thread for good.
+pub const CACHED_WORDS_MAX: usize = 2048;
 
 /// How text is cut before BPE: the differences between the published byte-level tokenizers.
 struct Pre {
@@ -49,8 +54,8 @@ macro_rules! words_and_digits {
         )
     };
 }
-const LLAMA3: &str = words_and_digits!(r"\p{N}{1,3}");
-const QWEN2: &str = words_and_digits!(r"\p{N}");
+pub const LLAMA3: &str = words_and_digits!(r"\p{N}{1,3}");
+pub const QWEN2: &str = words_and_digits!(r"\p{N}");
 
 const PRES: &[Pre] = &[
     Pre {
@@ -160,8 +165,10 @@ pub fn build(parts: &Parts) -> Outcome<Tokenizer> {
     let pre = find_pre(parts.pre)?;
     let mut vocab = AHashMap::with_capacity(parts.tokens.len());
     let mut added = Vec::new();
+    let mut budget = AddedBudget::default();
     for (id, token) in parts.tokens.iter().enumerate() {
         if matches!(parts.kinds[id], TOKEN_CONTROL | TOKEN_USER_DEFINED) {
+            budget.add(token)?;
             let special = parts.kinds[id] == TOKEN_CONTROL;
             added.push(AddedToken::from(*token, special).normalized(false));
         }
@@ -181,6 +188,7 @@ pub fn build(parts: &Parts) -> Outcome<Tokenizer> {
     let model = BPE::builder()
         .vocab_and_merges(vocab, merges)
         .ignore_merges(pre.ignore_merges)
+        .cache_capacity(CACHED_WORDS_MAX)
         .build()
         .map_err(|error| Failure::invalid(format!("tokenizer.ggml.merges: {error}")))?;
     let mut tokenizer = Tokenizer::new(model);

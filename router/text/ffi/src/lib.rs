@@ -2,9 +2,14 @@
 //! entry point shares (slices, owned buffers, the panic guard); the rest is one file a subject.
 
 mod abi;
+mod added;
 mod bound;
 mod bpe;
+mod cuts;
 mod decoder;
+mod encode;
+mod load;
+mod marks;
 mod python_json;
 mod template;
 mod tokenizer;

@@ -4,6 +4,8 @@
 use minijinja::value::{Kwargs, ValueKind};
 use minijinja::{Error, ErrorKind, Value};
 
+use crate::marks;
+
 struct Style {
     item_separator: String,
     key_separator: String,
@@ -12,12 +14,21 @@ struct Style {
     sort_keys: bool,
 }
 
+/// More than a prompt may have.
+const BYTES_MAX: usize = 32 << 20;
+/// json.dumps takes any; templates use 2 or 4.
+const INDENT_MAX: usize = 64;
+
 /// Nesting beyond this is refused; Python's own limit is near 1,000.
 const DEPTH_MAX: usize = 200;
 
 /// The filter: tojson(ensure_ascii=False, indent=None, separators=None, sort_keys=False).
 pub fn tojson(value: &Value, kwargs: Kwargs) -> Result<String, Error> {
     let indent: Option<usize> = kwargs.get("indent")?;
+    if indent.is_some_and(|indent| indent > INDENT_MAX) {
+        let message = format!("tojson: indent is above {INDENT_MAX}");
+        return Err(Error::new(ErrorKind::InvalidOperation, message));
+    }
     let separators: Option<Vec<String>> = kwargs.get("separators")?;
     let (item_separator, key_separator) = match separators.as_deref() {
         Some([item, key]) => (item.clone(), key.clone()),
@@ -52,6 +63,9 @@ fn write(value: &Value, style: &Style, depth: usize, out: &mut String) -> Result
             ErrorKind::InvalidOperation,
             "tojson: nested too deeply",
         ));
+    }
+    if out.len() > BYTES_MAX {
+        return Err(Error::new(ErrorKind::InvalidOperation, "tojson: too large"));
     }
     match value.kind() {
         ValueKind::None => out.push_str("null"),
@@ -124,6 +138,7 @@ fn write_string(text: &str, style: &Style, out: &mut String) {
             '\t' => out.push_str("\\t"),
             '\u{8}' => out.push_str("\\b"),
             '\u{c}' => out.push_str("\\f"),
+            c if marks::is_one(c) => out.push(c),
             c if (c as u32) < 0x20 || (style.ensure_ascii && c as u32 >= 0x7f && c != '\u{7f}') => {
                 for unit in c.encode_utf16(&mut [0; 2]) {
                     out.push_str(&format!("\\u{unit:04x}"));

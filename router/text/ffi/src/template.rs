@@ -6,6 +6,7 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::{context, Environment, Error, ErrorKind, Value};
 
 use crate::abi::{borrow, guard, Failure, Outcome, Slice, Status, Text};
+use crate::marks;
 use crate::python_json;
 
 /// `WeftTemplate` of weft_text.h.
@@ -92,10 +93,13 @@ fn compile(source: &str, bos_token: &str, eos_token: &str) -> Outcome<Handle> {
         .lstrip_blocks(true)
         .build();
     environment.set_syntax(syntax.map_err(|error| Failure::invalid(error.to_string()))?);
-    environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+    environment.set_unknown_method_callback(marks::call_method);
     environment.add_function("raise_exception", raise_exception);
     environment.add_function("strftime_now", strftime_now);
     environment.add_filter("tojson", python_json::tojson);
+    environment.add_filter("trim", marks::trim);
+    environment.add_filter("length", marks::length);
+    environment.add_filter("count", marks::length);
     environment
         .add_template_owned(NAME, without_generation_tags(source))
         .map_err(|error| Failure::invalid(describe(&error)))?;

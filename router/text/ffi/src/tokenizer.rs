@@ -1,19 +1,26 @@
 //! Entry points of the tokenizer: from tokenizer.json or a BPE vocabulary, encode, and the table of
 //! the bytes behind all ids.
 
-use tokenizers::Tokenizer;
+use std::sync::atomic::AtomicBool;
 
-use crate::abi::{give, guard, take_back, Failure, Outcome, Slice, Status, Text};
+use tokenizers::{ModelWrapper, Tokenizer};
+
+use crate::abi::{borrow, give, guard, take_back, Failure, Outcome, Slice, Status, Text};
 use crate::bound::Bound;
 use crate::bpe::{self, Bpe};
 use crate::decoder::{self, Decoder, Kind};
+use crate::encode::{Encoder, End, Options};
+use crate::load;
 
 /// `WeftTokenizer` of weft_text.h.
 pub struct Handle {
     tokenizer: Tokenizer,
+    encoder: Encoder,
     decoder: Decoder,
     /// None: nothing is known.
     bound: Option<Bound>,
+    /// The normalizer makes a text at most so many times longer.
+    growth: usize,
     /// Bytes of all tokens one after another; token i is [starts[i], starts[i + 1]).
     bytes: Vec<u8>,
     starts: Vec<u32>,
@@ -25,9 +32,12 @@ impl Handle {
     /// `tokens` gives the written form of id 0, 1, ..., None in a gap.
     fn new<T: AsRef<str>>(
         tokenizer: Tokenizer,
+        growth: usize,
         tokens: impl ExactSizeIterator<Item = Option<T>>,
     ) -> Outcome<*mut Handle> {
+        load::bound_patterns();
         let decoder = decoder::understand(tokenizer.get_decoder())?;
+        let encoder = Encoder::of(&tokenizer)?;
         let mut bytes = Vec::with_capacity(8 * tokens.len());
         let mut starts = Vec::with_capacity(tokens.len() + 1);
         let mut specials = vec![0; tokens.len()];
@@ -51,8 +61,10 @@ impl Handle {
         let bound = Bound::of(&tokenizer, decoder.kind, longest);
         Ok(Box::into_raw(Box::new(Handle {
             tokenizer,
+            encoder,
             decoder,
             bound,
+            growth,
             bytes,
             starts,
             specials,
@@ -62,10 +74,16 @@ impl Handle {
 
 fn from_json(json: &[u8], ids_max: u32) -> Outcome<*mut Handle> {
     let failed = |error: tokenizers::Error| Failure::invalid(error.to_string());
+    let growth = load::check_json(json)?;
     let mut tokenizer = Tokenizer::from_bytes(json).map_err(failed)?;
     // Left over from training in some published files; a prompt is never cut or filled up here.
     tokenizer.with_padding(None);
     tokenizer.with_truncation(None).map_err(failed)?;
+    if let ModelWrapper::BPE(bpe) = tokenizer.get_model() {
+        let mut bpe = bpe.clone();
+        bpe.resize_cache(bpe::CACHED_WORDS_MAX);
+        tokenizer.with_model(bpe);
+    }
     let largest = tokenizer.get_vocab(true).into_values().max();
     let Some(largest) = largest.filter(|id| *id < ids_max) else {
         let found = largest.map_or("no token".to_string(), |id| format!("token id {id}"));
@@ -74,7 +92,7 @@ fn from_json(json: &[u8], ids_max: u32) -> Outcome<*mut Handle> {
         )));
     };
     let tokens: Vec<Option<String>> = (0..=largest).map(|id| tokenizer.id_to_token(id)).collect();
-    Handle::new(tokenizer, tokens.iter().map(Option::as_ref))
+    Handle::new(tokenizer, growth, tokens.iter().map(Option::as_ref))
 }
 
 /// # Safety
@@ -102,7 +120,13 @@ pub unsafe extern "C" fn weft_tokenizer_from_bpe(
         // SAFETY: the caller's promise.
         let parts = unsafe { (*bpe).read()? };
         let tokenizer = bpe::build(&parts)?;
-        Handle::new(tokenizer, parts.tokens.iter().map(Some))
+        // Composition is the only normalizer here.
+        let growth = if tokenizer.get_normalizer().is_some() {
+            3
+        } else {
+            1
+        };
+        Handle::new(tokenizer, growth, parts.tokens.iter().map(Some))
     };
     // SAFETY: the caller's promise.
     unsafe { guard(out, error, body) }
@@ -118,43 +142,88 @@ pub unsafe extern "C" fn weft_tokenizer_free(handle: *mut Handle) {
     }
 }
 
+/// `WeftEncodeOptions` of weft_text.h.
+#[repr(C)]
+pub struct EncodeOptions {
+    breaks: *const u32,
+    break_count: usize,
+    tokens_max: usize,
+    piece_bytes: usize,
+    cancelled: *const bool,
+    add_special_tokens: bool,
+    control_tokens: bool,
+    offsets: bool,
+}
+
 /// `WeftEncoding` of weft_text.h.
 #[repr(C)]
 pub struct Encoding {
     ids: *mut u32,
     offsets: *mut u32,
     count: usize,
+    offset_count: usize,
 }
 
 /// # Safety
-/// See weft_text.h: `handle` from this library, `text` valid, `out` and `error` writable.
+/// See weft_text.h: `handle` from this library, `text` and `options` valid, `out` and `error`
+/// writable.
 #[no_mangle]
 pub unsafe extern "C" fn weft_tokenizer_encode(
     handle: *const Handle,
     text: Slice,
-    add_special_tokens: bool,
+    options: *const EncodeOptions,
     out: *mut Encoding,
     error: *mut Text,
 ) -> Status {
+    let mut ended = Status::Ok;
     let body = || {
-        let text = unsafe { text.text("text")? };
-        let encoding = unsafe { &*handle }
-            .tokenizer
-            .encode(text, add_special_tokens)
-            .map_err(|error| Failure::invalid(error.to_string()))?;
-        let (ids, count) = give(encoding.get_ids().to_vec());
-        let mut offsets = Vec::with_capacity(2 * count);
-        for (begin, end) in encoding.get_offsets() {
-            offsets.extend([*begin as u32, *end as u32]);
-        }
-        Ok(Encoding {
-            ids,
-            offsets: give(offsets).0,
+        // SAFETY: the caller's promise, for all pointers; the flag is a C++ atomic, of one byte.
+        let (text, given, handle) = unsafe { (text.text("text")?, &*options, &*handle) };
+        let options = unsafe {
+            Options {
+                add_special_tokens: given.add_special_tokens,
+                control_tokens: given.control_tokens,
+                offsets: given.offsets,
+                breaks: borrow(given.breaks, given.break_count),
+                tokens_max: given.tokens_max,
+                piece_bytes: given.piece_bytes,
+                cancelled: (!given.cancelled.is_null())
+                    .then(|| AtomicBool::from_ptr(given.cancelled.cast_mut())),
+            }
+        };
+        let empty = |count| Encoding {
+            ids: std::ptr::null_mut(),
+            offsets: std::ptr::null_mut(),
             count,
-        })
+            offset_count: 0,
+        };
+        match handle.encoder.encode(&handle.tokenizer, text, &options) {
+            Ok((ids, offsets)) => {
+                let (ids, count) = give(ids);
+                let (offsets, offset_count) = give(offsets);
+                Ok(Encoding {
+                    ids,
+                    offsets,
+                    count,
+                    offset_count,
+                })
+            }
+            Err(End::TooMany(count)) => {
+                ended = Status::TooMany;
+                Ok(empty(count))
+            }
+            Err(End::Cancelled) => {
+                ended = Status::Cancelled;
+                Ok(empty(0))
+            }
+            Err(End::Failed(failure)) => Err(failure),
+        }
     };
     // SAFETY: the caller's promise.
-    unsafe { guard(out, error, body) }
+    match unsafe { guard(out, error, body) } {
+        Status::Ok => ended,
+        status => status,
+    }
 }
 
 /// # Safety
@@ -164,7 +233,7 @@ pub unsafe extern "C" fn weft_encoding_free(encoding: Encoding) {
     // SAFETY: made by `give` with these lengths.
     unsafe {
         take_back(encoding.ids, encoding.count);
-        take_back(encoding.offsets, 2 * encoding.count);
+        take_back(encoding.offsets, encoding.offset_count);
     }
 }
 
@@ -175,6 +244,56 @@ pub unsafe extern "C" fn weft_tokenizer_tokens_min(handle: *const Handle, text: 
     // SAFETY: the caller's promise.
     let (bound, bytes) = unsafe { (&(*handle).bound, text.bytes()) };
     bound.as_ref().map_or(0, |bound| bound.tokens_min(bytes))
+}
+
+/// Bytes that encoding takes for each byte of the longest piece of a text, measured: each of its
+/// bytes may be a word of its own, which is held with its places and its token.
+const WORK_BYTES_PER_BYTE: usize = 400;
+/// Bytes for each byte of text while ids and offsets grow and are handed over.
+const RESULT_BYTES_PER_BYTE: usize = 48;
+
+/// # Safety
+/// See weft_text.h: `handle` from this library, `text` valid; it may be no UTF-8.
+#[no_mangle]
+pub unsafe extern "C" fn weft_tokenizer_work_bytes_max(
+    handle: *const Handle,
+    text: Slice,
+    text_bytes: usize,
+    piece_bytes: usize,
+) -> usize {
+    // SAFETY: the caller's promise.
+    let (handle, bytes) = unsafe { (&*handle, text.bytes()) };
+    let piece = match std::str::from_utf8(bytes) {
+        Ok(text) if !text.is_empty() => handle.encoder.piece_bytes_max(text, piece_bytes),
+        _ => text_bytes.max(bytes.len()),
+    };
+    piece * WORK_BYTES_PER_BYTE * handle.growth
+        + text_bytes.max(bytes.len()) * RESULT_BYTES_PER_BYTE * handle.growth
+}
+
+/// # Safety
+/// See weft_text.h: `handle` from this library, `text` valid, `out` and `error` writable.
+#[no_mangle]
+pub unsafe extern "C" fn weft_tokenizer_breaks(
+    handle: *const Handle,
+    text: Slice,
+    ends: bool,
+    out: *mut Encoding,
+    error: *mut Text,
+) -> Status {
+    let body = || {
+        // SAFETY: the caller's promise.
+        let (text, handle) = unsafe { (text.text("text")?, &*handle) };
+        let (ids, count) = give(handle.encoder.added.breaks(&handle.tokenizer, text, ends)?);
+        Ok(Encoding {
+            ids,
+            offsets: std::ptr::null_mut(),
+            count,
+            offset_count: 0,
+        })
+    };
+    // SAFETY: the caller's promise.
+    unsafe { guard(out, error, body) }
 }
 
 /// `WeftVocab` of weft_text.h.

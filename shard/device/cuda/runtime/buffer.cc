@@ -1,4 +1,4 @@
-#include "shard/device/cuda/buffer.h"
+#include "shard/device/cuda/runtime/buffer.h"
 
 #include <cuda_runtime_api.h>
 
@@ -8,32 +8,21 @@
 
 namespace weft::shard {
 
-absl::StatusOr<DeviceBuffer> DeviceBuffer::Allocate(uint64_t bytes, absl::string_view what) {
-  DeviceBuffer buffer;
+void FreeDeviceMemory(void* data) { cudaFree(data); }
+void FreePinnedMemory(void* data) { cudaFreeHost(data); }
+
+absl::StatusOr<DeviceBuffer> AllocateDevice(uint64_t bytes, absl::string_view what) {
   void* data = nullptr;
   WEFT_RETURN_IF_ERROR(CudaStatus(cudaMalloc(&data, bytes),
                                   absl::StrCat(bytes, " bytes of device memory for ", what)));
-  buffer.data_ = static_cast<uint8_t*>(data);
-  buffer.bytes_ = bytes;
-  return buffer;
+  return DeviceBuffer(data, bytes);
 }
 
-DeviceBuffer::~DeviceBuffer() {
-  if (data_ != nullptr) cudaFree(data_);
-}
-
-absl::StatusOr<PinnedBuffer> PinnedBuffer::Allocate(uint64_t bytes, absl::string_view what) {
-  PinnedBuffer buffer;
+absl::StatusOr<PinnedBuffer> AllocatePinned(uint64_t bytes, absl::string_view what) {
   void* data = nullptr;
   WEFT_RETURN_IF_ERROR(CudaStatus(cudaHostAlloc(&data, bytes, cudaHostAllocDefault),
                                   absl::StrCat(bytes, " bytes of pinned memory for ", what)));
-  buffer.data_ = static_cast<uint8_t*>(data);
-  buffer.bytes_ = bytes;
-  return buffer;
-}
-
-PinnedBuffer::~PinnedBuffer() {
-  if (data_ != nullptr) cudaFreeHost(data_);
+  return PinnedBuffer(data, bytes);
 }
 
 }  // namespace weft::shard

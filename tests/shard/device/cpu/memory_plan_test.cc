@@ -1,9 +1,10 @@
 // The memory plan is what the runner then holds; flags that cannot work are refused by name.
 
 #include <catch2/catch.hpp>
+#include <functional>
 
+#include "shard/device/cpu/memory_plan.h"
 #include "shard/device/cpu/step_rows.h"
-#include "shard/kv/memory_plan.h"
 #include "tests/shard/device/cpu/rank_group.h"
 #include "tests/shard/weights/goldens.h"
 
@@ -24,6 +25,11 @@ DecoderSpec SmallSpec() {
   return spec;
 }
 
+// Every rank's tensors take `bytes`.
+std::function<uint64_t(const SlicePlan&)> Holding(uint64_t bytes) {
+  return [bytes](const SlicePlan&) { return bytes; };
+}
+
 MemoryFlags SmallFlags() {
   MemoryFlags flags;
   flags.kv_memory_bytes = 1 << 20;
@@ -40,7 +46,8 @@ TEST_CASE("Every rank plans the same number of blocks, and all pools fit the fla
     uint32_t blocks = 0;
     for (Rank rank = 0; rank < world; ++rank) {
       const SlicePlan slice = *MakeSlicePlan(spec, rank, world, 1);
-      const auto plan = PlanMemory(spec, slice, 1, TensorType::kBf16, 1000, SmallFlags());
+      const auto plan =
+          PlanCpuMemory(spec, slice, 1, TensorType::kBf16, Holding(1000), SmallFlags());
       REQUIRE(plan.ok());
       if (rank == 0) blocks = plan->kv_blocks;
       CHECK(plan->kv_blocks == blocks);
@@ -58,7 +65,8 @@ TEST_CASE("The pool never exceeds all sequences at full length", "[shard][comput
   MemoryFlags flags = SmallFlags();
   flags.kv_memory_bytes = uint64_t{1} << 40;
   const DecoderSpec spec = SmallSpec();
-  const auto plan = PlanMemory(spec, *MakeSlicePlan(spec, 0, 1, 1), 1, TensorType::kBf16, 0, flags);
+  const auto plan =
+      PlanCpuMemory(spec, *MakeSlicePlan(spec, 0, 1, 1), 1, TensorType::kBf16, Holding(0), flags);
   REQUIRE(plan.ok());
   CHECK(plan->kv_blocks == 8 * 256 / 16);
 }
@@ -67,22 +75,106 @@ TEST_CASE("A pool that holds no block is refused, naming the flag", "[shard][com
   MemoryFlags flags = SmallFlags();
   flags.kv_memory_bytes = 1000;
   const DecoderSpec spec = SmallSpec();
-  const auto plan = PlanMemory(spec, *MakeSlicePlan(spec, 0, 1, 1), 1, TensorType::kBf16, 0, flags);
+  const auto plan =
+      PlanCpuMemory(spec, *MakeSlicePlan(spec, 0, 1, 1), 1, TensorType::kBf16, Holding(0), flags);
   CHECK(plan.status().code() == absl::StatusCode::kResourceExhausted);
   CHECK_THAT(std::string(plan.status().message()), Catch::Contains("--kv-memory 1000"));
 }
 
+TEST_CASE("Shards that do not fit into the host's memory are refused with what would fit",
+          "[shard][compute][memory]") {
+  const DecoderSpec spec = SmallSpec();
+  constexpr uint64_t kWeights = 10 << 20;
+  MemoryFlags flags = SmallFlags();
+  flags.kv_memory_bytes = 4 << 20;
+  flags.kv_memory_asked = true;
+  const auto plan_of = [&](uint32_t world) {
+    return PlanCpuMemory(spec, *MakeSlicePlan(spec, 0, world, 1), 1, TensorType::kBf16,
+                         Holding(kWeights), flags);
+  };
+  // As much as it takes, and a byte less.
+  flags.running_max = 64;
+  flags.host = {uint64_t{1} << 40, "RAM"};
+  const auto roomy = plan_of(2);
+  REQUIRE(roomy.ok());
+  CHECK(roomy->host_used_bytes >= 2 * (kWeights + roomy->workspace_bytes) + roomy->kv_bytes);
+  CHECK_THAT(Describe(*roomy), Catch::Contains("of 1048576 MiB RAM"));
+  flags.host.bytes = roomy->host_used_bytes;
+  CHECK(plan_of(2).ok());
+  flags.host.bytes -= 1;
+  const auto refused = plan_of(2);
+  CHECK(refused.status().code() == absl::StatusCode::kResourceExhausted);
+  const std::string message(refused.status().message());
+  INFO(message);
+  CHECK_THAT(message, Catch::Contains("2 shards") && Catch::Contains("MiB RAM") &&
+                          Catch::Contains("It fits with --kv-memory 3MiB"));
+  // What it says works.
+  flags.kv_memory_bytes = 3 << 20;
+  CHECK(plan_of(2).ok());
+  // Without any room for a pool there is no such way out.
+  flags.host.bytes = 20 << 20;
+  CHECK_THAT(std::string(plan_of(1).status().message()),
+             Catch::Contains("No --kv-memory lets it fit"));
+}
+
+TEST_CASE("A pool of no size in particular shrinks to what fits into the host's memory",
+          "[shard][compute][memory]") {
+  const DecoderSpec spec = SmallSpec();
+  MemoryFlags flags = SmallFlags();
+  flags.running_max = 64;
+  flags.kv_memory_bytes = 4 << 20;
+  const SlicePlan slice = *MakeSlicePlan(spec, 0, 1, 1);
+  const auto whole = PlanCpuMemory(spec, slice, 1, TensorType::kBf16, Holding(0), flags);
+  REQUIRE(whole.ok());
+  flags.host = {uint64_t{1} << 40, "RAM"};
+  flags.host.bytes =
+      PlanCpuMemory(spec, slice, 1, TensorType::kBf16, Holding(0), flags)->host_used_bytes -
+      (1 << 20);
+  const auto cut = PlanCpuMemory(spec, slice, 1, TensorType::kBf16, Holding(0), flags);
+  REQUIRE(cut.ok());
+  CHECK(cut->kv_blocks < whole->kv_blocks);
+  CHECK(cut->kv_blocks > 0);
+  CHECK(cut->host_used_bytes <= flags.host.bytes);
+  CHECK(cut->kv_bytes_unlimited == whole->kv_bytes);
+  CHECK_THAT(Describe(*cut), Catch::Contains("without the limit of memory"));
+}
+
+TEST_CASE("Ranks of unequal slices shrink to the same number of blocks",
+          "[shard][compute][memory]") {
+  const DecoderSpec spec = SmallSpec();
+  MemoryFlags flags = SmallFlags();
+  flags.running_max = 64;
+  flags.kv_memory_bytes = 4 << 20;
+  // Nine query heads over two ranks: 5 and 4.
+  const auto bytes_of = [](const SlicePlan& slice) {
+    return uint64_t{slice.heads.size()} * (12 << 20);
+  };
+  const auto plan_of = [&](Rank rank) {
+    return PlanCpuMemory(spec, *MakeSlicePlan(spec, rank, 2, 1), 1, TensorType::kBf16, bytes_of,
+                         flags);
+  };
+  flags.host = {uint64_t{1} << 40, "RAM"};
+  flags.host.bytes = plan_of(0)->host_used_bytes - (1 << 20);
+  const auto first = plan_of(0);
+  const auto second = plan_of(1);
+  REQUIRE((first.ok() && second.ok()));
+  CHECK(first->kv_bytes_unlimited > 0);
+  CHECK(first->kv_blocks == second->kv_blocks);
+  CHECK(first->host_used_bytes == second->host_used_bytes);
+}
+
 TEST_CASE("Number types resolve from the flags and the files", "[shard][compute][memory]") {
-  const auto quantised = ResolveTypes(NumberType::kAuto, NumberType::kAuto, TensorType::kQ4_1);
+  const auto quantised = ResolveCpuTypes(NumberType::kAuto, NumberType::kAuto, TensorType::kQ4_1);
   CHECK(quantised->activation == NumberType::kBfloat16);
   CHECK(quantised->kv == NumberType::kFloat16);
-  const auto wide = ResolveTypes(NumberType::kAuto, NumberType::kAuto, TensorType::kF16);
+  const auto wide = ResolveCpuTypes(NumberType::kAuto, NumberType::kAuto, TensorType::kF16);
   CHECK(wide->activation == NumberType::kFloat32);
   CHECK(wide->kv == NumberType::kFloat32);
-  const auto mixed = ResolveTypes(NumberType::kFloat32, NumberType::kBfloat16, TensorType::kQ4_0);
+  const auto mixed =
+      ResolveCpuTypes(NumberType::kFloat32, NumberType::kBfloat16, TensorType::kQ4_0);
   CHECK(mixed->activation == NumberType::kFloat32);
   CHECK(mixed->kv == NumberType::kBfloat16);
-  const auto refused = ResolveTypes(NumberType::kFloat16, NumberType::kAuto, TensorType::kF16);
+  const auto refused = ResolveCpuTypes(NumberType::kFloat16, NumberType::kAuto, TensorType::kF16);
   CHECK_THAT(std::string(refused.status().message()), Catch::Contains("--dtype float16"));
   CHECK(ParseNumberType("bfloat16").value() == NumberType::kBfloat16);
   CHECK_THAT(std::string(ParseNumberType("int8").status().message()), Catch::Contains("int8"));

@@ -50,7 +50,7 @@ absl::StatusOr<std::unique_ptr<ModelRunner>> MakeRunner(const GroupOptions& opti
   if (!options.cuda) {
     return CreateCpuModelRunner({memory, options.isa}, files, slice, progress, cancel);
   }
-  const CudaDevice device = Require(FindCudaDevice(slice.rank));
+  const CudaDevice device = Require(FindCudaDevice({slice.rank, slice.rank}));
   constexpr int64_t kStepTimeoutUs = 30000000;
   return CreateCudaModelRunner({memory, device, kStepTimeoutUs}, files, slice, progress, cancel);
 }

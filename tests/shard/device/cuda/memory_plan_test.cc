@@ -2,12 +2,14 @@
 
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <cstdlib>
 #include <string>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "common/limits.h"
 #include "shard/device/cuda/planning.h"
+#include "shard/device/cuda/runner.h"
 #include "shard/weights/loader.h"
 #include "tests/shard/weights/goldens.h"
 
@@ -38,6 +40,14 @@ absl::StatusOr<MemoryPlan> Plan(const ModelFiles& files, uint32_t rank, uint32_t
   const auto slice = MakeSlicePlan(files.spec(), rank, world, files.mlp_multiple());
   REQUIRE(slice.ok());
   return PlanCudaRank(files.spec(), *slice, flags, gpu);
+}
+
+TEST_CASE("The environment makes CUDA load kernels before they are launched", "[cuda][plan]") {
+  unsetenv("CUDA_MODULE_LOADING");
+  PrepareCudaEnvironment();
+  REQUIRE(std::getenv("CUDA_MODULE_LOADING") != nullptr);
+  CHECK(std::string(std::getenv("CUDA_MODULE_LOADING")) == "EAGER");
+  CHECK(std::string(std::getenv("NCCL_NVLS_ENABLE")) == "0");
 }
 
 TEST_CASE("A GPU's plan adds up and stays within its share", "[cuda_plan]") {

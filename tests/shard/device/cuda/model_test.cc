@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <random>
 #include <string>
+#include <thread>
 
 #include "tests/kernels/cuda/gpu_fixture.h"
 #include "tests/shard/device/cpu/golden_check.h"
@@ -87,6 +88,45 @@ TEST_CASE("Tiny models agree with transformers on two to four GPUs", "[cuda][mod
       }
     }
   }
+}
+
+// Hidden: on two H200s the device does not come to rest after Abort() here, in bfloat16 and in
+// float32 alike, and whether the test or Abort() is at fault is not known.
+TEST_CASE("A step that has ended counts although the one behind it was cut short",
+          "[.][cuda][model]") {
+  if (Gpus() < 2) {
+    WARN("needs two GPUs, there is " << Gpus());
+    return;
+  }
+  REQUIRE(loads_eagerly);
+  const TimeLimit limit(120);
+  GroupOptions options = OnGpu(NumberType::kBfloat16);
+  options.model = test::GoldenModelPath("llama_nine_heads_f16");
+  options.world = 2;
+  RankGroup group(options);
+  StepMaker maker = group.Maker();
+  maker.Start(0, SamplingParams{});
+  maker.Chunk(0, {1, 2, 3}, true);
+  const StepBatch first = maker.Take();
+  maker.Decode(0);
+  const StepBatch second = maker.Take();
+  // Rank 1 never comes to the second step, and rank 0 waits for it on its device.
+  absl::StatusOr<StepResult> theirs = absl::UnknownError("not run");
+  std::thread rank1([&] { theirs = group.rank(1).Run(first); });
+  REQUIRE(group.rank(0).Launch(first).ok());
+  REQUIRE(group.rank(0).Launch(second).ok());
+  rank1.join();
+  REQUIRE(theirs.ok());
+  group.rank(0).Abort();
+  // All that rank 0 launched has ended now, and the second step has said how.
+  REQUIRE(cudaSetDevice(0) == cudaSuccess);
+  REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+  const absl::StatusOr<StepResult> mine = group.rank(0).Take();
+  INFO(mine.status().ToString());
+  REQUIRE(mine.ok());
+  CHECK(mine->ids == theirs->ids);
+  CHECK_FALSE(group.rank(0).Take().ok());
+  CHECK(group.rank(0).device_status().ok());
 }
 
 TEST_CASE("The demo model in float32 on a GPU continues as transformers", "[cuda][model][demo]") {

@@ -27,7 +27,7 @@ std::unique_ptr<CudaModelRunner> MakeLoneRunner() {
   auto files = ModelFiles::OpenShape(test::GoldenPath("../bench/shapes/") + "llama-3.2-1b");
   REQUIRE(files.ok());
   const auto slice = MakeSlicePlan((*files)->spec(), 0, 1, (*files)->mlp_multiple());
-  const auto device = FindCudaDevice(0);
+  const auto device = FindCudaDevice({0, 0});
   REQUIRE((slice.ok() && device.ok()));
   CudaRunnerOptions options;
   options.memory.kv_memory_bytes = uint64_t{4} << 30;
@@ -72,6 +72,25 @@ TEST_CASE("Steps queued behind long ones are not late", "[cuda][runner]") {
     CHECK(runner->work_left_us() == 0);
   }
   CHECK(runner->device_status().ok());
+  runner->EndEpoch();
+}
+
+TEST_CASE("A step that breaks its limits costs itself, and not the device", "[cuda][runner]") {
+  const auto runner = MakeLoneRunner();
+  const auto warm = runner->Warmup();
+  REQUIRE(warm.ok());
+  const StepBatch good = MakeWarmupBatch({1, 64, 0, false}, 64, warm->kv_blocks);
+  StepBatch bad = good;
+  bad.sequences[0].slot = 1000;
+  CHECK(absl::IsInvalidArgument(runner->Launch(bad)));
+  bad = good;
+  bad.starts[0].slot = 1000;
+  CHECK(absl::IsInvalidArgument(runner->Launch(bad)));
+  CHECK(runner->device_status().ok());
+  REQUIRE(runner->Launch(good).ok());
+  const auto result = runner->Take();
+  REQUIRE(result.ok());
+  CHECK(result->invalid_rows.empty());
   runner->EndEpoch();
 }
 

@@ -1,0 +1,52 @@
+#include "common/model_path.h"
+
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+namespace weft {
+namespace {
+
+constexpr char kNoModel[] =
+    "; give a directory in Hugging Face layout (config.json, tokenizer.json, *.safetensors) or a "
+    ".gguf file";
+
+// The first .gguf file in a directory by name; empty when there is none.
+std::string FirstGguf(const std::string& directory) {
+  std::string first;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(directory, ignored)) {
+    const std::string path = entry.path().string();
+    if (absl::EndsWith(path, ".gguf") && (first.empty() || path < first)) first = path;
+  }
+  return first;
+}
+
+}  // namespace
+
+absl::Status CheckModelPath(const std::string& path) {
+  struct stat info {};
+  if (stat(path.c_str(), &info) != 0) {
+    if (errno != ENOENT) return absl::ErrnoToStatus(errno, path);
+    return absl::NotFoundError(absl::StrCat(path, " does not exist", kNoModel));
+  }
+  if (S_ISREG(info.st_mode)) return absl::OkStatus();
+  if (!S_ISDIR(info.st_mode)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, " is neither a file nor a directory", kNoModel));
+  }
+  if (stat((path + "/config.json").c_str(), &info) == 0) return absl::OkStatus();
+  const std::string gguf = FirstGguf(path);
+  if (gguf.empty()) return absl::NotFoundError(absl::StrCat(path, " has no config.json", kNoModel));
+  return absl::NotFoundError(absl::StrCat(path,
+                                          " has no config.json but a .gguf file, which is a "
+                                          "model by itself: name ",
+                                          gguf));
+}
+
+}  // namespace weft

@@ -1,0 +1,164 @@
+#include "router/core.h"
+
+#include <atomic>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/log.h"
+#include "common/status.h"
+#include "router/errors.h"
+#include "router/serving.h"
+
+namespace weft::router {
+namespace {
+
+absl::Status CheckOptions(const EngineOptions& options) {
+  const auto refuse = [](absl::string_view what) { return absl::InvalidArgumentError(what); };
+  if (options.shards.empty() || options.shards.size() > kWorldMax) {
+    return refuse(absl::StrCat("expected 1 .. ", kWorldMax, " shard addresses, found ",
+                               options.shards.size()));
+  }
+  if (options.text_threads == 0) return refuse("text threads: expected at least 1");
+  if (options.running_max == 0 || options.running_max > kRunningMax) {
+    return refuse(absl::StrCat("--running-max: expected 1 .. ", kRunningMax));
+  }
+  if (options.step_tokens_max < options.running_max || options.step_tokens_max > kStepTokensMax) {
+    return refuse(absl::StrCat("--step-tokens-max: expected at least --running-max (",
+                               options.running_max, ") and at most ", kStepTokensMax));
+  }
+  // Each request may put a few events into the engine loop's queue.
+  if (options.queue_requests_max > kEngineEventsMax / 8) {
+    return refuse(absl::StrCat("queued requests: expected at most ", kEngineEventsMax / 8));
+  }
+  if (options.queue_timeout_s < 0) return refuse("queue time-out: expected at least 0 s");
+  if (options.recovery_timeout_s <= 0) return refuse("recovery time-out: expected more than 0 s");
+  return absl::OkStatus();
+}
+
+absl::Status Starting() {
+  return UnavailableError("LOADING", "the server is starting", absl::Seconds(1));
+}
+
+absl::StatusOr<std::unique_ptr<ChatTemplate>> MakeTemplate(const EngineOptions& options,
+                                                           const ModelText& text,
+                                                           const Tokenizer* tokenizer) {
+  if (options.template_host == nullptr) {
+    return absl::InvalidArgumentError("the model has a chat template and no process to run it");
+  }
+  ChatTemplate::Options template_options;
+  template_options.bos_token = text.bos_token;
+  template_options.eos_token = text.eos_token;
+  template_options.workers_max = options.text_threads;
+  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<ChatTemplate> made,
+                        ChatTemplate::Create(options.template_host, tokenizer, text.chat_template,
+                                             std::move(template_options)));
+  if (const absl::Status probe = made->Probe(); !probe.ok()) {
+    WEFT_LOG_WARN(
+        "the model's chat template fails on a short conversation, chats may be refused: {}",
+        std::string(probe.message()));
+  }
+  return made;
+}
+
+class CoreImpl : public Core {
+ public:
+  explicit CoreImpl(Probe* probe) : probe_(probe) {}
+
+  absl::Status Start(EngineOptions options) override {
+    WEFT_RETURN_IF_ERROR(CheckOptions(options));
+    WEFT_ASSIGN_OR_RETURN(ModelText text, LoadModelText(options.model_path));
+    WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer,
+                          Tokenizer::FromModel(options.model_path));
+    WEFT_ASSIGN_OR_RETURN(const TokenizerFingerprint fingerprint,
+                          FingerprintTokenizer(options.model_path));
+    std::unique_ptr<ChatTemplate> chat_template;
+    if (!text.chat_template.empty()) {
+      WEFT_ASSIGN_OR_RETURN(chat_template, MakeTemplate(options, text, tokenizer.get()));
+    }
+    owned_ = std::make_unique<Serving>(std::move(options), std::move(text), std::move(tokenizer),
+                                       fingerprint, std::move(chat_template), probe_);
+    WEFT_RETURN_IF_ERROR(owned_->Start());
+    serving_.store(owned_.get(), std::memory_order_release);
+    return absl::OkStatus();
+  }
+
+  // -- Entrance
+  absl::StatusOr<Admission::Permit> Enter(const TenantRef& tenant, size_t body_bytes) override {
+    if (Serving* serving = get()) return serving->Enter(tenant, body_bytes);
+    return Starting();
+  }
+  absl::StatusOr<Admission::Permit> EnterText(const TenantRef& tenant, size_t body_bytes) override {
+    if (Serving* serving = get()) return serving->EnterText(tenant, body_bytes);
+    return Starting();
+  }
+  bool Run(size_t bytes, absl::AnyInvocable<void()>&& read) override {
+    Serving* const serving = get();
+    return serving != nullptr && serving->Run(bytes, std::move(read));
+  }
+  absl::StatusOr<std::shared_ptr<Answer>> Submit(GenerateInput input, Admission::Permit permit,
+                                                 std::shared_ptr<AnswerSink> sink) override {
+    if (Serving* serving = get()) {
+      return serving->Submit(std::move(input), std::move(permit), std::move(sink));
+    }
+    return Starting();
+  }
+  void Tokenize(std::variant<std::string, ChatPrompt> prompt, bool add_special_tokens,
+                Admission::Permit permit, std::shared_ptr<const TextCall> call,
+                absl::AnyInvocable<void(absl::StatusOr<TokenizeResult>)> done) override {
+    if (Serving* serving = get()) {
+      serving->Tokenize(std::move(prompt), add_special_tokens, std::move(permit), std::move(call),
+                        std::move(done));
+    } else {
+      done(Starting());
+    }
+  }
+  void Detokenize(std::vector<TokenId> ids, bool skip_special_tokens, Admission::Permit permit,
+                  std::shared_ptr<const TextCall> call,
+                  absl::AnyInvocable<void(absl::StatusOr<std::string>)> done) override {
+    if (Serving* serving = get()) {
+      serving->Detokenize(std::move(ids), skip_special_tokens, std::move(permit), std::move(call),
+                          std::move(done));
+    } else {
+      done(Starting());
+    }
+  }
+  bool Cancel(const Tenant& tenant, const std::string& name) override {
+    Serving* const serving = get();
+    return serving != nullptr && serving->Cancel(tenant, name);
+  }
+  ModelFacts Model() const override {
+    const Serving* const serving = get();
+    return serving != nullptr ? serving->Model() : ModelFacts();
+  }
+  ServerStatus Status() const override {
+    if (const Serving* const serving = get()) return serving->Status();
+    ServerStatus status;
+    status.detail = "loading the tokenizer";
+    return status;
+  }
+
+  // -- Core
+  void StartDrain(absl::Duration timeout) override {
+    if (Serving* serving = get()) serving->StartDrain(timeout);
+  }
+  bool WaitIdle(absl::Duration timeout) override {
+    Serving* const serving = get();
+    return serving == nullptr || serving->WaitIdle(timeout);
+  }
+  void Shutdown() override {
+    if (Serving* serving = get()) serving->Shutdown();
+  }
+
+ private:
+  Serving* get() const { return serving_.load(std::memory_order_acquire); }
+
+  Probe* const probe_;
+  std::unique_ptr<Serving> owned_;
+  std::atomic<Serving*> serving_{nullptr};
+};
+
+}  // namespace
+
+std::unique_ptr<Core> MakeCore(Probe* probe) { return std::make_unique<CoreImpl>(probe); }
+
+}  // namespace weft::router

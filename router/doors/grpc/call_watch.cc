@@ -1,0 +1,190 @@
+#include "router/doors/grpc/call_watch.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/time/time.h"
+#include "common/clock.h"
+#include "grpc/grpc.h"
+#include "grpc/grpc_security.h"
+#include "router/errors.h"
+
+namespace weft::router {
+namespace {
+
+// Allowances are kept in millionths, so that time counts to the microsecond.
+constexpr int64_t kOne = 1'000'000;
+
+// HEADERS with a compressed header block, and RST_STREAM.
+constexpr uint64_t kCallBytesMin = 9 + 4 + 13;
+
+int64_t NowUs() { return MonotonicClock().NowUs(); }
+
+// The key of a call's connection: the address of its authentication context. Another connection may
+// have it after this one's end.
+const void* KeyOf(const grpc::CallbackServerContext& context) {
+  grpc_call* call = const_cast<grpc::CallbackServerContext&>(context).c_call();
+  grpc_auth_context* key = grpc_call_auth_context(call);
+  grpc_auth_context_release(key);  // the call holds it
+  return key;
+}
+
+}  // namespace
+
+struct GrpcCallWatch::Context : public grpc::CallbackServerContext {
+  const int64_t began_us = NowUs();
+};
+
+// Makes the contexts of calls when they are matched with their handlers, and takes them back when
+// they have ended.
+class GrpcCallWatch::Allocator : public grpc::ContextAllocator {
+ public:
+  explicit Allocator(GrpcCallWatch* watch) : watch_(watch) {}
+
+  grpc::CallbackServerContext* NewCallbackServerContext() override {
+    auto context = std::make_unique<Context>();
+    watch_->calls_.fetch_add(1, std::memory_order_relaxed);
+    absl::MutexLock lock(&watch_->mutex_);
+    watch_->contexts_.insert(context.get());
+    return context.release();
+  }
+  // That class is final: gRPC makes it. Calls of methods that do not exist give nothing back.
+  grpc::GenericCallbackServerContext* NewGenericCallbackServerContext() override { return nullptr; }
+
+  void Release(grpc::CallbackServerContext* context) override {
+    const std::unique_ptr<Context> own(dynamic_cast<Context*>(context));
+    if (own == nullptr) return;  // a generic one comes here too; gRPC frees it
+    {
+      absl::MutexLock lock(&watch_->mutex_);
+      watch_->contexts_.erase(context);
+    }
+    watch_->calls_.fetch_sub(1, std::memory_order_relaxed);
+    watch_->Ended(KeyOf(*own), NowUs(), own->began_us, own->IsCancelled());
+  }
+  void Release(grpc::GenericCallbackServerContext* /*context*/) override {}
+
+ private:
+  GrpcCallWatch* const watch_;
+};
+
+// Sees every call by the callback interface before its handler, gRPC's own services included.
+class GrpcCallWatch::Factory : public grpc::experimental::ServerInterceptorFactoryInterface {
+ public:
+  explicit Factory(GrpcCallWatch* watch) : watch_(watch) {}
+
+  grpc::experimental::Interceptor* CreateServerInterceptor(
+      grpc::experimental::ServerRpcInfo* info) override {
+    auto* context = dynamic_cast<grpc::CallbackServerContext*>(info->server_context());
+    if (context != nullptr) watch_->Begin(*context);
+    return nullptr;
+  }
+
+ private:
+  GrpcCallWatch* const watch_;
+};
+
+GrpcCallWatch::GrpcCallWatch(ConnectionGate* gate, const CallAllowance& allowance,
+                             int64_t calls_max)
+    : gate_(gate), allowance_(allowance), calls_max_(calls_max) {}
+
+GrpcCallWatch::~GrpcCallWatch() {
+  absl::MutexLock lock(&mutex_);
+  for (grpc::CallbackServerContext* context : contexts_) {
+    const std::unique_ptr<grpc::CallbackServerContext> own(context);
+  }
+}
+
+std::unique_ptr<grpc::ContextAllocator> GrpcCallWatch::MakeAllocator() {
+  return std::make_unique<Allocator>(this);
+}
+
+std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>>
+GrpcCallWatch::MakeInterceptors() {
+  std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> factories;
+  factories.push_back(std::make_unique<Factory>(this));
+  return factories;
+}
+
+bool GrpcCallWatch::Arrived(const void* key, int64_t now_us) {
+  std::shared_ptr<GrpcConnection> connection;
+  {
+    absl::MutexLock lock(&mutex_);
+    Sweep(now_us);
+    const int64_t full = allowance_.calls_burst * kOne;
+    Account& account = accounts_.try_emplace(key, Account{full, now_us, {}, false}).first->second;
+    connection = account.connection.lock();
+    // Its connection has closed: this is another with the same key.
+    if (account.named && connection == nullptr) account = Account{full, now_us, {}, false};
+    const int64_t passed_us = std::clamp<int64_t>(now_us - account.at_us, 0, 3600 * kOne);
+    account.left = std::min(account.left + passed_us * allowance_.calls_per_s, full);
+    account.at_us = now_us;
+    // From calls_max on handlers refuse with details. Twice as many: they do not get to it.
+    if (account.left >= kOne) {
+      account.left -= kOne;
+      return calls() < 2 * calls_max_;
+    }
+    if (connection != nullptr && connection->ended()) return false;
+  }
+  const bool guess = connection == nullptr;
+  if (gate_->EndFlood(std::move(connection), allowance_.calls_burst * kCallBytesMin) && guess) {
+    // It may have been another that floods too, or the key may be a new connection's by now: this
+    // one starts anew.
+    absl::MutexLock lock(&mutex_);
+    accounts_.erase(key);
+  }
+  return false;
+}
+
+void GrpcCallWatch::Ended(const void* key, int64_t now_us, int64_t began_us, bool cancelled) {
+  if (cancelled && now_us - began_us < allowance_.early_us) return;
+  absl::MutexLock lock(&mutex_);
+  const auto found = accounts_.find(key);
+  if (found == accounts_.end()) return;
+  found->second.left = std::min(found->second.left + kOne, allowance_.calls_burst * kOne);
+}
+
+void GrpcCallWatch::Begin(const grpc::CallbackServerContext& context) {
+  const std::shared_ptr<GrpcConnection> connection = gate_->Find(context.peer());
+  if (connection == nullptr) return;
+  gate_->Identify(connection.get());
+  absl::MutexLock lock(&mutex_);
+  const auto found = accounts_.find(KeyOf(context));
+  if (found == accounts_.end()) return;
+  Account& account = found->second;
+  if (account.connection.lock() != connection) {
+    account.left = allowance_.calls_burst * kOne;  // what was spent was another's
+  }
+  account.connection = connection;
+  account.named = true;
+}
+
+void GrpcCallWatch::Sweep(int64_t now_us) {
+  if (accounts_.size() < sweep_at_) return;
+  const int64_t old_us =
+      now_us - allowance_.calls_burst * kOne / std::max<int64_t>(1, allowance_.calls_per_s);
+  for (auto it = accounts_.begin(); it != accounts_.end();) {
+    const bool old = it->second.at_us < old_us;
+    if (old) {
+      accounts_.erase(it++);
+    } else {
+      ++it;
+    }
+  }
+  sweep_at_ = std::max<size_t>(1024, 2 * accounts_.size());
+}
+
+absl::Status GrpcCallWatch::Check(const grpc::CallbackServerContext& context,
+                                  const grpc::ByteBuffer& message) const {
+  if (context.IsCancelled()) return absl::CancelledError("cancelled by the client");
+  const std::shared_ptr<GrpcConnection> connection = gate_->Find(context.peer());
+  if (connection != nullptr && connection->ended()) {
+    return absl::CancelledError("the connection was ended");
+  }
+  if (!message.Valid()) return FieldError("request", "is missing: the call has no message");
+  if (calls() > calls_max_) {
+    return OverloadedError("TOO_MANY_CALLS", "too many calls are under way", absl::Seconds(1));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace weft::router

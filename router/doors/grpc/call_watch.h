@@ -1,0 +1,97 @@
+// Stops floods of calls on the public gRPC port that are reset at once. Each connection has an
+// allowance of calls: a call takes one from it when its headers have come, which is before anything
+// is worked on. A call that ends gives it back, unless its client cancelled it soon after its
+// beginning; besides, the allowance grows slowly with time. A client that lets its calls run never
+// runs out: HTTP/2 lets it have fewer at a time than the allowance holds. One that resets them
+// does, and its connection is ended. Made by the gRPC server before its builder; outlives the
+// grpc::Server. Called on gRPC's threads.
+//
+// Arrived is called on the thread that reads the connection. Handlers come too late for it: while a
+// flood is being read, gRPC does not get to run them, and calls pile up by the gigabyte. There gRPC
+// tells connections apart by an opaque key, but does not name them; a handler knows both key and
+// name. So a flood by a connection none of whose calls has come to a handler ends the one among
+// such that sent most.
+
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "grpcpp/server_context.h"
+#include "grpcpp/support/byte_buffer.h"
+#include "grpcpp/support/server_interceptor.h"
+#include "router/doors/grpc/gate.h"
+
+namespace weft::router {
+
+struct CallAllowance {
+  // What it holds at most, in calls, and by what it grows.
+  int64_t calls_burst = 320;
+  int64_t calls_per_s = 50;
+  // A call that its client cancels earlier than this after its beginning gives nothing back.
+  int64_t early_us = 1'000'000;
+};
+
+class GrpcCallWatch {
+ public:
+  // At most `calls_max` calls are worked on at the same time.
+  GrpcCallWatch(ConnectionGate* gate, const CallAllowance& allowance, int64_t calls_max);
+  ~GrpcCallWatch();
+
+  GrpcCallWatch(const GrpcCallWatch&) = delete;
+  GrpcCallWatch& operator=(const GrpcCallWatch&) = delete;
+
+  // For ServerBuilder::SetContextAllocator: sees when the calls of callback services begin and end.
+  std::unique_ptr<grpc::ContextAllocator> MakeAllocator();
+  // For ServerBuilder::experimental().SetInterceptorCreators: sees calls before their handlers. It
+  // intercepts nothing.
+  std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>>
+  MakeInterceptors();
+  // The headers of a call have come on the connection of this key. False when it must go no
+  // further.
+  bool Arrived(const void* key, int64_t now_us);
+  // A call that began at `began_us` has ended.
+  void Ended(const void* key, int64_t now_us, int64_t began_us, bool cancelled);
+  // First thing in a handler: OK, or why the call must not be worked on: it has been cancelled, its
+  // connection was ended, it has no message, or there are too many.
+  absl::Status Check(const grpc::CallbackServerContext& context,
+                     const grpc::ByteBuffer& message) const;
+
+  int64_t calls() const { return calls_.load(std::memory_order_relaxed); }
+
+ private:
+  class Allocator;
+  class Factory;
+  struct Context;
+  // Of one connection. `left` is in millionths of a call, as of `at_us`.
+  struct Account {
+    int64_t left = 0;
+    int64_t at_us = 0;
+    std::weak_ptr<GrpcConnection> connection;
+    bool named = false;
+  };
+
+  void Begin(const grpc::CallbackServerContext& context);
+  // Forgets those whose connections have not been heard of for so long that they are full again.
+  void Sweep(int64_t now_us) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  ConnectionGate* const gate_;
+  const CallAllowance allowance_;
+  const int64_t calls_max_;
+  std::atomic<int64_t> calls_{0};
+  absl::Mutex mutex_;
+  absl::flat_hash_map<const void*, Account> accounts_ ABSL_GUARDED_BY(mutex_);
+  size_t sweep_at_ ABSL_GUARDED_BY(mutex_) = 1024;
+  // gRPC gives contexts back when a call has ended, but forgets those of calls that it drops
+  // unbegun at its own end.
+  absl::flat_hash_set<grpc::CallbackServerContext*> contexts_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace weft::router

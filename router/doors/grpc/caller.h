@@ -1,0 +1,35 @@
+// What a gRPC call says of who sent it: address and metadata. Pure; any thread.
+
+#pragma once
+
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/strip.h"
+#include "common/limits.h"
+#include "grpcpp/server_context.h"
+#include "router/doors/front.h"
+
+namespace weft::router {
+
+// One value of the call's metadata; empty where there is none.
+inline std::string MetadataOf(const grpc::CallbackServerContext& context, const char* name) {
+  const auto it = context.client_metadata().find(name);
+  if (it == context.client_metadata().end()) return "";
+  return std::string(it->second.data(), it->second.size());
+}
+
+// `authorization` and `x-api-key` of the call's metadata.
+inline Credentials CredentialsOf(const grpc::CallbackServerContext& context) {
+  return {MetadataOf(context, "authorization"), MetadataOf(context, "x-api-key")};
+}
+
+// "ip:port" of the other end, or what gRPC calls it.
+inline std::string PeerOf(const grpc::CallbackServerContext& context) {
+  const std::string peer = context.peer();
+  absl::string_view text = peer;
+  if (!absl::ConsumePrefix(&text, "ipv4:")) absl::ConsumePrefix(&text, "ipv6:");
+  return std::string(text);
+}
+
+}  // namespace weft::router

@@ -1,0 +1,57 @@
+#include "router/doors/grpc/connection.h"
+
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <utility>
+
+namespace weft::router {
+
+GrpcConnection::GrpcConnection(uint64_t id, std::string peer, int fd, int64_t accepted_us)
+    : id_(id), peer_(std::move(peer)), accepted_us_(accepted_us), fd_(fd) {}
+
+GrpcConnection::~GrpcConnection() { Closed(); }
+
+bool GrpcConnection::Identify() {
+  absl::MutexLock lock(&mutex_);
+  return !std::exchange(identified_, true);
+}
+
+bool GrpcConnection::identified() const {
+  absl::MutexLock lock(&mutex_);
+  return identified_;
+}
+
+bool GrpcConnection::ended() const {
+  absl::MutexLock lock(&mutex_);
+  return ended_;
+}
+
+uint64_t GrpcConnection::ReceivedBytes() const {
+  absl::MutexLock lock(&mutex_);
+  tcp_info facts{};
+  socklen_t bytes = sizeof(facts);
+  if (fd_ < 0 || getsockopt(fd_, IPPROTO_TCP, TCP_INFO, &facts, &bytes) != 0) return 0;
+  return facts.tcpi_bytes_received;
+}
+
+void GrpcConnection::End() {
+  absl::MutexLock lock(&mutex_);
+  if (ended_ || fd_ < 0) return;
+  ended_ = true;
+  // To dissolve the association resets the connection and frees its receive queue, which may hold
+  // megabytes of calls; after a mere shutdown gRPC would still read and begin them all.
+  sockaddr nowhere{};
+  nowhere.sa_family = AF_UNSPEC;
+  if (connect(fd_, &nowhere, sizeof(nowhere)) != 0) shutdown(fd_, SHUT_RDWR);
+}
+
+void GrpcConnection::Closed() {
+  absl::MutexLock lock(&mutex_);
+  if (fd_ >= 0) close(fd_);
+  fd_ = -1;
+}
+
+}  // namespace weft::router

@@ -1,0 +1,53 @@
+// One accepted connection of the public gRPC port, beside what gRPC itself knows of it: whether a
+// call was ever seen on it, and a way to end it from outside. Made by the connection gate; held by
+// the gate until the connection has closed. Thread-safe. It never reads or writes the connection's
+// bytes.
+
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+
+namespace weft::router {
+
+class GrpcConnection {
+ public:
+  // `fd` is a descriptor of its own (a dup) of the connection's socket and is owned.
+  GrpcConnection(uint64_t id, std::string peer, int fd, int64_t accepted_us);
+  ~GrpcConnection();
+
+  GrpcConnection(const GrpcConnection&) = delete;
+  GrpcConnection& operator=(const GrpcConnection&) = delete;
+
+  uint64_t id() const { return id_; }
+  const std::string& peer() const { return peer_; }
+  int64_t accepted_us() const { return accepted_us_; }
+
+  // A call on it has come to its handler. True the first time.
+  bool Identify();
+  bool identified() const;
+  // Bytes that its client sent so far; 0 when it has closed, and for Unix sockets.
+  uint64_t ReceivedBytes() const;
+
+  bool ended() const;
+  // Cuts the connection at once: what its client sent and nobody read is thrown away, gRPC sees an
+  // error and lets go of its calls.
+  void End();
+  // The connection has closed: the descriptor goes back, End does nothing from now on.
+  void Closed();
+
+ private:
+  const uint64_t id_;
+  const std::string peer_;
+  const int64_t accepted_us_;
+
+  mutable absl::Mutex mutex_;
+  int fd_ ABSL_GUARDED_BY(mutex_);
+  bool identified_ ABSL_GUARDED_BY(mutex_) = false;
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace weft::router

@@ -1,0 +1,270 @@
+#include "router/doors/http/connection.h"
+
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/clock.h"
+#include "common/version.h"
+#include "router/doors/access_log.h"
+#include "router/doors/front.h"
+#include "router/doors/http/buffers.h"
+#include "router/doors/http/replies.h"
+
+namespace weft::router {
+namespace {
+
+using boost::system::error_code;
+
+}  // namespace
+
+void HttpConnection::Dispatch() {
+  RequestHead& head = reader_.head();
+  served_ = true;
+  http_1_1_ = head.http_1_1;
+  keep_alive_ = head.keep_alive && !worker_->shared().draining.load();
+  head_only_ = head.method == HttpMethod::kHead;
+  request_id_ = IsRequestId(head.request_id) ? head.request_id : NewRequestId();
+  HttpRequest request;
+  request.method = head.method;
+  request.path = path_;
+  request.query = std::move(head.query);
+  request.body = reader_.TakeBody();
+  request.charge = reader_.TakeCharge();
+  request.request_id = request_id_;
+  request.peer = peer_;
+  request.tls = socket_.tls();
+  request.client_subject = client_subject_;
+  request.authorization = std::move(head.authorization);
+  request.api_key = std::move(head.api_key);
+  request.content_type = std::move(head.content_type);
+  request.origin = std::move(head.origin);
+  request.traceparent = std::move(head.traceparent);
+  if (IsTraceparent(request.traceparent)) traceparent_ = request.traceparent;
+  request_us_ = MonotonicClock().NowUs();
+  Enter(Phase::kBusy, 0);
+  Answer(std::move(request));
+}
+
+void HttpConnection::Answer(HttpRequest request) {
+  const HttpRouter::Match match = routes_->Find(request.method, request.path);
+  route_ = match.route;
+  if (match.handler != nullptr) {
+    std::shared_ptr<HttpExchange> exchange =
+        (*match.handler)(std::move(request), *this, worker_->waker());
+    // Not busy: it was answered at once, and the connection may even be gone.
+    if (phase_ == Phase::kBusy && !finishing_) exchange_ = std::move(exchange);
+    return;
+  }
+  const bool known = !match.allow.empty();
+  if (request.method == HttpMethod::kOptions && (known || request.path == "*")) {
+    AnswerOptions(request, known ? absl::StrCat(match.allow, ", OPTIONS")
+                                 : std::string("GET, HEAD, POST, OPTIONS"));
+    return;
+  }
+  HttpReply reply =
+      TransportError(path_, known ? 405 : 404,
+                     known ? absl::StrCat("this path takes ", match.allow) : "no such path");
+  if (known) reply.headers.emplace_back("allow", match.allow);
+  Reply(std::move(reply));
+}
+
+void HttpConnection::AnswerOptions(const HttpRequest& request, const std::string& methods) {
+  HttpReply reply;
+  reply.status = 204;
+  reply.content_type = "";
+  reply.headers.emplace_back("allow", methods);
+  if (!request.origin.empty() && !reader_.head().preflight_method.empty()) {
+    OriginPolicy::AddPreflight(methods, &reply.headers);
+  }
+  Reply(std::move(reply));
+}
+
+void HttpConnection::Refuse(const HttpRefusal& refusal) {
+  keep_alive_ = false;
+  head_only_ = false;
+  http_1_1_ = true;
+  route_ = "other";
+  // Of what has been read so far: empty while it is not known.
+  const std::string path =
+      reader_.stage() == RequestReader::Stage::kIdle ? "" : reader_.head().path;
+  HttpReply reply = TransportError(path, refusal.status, refusal.message);
+  if (refusal.retry_after_s > 0) {
+    reply.headers.emplace_back("retry-after", absl::StrCat(refusal.retry_after_s));
+  }
+  reader_.Begin();
+  request_id_ = NewRequestId();
+  Enter(Phase::kBusy, 0);
+  Reply(std::move(reply));
+}
+
+void HttpConnection::AppendHead(const HttpReply& reply, absl::string_view framing) {
+  answering_ = true;
+  status_ = reply.status;
+  worker_->shared().probe->HttpHandled(route_, reply.status);
+  if (worker_->shared().draining.load()) keep_alive_ = false;
+  absl::StrAppend(&output_, "HTTP/1.1 ", reply.status, " ", HttpReason(reply.status),
+                  "\r\nserver: weft/", Version(), "\r\ndate: ",
+                  absl::FormatTime("%a, %d %b %Y %H:%M:%S GMT", absl::Now(), absl::UTCTimeZone()),
+                  "\r\nx-request-id: ", request_id_, "\r\n", origin_lines_);
+  if (!traceparent_.empty()) absl::StrAppend(&output_, "traceparent: ", traceparent_, "\r\n");
+  if (!reply.content_type.empty()) {
+    absl::StrAppend(&output_, "content-type: ", reply.content_type, "\r\n");
+  }
+  for (const auto& [name, value] : reply.headers) {
+    absl::StrAppend(&output_, name, ": ", value, "\r\n");
+  }
+  if (!keep_alive_) {
+    output_ += "connection: close\r\n";
+  } else if (!http_1_1_) {
+    output_ += "connection: keep-alive\r\n";
+  }
+  absl::StrAppend(&output_, framing, "\r\n");
+}
+
+void HttpConnection::Reply(HttpReply reply) {
+  if (phase_ != Phase::kBusy || finishing_) return;
+  const bool bodyless = reply.status == 204;  // and without a length (RFC 9110, 8.6)
+  AppendHead(reply, bodyless ? "" : absl::StrCat("content-length: ", reply.body.size(), "\r\n"));
+  if (!head_only_ && !bodyless) output_ += reply.body;
+  FinishResponse();
+}
+
+void HttpConnection::BeginStream(HttpReply head) {
+  if (phase_ != Phase::kBusy || finishing_) return;
+  chunked_ = http_1_1_;
+  if (!chunked_) keep_alive_ = false;  // HTTP/1.0: the end of the connection ends the body
+  AppendHead(head, chunked_ ? "transfer-encoding: chunked\r\n" : "");
+}
+
+void HttpConnection::Write(absl::string_view bytes) {
+  if (phase_ != Phase::kBusy || finishing_ || bytes.empty()) return;
+  wrote_ = true;
+  if (!chunked_) {
+    absl::StrAppend(&output_, bytes);
+    return;
+  }
+  absl::StrAppend(&output_, absl::Hex(bytes.size()), "\r\n", bytes, "\r\n");
+}
+
+void HttpConnection::EndStream() {
+  if (phase_ != Phase::kBusy || finishing_) return;
+  if (chunked_) output_ += "0\r\n\r\n";
+  FinishResponse();
+}
+
+void HttpConnection::FinishResponse() {
+  finishing_ = true;
+  Flush();  // the exchange, and with it its permit, stays until the last byte is taken
+}
+
+void HttpConnection::Flush() {
+  if (phase_ == Phase::kClosed || waiting_write_) return;
+  while (output_at_ < output_.size()) {
+    size_t count = 0;
+    const SocketIo result =
+        socket_.Write(output_.data() + output_at_, output_.size() - output_at_, &count);
+    if (result == SocketIo::kBlocked) {
+      waiting_write_ = true;
+      if (!reader_pace_.running()) {
+        reader_pace_.Start(MonotonicClock().NowUs(), socket_.acknowledged_bytes());
+      }
+      socket_.WaitWritable([self = shared_from_this()](error_code error) {
+        self->waiting_write_ = false;
+        if (error || self->phase_ == Phase::kClosed) return;
+        self->Flush();
+        const std::shared_ptr<HttpExchange> exchange = self->exchange_;
+        if (exchange != nullptr && self->writable()) exchange->OnWake();
+      });
+      return;
+    }
+    if (result != SocketIo::kDone) {
+      Close(CancelReason::kClientGone);
+      return;
+    }
+    output_at_ += count;
+  }
+  output_.clear();
+  output_at_ = 0;
+  reader_pace_.Stop();
+  spoken_us_ = MonotonicClock().NowUs();
+  if (finishing_) NextRequest();
+}
+
+void HttpConnection::ProbeClient() {
+  probed_ = true;
+  if (waiting_write_) return;  // what waits will tell
+  if (answering_ && exchange_ != nullptr) {
+    const std::shared_ptr<HttpExchange> exchange = exchange_;
+    wrote_ = false;
+    exchange->OnSilence();
+    if (wrote_ || phase_ != Phase::kBusy) return;
+  }
+  if (answering_ || !http_1_1_) {
+    Close(CancelReason::kClientGone);
+    return;
+  }
+  output_ += "HTTP/1.1 100 Continue\r\n\r\n";
+  Flush();
+}
+
+void HttpConnection::LogRequest(absl::string_view cause) {
+  if (request_us_ == 0) return;  // refused before it was one, or logged already
+  AccessRecord record;
+  record.cause = cause;
+  record.correlation_id = request_id_;
+  if (exchange_ != nullptr) exchange_->Describe(&record);
+  record.client = peer_;
+  record.traceparent = traceparent_;
+  record.door = "http";
+  record.route = route_;
+  if (answering_) record.status = absl::StrCat(status_);
+  record.total_us = MonotonicClock().NowUs() - std::exchange(request_us_, 0);
+  // Probes and scrapes come every few seconds: they are not worth a line of their own.
+  LogAccess(record, /*quiet=*/exchange_ == nullptr && status_ == 200);
+}
+
+void HttpConnection::NextRequest() {
+  LogRequest("");
+  exchange_.reset();
+  traceparent_.clear();
+  finishing_ = false;
+  answering_ = false;
+  GiveBack(&origin_lines_);
+  GiveBack(&path_);
+  if (!keep_alive_) {
+    Linger();
+    return;
+  }
+  // What the answer took is given back: an idle connection costs little.
+  GiveBack(&output_);
+  reader_.Begin();
+  Enter(Phase::kIdle, worker_->shared().limits.idle_timeout_us);
+  if (parsing_) return;
+  Parse();
+  if (ended_ && phase_ != Phase::kBusy && phase_ != Phase::kClosed) {
+    OnEnd();
+    return;
+  }
+  Read();
+}
+
+void HttpConnection::Linger() {
+  // Closing with unread input would reset the connection and could take the answer with it: say
+  // that no more comes, and read on until the client closes.
+  socket_.ShutdownSend();
+  Enter(Phase::kLinger, worker_->shared().limits.linger_timeout_us);
+  GiveBack(&output_);
+  GiveBack(&input_);
+  input_at_ = 0;
+  reader_.Begin();
+  if (ended_) {
+    Close(CancelReason::kClientGone);
+    return;
+  }
+  Read();
+}
+
+}  // namespace weft::router

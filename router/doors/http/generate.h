@@ -1,0 +1,117 @@
+// One generation on its way to an HTTP client: reads its answer's log on the connection's thread,
+// formats and writes it; cancels when the client is gone. The formatter makes it a TGI or an OpenAI
+// answer. Held by its connection as the exchange under way, and by the answer's writer as the sink.
+
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "common/clock.h"
+#include "router/doors/access_log.h"
+#include "router/doors/entrance.h"
+#include "router/doors/http/message.h"
+
+namespace weft::router {
+
+// Turns the answer to one request into bytes. One formatter serves either a stream or a whole
+// answer. Called on the connection's thread, in order.
+class ResponseFormatter {
+ public:
+  virtual ~ResponseFormatter() = default;
+
+  virtual bool streaming() const = 0;
+  virtual void Started(const AnswerHead&) {}
+  // A token, the end, or a token that is known to be the last: at least one is not null. A stream
+  // appends its frames to *out; a whole answer collects. The end is one of a complete answer.
+  virtual void Step(const AnswerToken* token, const AnswerEnd* finished, std::string* out) = 0;
+  // A stream that has begun fails: appends the closing frames.
+  virtual void Fail(const absl::Status& status, std::string* out) = 0;
+  // Stream: status and headers, asked for with the first event. Whole: the answer, after the end.
+  virtual HttpReply Reply() = 0;
+  // Nothing has been sent and nothing will be but this.
+  virtual HttpReply Error(const absl::Status& status) = 0;
+};
+
+// What a door made of a body.
+struct ReadGeneration {
+  GenerateInput input;
+  std::unique_ptr<ResponseFormatter> formatter;
+  // Go with whatever answer follows.
+  HttpHeaders headers;
+};
+// Reads a body, or makes the refusal. Any thread.
+using GenerationReader = std::function<std::variant<ReadGeneration, HttpReply>(HttpRequest)>;
+
+class GenerateExchange : public HttpExchange,
+                         public AnswerSink,
+                         public std::enable_shared_from_this<GenerateExchange> {
+ public:
+  // Reads `request` under `permit` and hands it in; a long body is read by a thread of text in.
+  // Null when `responder` has had its reply. `refuse` words an error of the entrance.
+  static std::shared_ptr<HttpExchange> Start(
+      Entrance& entrance, HttpRequest request, Admission::Permit permit, GenerationReader read,
+      const std::function<HttpReply(const absl::Status&)>& refuse, HttpResponder& responder,
+      IoWaker& waker);
+
+  // The answer's writer.
+  Waker* OnNews() override;
+
+  // Connection's thread.
+  void OnWake() override;
+  void OnSilence() override;
+  void OnGone(CancelReason reason) override;
+  void Describe(AccessRecord* record) const override;
+
+ private:
+  GenerateExchange(HttpResponder* responder, IoWaker* waker)
+      : waker_(waker), responder_(responder), start_us_(MonotonicClock().NowUs()) {}
+
+  // Reads the body and hands the request in. Returns the refusal, or nothing.
+  std::optional<HttpReply> ReadAndSubmit(
+      Entrance& entrance, HttpRequest request, Admission::Permit permit,
+      const GenerationReader& read, const std::function<HttpReply(const absl::Status&)>& refuse);
+  // Takes what the reading thread left; true when there is an answer to read.
+  bool TakeAnswer();
+  // Formats what was fetched; true when the request has ended.
+  bool Format();
+  // Sends what Format left in `out_`.
+  void Send(bool ended);
+  HttpReply WithHeaders(HttpReply reply) const;
+
+  IoWaker* const waker_;
+
+  // -- Connection's thread only
+  // Null once the connection has nothing to do with this any more.
+  HttpResponder* responder_;
+  std::shared_ptr<Answer> answer_;
+  std::unique_ptr<ResponseFormatter> formatter_;
+  HttpHeaders headers_;
+  AnswerToken token_;
+  std::string out_;
+  bool begun_ = false;
+  const int64_t start_us_;
+  int64_t first_token_us_ = 0;
+  // Of an early end.
+  CancelReason ended_early_ = CancelReason::kNone;
+  // The failure of a request that has sent nothing yet.
+  absl::Status failed_;
+
+  // OnWake is on its way.
+  std::atomic<bool> dirty_{false};
+
+  // -- What the reading thread hands over
+  absl::Mutex mutex_;
+  std::shared_ptr<Answer> new_answer_ ABSL_GUARDED_BY(mutex_);
+  std::unique_ptr<ResponseFormatter> new_formatter_ ABSL_GUARDED_BY(mutex_);
+  HttpHeaders new_headers_ ABSL_GUARDED_BY(mutex_);
+  std::optional<HttpReply> refusal_ ABSL_GUARDED_BY(mutex_);
+  // Why the client's leaving ends the request, if it left while the body was being read.
+  CancelReason gone_ ABSL_GUARDED_BY(mutex_) = CancelReason::kNone;
+};
+
+}  // namespace weft::router

@@ -1,0 +1,33 @@
+// Which web pages may call this server, and how browsers are told. A page of any site can make a
+// browser post to localhost; it cannot hide its Origin, and it cannot send JSON without asking
+// first. So requests with an Origin that is not listed are refused, and so are bodies that are not
+// declared as JSON (IsJsonContentType). Immutable; shared by all connections.
+
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "router/doors/http/message.h"
+
+namespace weft::router {
+
+class OriginPolicy {
+ public:
+  // Origins as browsers send them, scheme://host[:port]; "*" = every one. Empty = none.
+  explicit OriginPolicy(std::vector<std::string> allowed);
+
+  // `origin` is not empty.
+  bool Allows(absl::string_view origin) const;
+  // Header lines, each with its CRLF, of every answer to an allowed origin; empty for an empty one.
+  std::string AnswerLines(absl::string_view origin) const;
+  // What a preflight adds to them. `methods` as in Allow.
+  static void AddPreflight(absl::string_view methods, HttpHeaders* headers);
+
+ private:
+  std::vector<std::string> allowed_;
+  bool all_ = false;
+};
+
+}  // namespace weft::router

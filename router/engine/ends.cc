@@ -1,0 +1,80 @@
+// The part of the engine loop that ends requests: each leaves the scheduler once, and its answer
+// gets its last word either here, while its stream has not begun, or from text out.
+
+#include <utility>
+
+#include "common/check.h"
+#include "router/engine/loop.h"
+#include "router/errors.h"
+
+namespace weft::router {
+namespace {
+
+FinishReason ToFinish(EndReason reason) {
+  return reason == EndReason::kEosToken ? FinishReason::kEosToken : FinishReason::kLength;
+}
+
+}  // namespace
+
+void EngineLoop::Fail(SequenceId sequence, const absl::Status& why, int64_t now_us) {
+  live_.at(sequence).failure = why;
+  scheduler_->OnCancel(sequence, now_us, &ended_);
+  EndLives();
+}
+
+void EngineLoop::FailAll(const absl::Status& why, int64_t now_us) {
+  std::vector<SequenceId> all;
+  all.reserve(live_.size());
+  for (const auto& [id, live] : live_) all.push_back(id);
+  for (SequenceId id : all) Fail(id, why, now_us);
+}
+
+void EngineLoop::EndLives() {
+  for (const Ended& ended : ended_) {
+    auto node = live_.extract(ended.id);
+    WEFT_CHECK(!node.empty());
+    Live& live = node.mapped();
+    PreparedRequest& request = *live.request;
+    if (request.deadline_us > 0) deadlines_.erase({request.deadline_us, ended.id});
+    if (options_.queue_timeout_us > 0) {
+      queue_deadlines_.erase({request.times.arrival_us + options_.queue_timeout_us, ended.id});
+    }
+    absl::Status failure = live.failure;
+    const bool complete =
+        ended.reason == EndReason::kLength || ended.reason == EndReason::kEosToken;
+    if (!complete && failure.ok()) {
+      failure = absl::InternalError("the scheduler gave the request up unasked");
+    } else if (complete) {
+      failure = absl::OkStatus();  // it was complete before the cancel came
+    }
+    if (live.begun) {
+      CountEnd(*live.answer, request.times, failure);
+      outbox_[request.text_worker].ends.push_back({ended.id, failure, ToFinish(ended.reason)});
+    } else {
+      Refuse(request, failure);
+    }
+  }
+  ended_.clear();
+}
+
+void EngineLoop::Refuse(PreparedRequest& request, const absl::Status& failure) {
+  CountEnd(request.writer.answer(), request.times, failure);
+  request.writer.Fail(failure);
+}
+
+void EngineLoop::CountEnd(const Answer& answer, const RequestTimes& times,
+                          const absl::Status& failure) {
+  if (failure.ok()) return;  // text out counts how it finished
+  const CancelReason reason = answer.cancelled();
+  if (reason == CancelReason::kStopMatched) return;  // likewise
+  if (absl::IsUnavailable(failure) && reason != CancelReason::kQueueTimeout) {
+    return probe_->Failed(FailureReason::kUnavailable);
+  }
+  if (reason == CancelReason::kNone) return probe_->Failed(FailureReason::kInternal);
+  const CancelPhase phase = times.planned_us == 0       ? CancelPhase::kQueue
+                            : times.first_token_us == 0 ? CancelPhase::kPrefill
+                                                        : CancelPhase::kDecode;
+  probe_->Cancelled(reason, phase);
+}
+
+}  // namespace weft::router

@@ -1,0 +1,148 @@
+#include "router/flag_table.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <thread>
+
+namespace weft::router {
+namespace {
+
+constexpr double kTimeoutSecondsMin = 0.001;
+constexpr double kTimeoutSecondsMax = 86400;
+
+void DeclareModel(Flags& flags, RouterFlagValues* values) {
+  flags.Group("Model and shards");
+  flags.Add("model", &values->model, "Model directory or .gguf file (tokenizer and template)");
+  flags.Add("served-model-name", &values->served_model_name,
+            "Name that requests use; empty = the model's own");
+  flags.Add("model-alias", &values->model_aliases, "Another name that requests may use")
+      ->delimiter(',');
+  flags
+      .Add("shard", &values->shards,
+           "Address of a shard, once per rank in order: unix:/path or host:port")
+      ->delimiter(',');
+  flags.Add("supervisor-socket", &values->supervisor_socket,
+            "Socket of the process that restarts shards; empty = none");
+  flags.AddNumber(
+      "launcher-id", &values->launcher_id, 0, UINT64_MAX,
+      "Random number of the launcher whose routers take over from each other, 0 = none");
+  flags.AddNumber("launcher-generation", &values->launcher_generation, 0, UINT64_MAX,
+                  "How often that launcher has started a router; a higher one takes over");
+  flags.Add("shard-tls-cert", &values->shard_tls_cert,
+            "PEM file: this router's certificate, for shards on other hosts; empty = none");
+  flags.Add("shard-tls-key", &values->shard_tls_key, "PEM file: its key");
+  flags.Add("shard-tls-ca", &values->shard_tls_ca,
+            "PEM file: authority of the shards' certificates");
+}
+
+void DeclareDoors(Flags& flags, RouterFlagValues* values) {
+  flags.Group("Ports and connections");
+  flags.Add("host", &values->host, "Address of the public ports");
+  flags.AddNumber("http-port", &values->http_port, 0, 65535, "HTTP port, 0 = a free one");
+  flags.AddNumber("grpc-port", &values->grpc_port, 0, 65535, "gRPC port, 0 = a free one");
+  flags.Add("admin-host", &values->admin_host, "Address of the admin port");
+  flags.AddNumber("admin-port", &values->admin_port, -1, 65535,
+                  "HTTP port of operations, 0 = a free one, -1 = off");
+  flags.Add("public-ops", &values->public_ops,
+            "Operations routes (/readyz, /metrics ...) on the public port too; /config never is");
+  flags.AddNumber("io-threads", &values->io_threads, 1, 256, "Threads that serve HTTP connections");
+  flags.AddNumber("connections-max", &values->connections_max, 1, 1'000'000,
+                  "HTTP connections at the same time");
+  flags.AddNumber("body-bytes-max", &values->body_bytes_max, 1, 1 << 30,
+                  "Largest request body, bytes");
+  flags.AddNumber("bodies-bytes-max", &values->bodies_bytes_max, 0, uint64_t{1} << 40,
+                  "Request bodies of all connections together, bytes, 0 = 8 of the largest");
+  flags
+      .Add("cors-origins", &values->cors_origins,
+           "Web origins whose pages may call, as https://chat.example; * = all; empty = none")
+      ->delimiter(',');
+  const auto add_timeout = [&flags](const char* name, double* value, const char* help) {
+    flags.AddNumber(name, value, kTimeoutSecondsMin, kTimeoutSecondsMax, help);
+  };
+  add_timeout("header-timeout-s", &values->header_timeout_s, "For a request's header, s");
+  add_timeout("body-timeout-s", &values->body_timeout_s, "For a whole request body, s");
+  add_timeout("idle-timeout-s", &values->idle_timeout_s, "Between two requests of a connection, s");
+  add_timeout("slow-reader-timeout-s", &values->slow_reader_timeout_s,
+              "A client that takes no byte for this long is dropped, s");
+  flags.AddNumber("grpc-connections-max", &values->grpc_connections_max, 1, 1 << 20,
+                  "gRPC connections at the same time; each takes two file descriptors");
+  flags.AddNumber("grpc-connection-idle-s", &values->grpc_connection_idle_s, 0, 86400 * 365,
+                  "gRPC connections without calls are asked to close after this, s, 0 = never");
+  flags.AddNumber("grpc-connection-age-s", &values->grpc_connection_age_s, 0, 86400 * 365,
+                  "gRPC connections are asked to close after this, s, 0 = never");
+  flags.AddSwitch("strict-fields", &values->strict_fields, "Unknown request fields are errors");
+}
+
+void DeclareKeys(Flags& flags, RouterFlagValues* values) {
+  flags.Group("Keys and encryption");
+  flags.Add("api-keys", &values->api_keys,
+            "JSON file of tenants and their keys (weft key makes it); empty = no keys");
+  flags.Add("tls-cert", &values->tls_cert,
+            "PEM file: the public ports' certificate and its chain; empty = no TLS");
+  flags.Add("tls-key", &values->tls_key, "PEM file: its key");
+  flags.Add("tls-client-ca", &values->tls_client_ca,
+            "PEM file: authorities of clients' certificates");
+  flags.Add("tls-client-certs", &values->tls_client_certs,
+            "Whether clients show certificates: none, optional or required");
+}
+
+void DeclareQueue(Flags& flags, RouterFlagValues* values) {
+  flags.Group("Queue and batch");
+  flags.AddNumber("text-threads", &values->text_threads, 1, 256,
+                  "Threads that tokenise and detokenise");
+  flags.AddNumber("running-max", &values->running_max, 0, kRunningMax,
+                  "Sequences in the running batch, 0 = as the shards were started");
+  flags.AddNumber("step-tokens-max", &values->step_tokens_max, 0, kStepTokensMax,
+                  "Tokens of one step, 0 = as the shards were started");
+  flags.AddNumber("context-tokens-max", &values->context_tokens_max, 0, kContextTokensMax,
+                  "Longest sequence in tokens, 0 = the model's context");
+  // Each request may put a few events into the engine loop's queue.
+  flags.AddNumber("queue-requests-max", &values->queue_requests_max, 1, kEngineEventsMax / 8,
+                  "Requests that may wait");
+  flags.AddNumber("queue-tokens-max", &values->queue_tokens_max, 1, uint64_t{1} << 40,
+                  "Prompt tokens that may wait");
+  flags.AddNumber("text-bytes-max", &values->text_bytes_max, 1, uint64_t{1} << 40,
+                  "Memory for texts on their way in and unread answers, bytes; a request alone "
+                  "always fits");
+  flags.AddNumber("queue-timeout-s", &values->queue_timeout_s, 0, 86400,
+                  "A request that waits so long for its first step ends with 503, s, 0 = never");
+  flags.AddNumber("inter-token-target-ms", &values->inter_token_target_ms, 0, 60'000,
+                  "Target between two tokens of a running stream, ms, 0 = each prompt may add a "
+                  "step's decode time");
+  flags.Add("prefix-cache", &values->prefix_cache, "Share KV blocks of equal prompt beginnings");
+}
+
+void DeclareLife(Flags& flags, RouterFlagValues* values) {
+  flags.Group("Start, loss and end");
+  flags.AddNumber(
+      "hang-timeout-ms", &values->hang_timeout_ms, 0, 3'600'000,
+      "A shard without heartbeat and CPU time for this long is hung, ms, 0 = by device");
+  flags.AddNumber("recovery-timeout-s", &values->recovery_timeout_s, 1, 86400,
+                  "How long open streams wait for a lost group, s");
+  flags.AddNumber("drain-timeout-s", &values->drain_timeout_s, 0, 86400,
+                  "How long running requests may go on after SIGTERM, s");
+  flags.AddSwitch("die-with-parent", &values->die_with_parent, "Be killed when the parent dies");
+  flags.AddNumber("step-delay-for-test-us", &values->step_delay_for_test_us, 0, 10'000'000,
+                  "Delay added to every step of the engine loop, us, for tests");
+  flags.Group("Logs");
+  flags.Add("log-format", &values->log_format, "text or json");
+  flags.Add("log-level", &values->log_level, "trace, debug, info, warn or error");
+}
+
+}  // namespace
+
+// For text and for HTTP connections: one thread needs about 10 us a token, each one more costs a
+// wake-up per step.
+RouterFlagValues::RouterFlagValues()
+    : io_threads(std::clamp(std::thread::hardware_concurrency() / 4, 1u, 4u)),
+      text_threads(io_threads) {}
+
+void DeclareRouterFlags(Flags& flags, RouterFlagValues* values) {
+  DeclareModel(flags, values);
+  DeclareDoors(flags, values);
+  DeclareKeys(flags, values);
+  DeclareQueue(flags, values);
+  DeclareLife(flags, values);
+}
+
+}  // namespace weft::router

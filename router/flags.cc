@@ -1,0 +1,145 @@
+#include "router/flags.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "common/flags.h"
+#include "common/host_port.h"
+#include "common/status.h"
+#include "router/flag_table.h"
+
+namespace weft::router {
+namespace {
+
+int64_t Microseconds(double seconds) { return static_cast<int64_t>(seconds * 1e6); }
+
+EngineOptions MakeEngineOptions(const RouterFlagValues& values) {
+  EngineOptions engine;
+  engine.model_path = values.model;
+  engine.served_model_name = values.served_model_name;
+  engine.shards = values.shards;
+  engine.shard_tls = {values.shard_tls_cert, values.shard_tls_key, values.shard_tls_ca};
+  engine.supervisor_socket = values.supervisor_socket;
+  engine.launcher = {values.launcher_id, values.launcher_generation};
+  engine.text_threads = values.text_threads;
+  // The shards' own limits hold besides.
+  engine.step_tokens_max = values.step_tokens_max == 0 ? kStepTokensMax : values.step_tokens_max;
+  engine.running_max =
+      values.running_max == 0 ? std::min(kRunningMax, engine.step_tokens_max) : values.running_max;
+  engine.context_tokens_max = values.context_tokens_max;
+  engine.queue_requests_max = values.queue_requests_max;
+  engine.queue_tokens_max = values.queue_tokens_max;
+  engine.text_bytes_max = values.text_bytes_max;
+  engine.queue_timeout_s = values.queue_timeout_s;
+  engine.inter_token_target_us = values.inter_token_target_ms * 1000;
+  engine.prefix_cache = values.prefix_cache;
+  engine.hang_timeout_ms = values.hang_timeout_ms;
+  engine.recovery_timeout_s = values.recovery_timeout_s;
+  engine.step_delay_for_test_us = values.step_delay_for_test_us;
+  return engine;
+}
+
+HttpServerOptions MakeHttpOptions(const RouterFlagValues& values) {
+  HttpServerOptions http;
+  http.host = std::string(WithoutBrackets(values.host));
+  http.admin_host = std::string(WithoutBrackets(values.admin_host));
+  http.port = values.http_port;
+  if (values.admin_port >= 0) http.admin_port = static_cast<uint16_t>(values.admin_port);
+  http.io_threads = values.io_threads;
+  http.connections_max = values.connections_max;
+  http.limits.body_bytes_max = values.body_bytes_max;
+  http.limits.bodies_bytes_max = values.bodies_bytes_max;
+  http.cors_origins = values.cors_origins;
+  http.limits.header_timeout_us = Microseconds(values.header_timeout_s);
+  http.limits.body_timeout_us = Microseconds(values.body_timeout_s);
+  http.limits.idle_timeout_us = Microseconds(values.idle_timeout_s);
+  http.limits.slow_reader_timeout_us = Microseconds(values.slow_reader_timeout_s);
+  return http;
+}
+
+FrontOptions MakeFrontOptions(const RouterFlagValues& values,
+                              const std::vector<std::string>& path_names) {
+  FrontOptions front;
+  front.model_aliases = values.model_aliases;
+  front.model_aliases.insert(front.model_aliases.end(), path_names.begin(), path_names.end());
+  front.strict_fields = values.strict_fields;
+  front.slow_reader_timeout_us = Microseconds(values.slow_reader_timeout_s);
+  front.queue_requests_max = values.queue_requests_max;
+  return front;
+}
+
+absl::StatusOr<std::optional<TlsFiles>> MakeTlsFiles(const RouterFlagValues& values) {
+  WEFT_ASSIGN_OR_RETURN(const ClientCertificates clients,
+                        ParseClientCertificates(values.tls_client_certs));
+  if (values.tls_cert.empty() && values.tls_key.empty()) {
+    if (clients == ClientCertificates::kNone && values.tls_client_ca.empty()) return std::nullopt;
+    return absl::InvalidArgumentError(
+        "--tls-client-certs and --tls-client-ca go with --tls-cert and --tls-key");
+  }
+  return TlsFiles{values.tls_cert, values.tls_key, values.tls_client_ca, clients};
+}
+
+GrpcServerOptions MakeGrpcOptions(const RouterFlagValues& values) {
+  GrpcServerOptions grpc;
+  grpc.address = HostPort(values.host, values.grpc_port);
+  grpc.message_bytes_max = values.body_bytes_max;
+  grpc.connections_max = values.grpc_connections_max;
+  grpc.connection_idle_s = values.grpc_connection_idle_s;
+  grpc.connection_age_s = values.grpc_connection_age_s;
+  return grpc;
+}
+
+}  // namespace
+
+std::vector<std::string> PathNames(absl::string_view path) {
+  while (absl::ConsumeSuffix(&path, "/")) {
+  }
+  std::string name = std::filesystem::path(std::string(path)).filename().string();
+  if (name.empty() || name == "." || name == "..") {
+    // A directory may be called by where one stands; its name is what others see.
+    std::error_code ignored;
+    name = std::filesystem::canonical(std::string(path), ignored).filename().string();
+  }
+  if (name.empty()) return {};
+  if (!absl::EndsWith(name, ".gguf")) return {name};
+  return {std::string(absl::StripSuffix(name, ".gguf")), name};
+}
+
+absl::Status ParseRouterFlags(int argc, char** argv, RouterFlags* flags, std::string* help_text) {
+  Flags parser("weft-router",
+               "Takes requests, forms batches, streams answers; talks to the shards.");
+  RouterFlagValues values;
+  DeclareRouterFlags(parser, &values);
+  WEFT_RETURN_IF_ERROR(parser.Parse(argc, argv, help_text));
+  if (!help_text->empty()) return absl::OkStatus();
+  if (values.model.empty()) {
+    return absl::InvalidArgumentError("--model: name a model directory or a .gguf file");
+  }
+  if (values.shards.empty()) {
+    return absl::InvalidArgumentError(
+        "--shard: give the address of each shard (unix:/path or host:port), or use weft serve, "
+        "which starts them");
+  }
+  WEFT_ASSIGN_OR_RETURN(flags->log_format, ParseLogFormat(values.log_format));
+  flags->log_level = values.log_level;
+  const std::vector<std::string> names = PathNames(values.model);
+  flags->engine = MakeEngineOptions(values);
+  flags->http = MakeHttpOptions(values);
+  flags->front = MakeFrontOptions(values, names);
+  flags->front.config = parser.Effective();
+  flags->grpc = MakeGrpcOptions(values);
+  flags->public_ops = values.public_ops;
+  flags->key_file = values.api_keys;
+  WEFT_ASSIGN_OR_RETURN(flags->tls, MakeTlsFiles(values));
+  flags->drain_timeout = absl::Seconds(values.drain_timeout_s);
+  flags->die_with_parent = values.die_with_parent;
+  flags->model_label = values.served_model_name;
+  if (flags->model_label.empty() && !names.empty()) flags->model_label = names.front();
+  return absl::OkStatus();
+}
+
+}  // namespace weft::router

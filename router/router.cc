@@ -1,0 +1,175 @@
+#include "router/router.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/exit_code.h"
+#include "common/freed_memory.h"
+#include "common/host_port.h"
+#include "common/log.h"
+#include "common/status.h"
+#include "router/doors/grpc/credentials.h"
+#include "router/doors/identity/open_address.h"
+#include "router/doors/openai/routes.h"
+#include "router/doors/ops/routes.h"
+#include "router/doors/tgi/routes.h"
+
+namespace weft::router {
+namespace {
+
+// How often freed memory is looked at, and how much of it may stay with the process.
+constexpr int kReturnMemoryMs = 5'000;
+constexpr size_t kFreedBytesKept = 32u << 20;
+// For answers that are complete to leave their sockets.
+constexpr absl::Duration kFlushTimeout = absl::Seconds(1);
+
+GrpcTlsPem PemOf(const TlsMaterial& material) {
+  return {material.certificate_chain_pem, material.private_key_pem, material.client_ca_pem};
+}
+
+FrontOptions WithIdentity(FrontOptions options, const Identity* identity) {
+  options.identity = identity;
+  return options;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Router>> Router::Create(RouterFlags flags, ShutdownSignals signals) {
+  IdentityOptions identity_options;
+  identity_options.key_file = flags.key_file;
+  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<Identity> identity, Identity::Create(identity_options));
+  std::unique_ptr<TlsState> tls;
+  if (flags.tls.has_value()) {
+    WEFT_ASSIGN_OR_RETURN(tls, TlsState::Create(*flags.tls));
+  }
+  return std::unique_ptr<Router>(
+      new Router(std::move(flags), std::move(signals), std::move(identity), std::move(tls)));
+}
+
+Router::Router(RouterFlags flags, ShutdownSignals signals, std::unique_ptr<Identity> identity,
+               std::unique_ptr<TlsState> tls)
+    : flags_(std::move(flags)),
+      signals_(std::move(signals)),
+      identity_(std::move(identity)),
+      tls_(std::move(tls)),
+      core_(MakeCore(&probe_)),
+      front_(core_.get(), &probe_, WithIdentity(flags_.front, identity_.get())) {
+  AddTgiRoutes(&front_, &routes_);
+  AddOpenAiRoutes(&front_, &routes_);
+  if (flags_.public_ops) AddOpsRoutes(&front_, &routes_);
+  AddOpsRoutes(&front_, &admin_routes_);
+  AddConfigRoute(&front_, &admin_routes_);
+}
+
+void Router::WatchFiles() {
+  if (identity_->has_keys()) {
+    reloadables_.Add("keys", [this] { return identity_->Reload(); });
+    watch_.Add({flags_.key_file}, [this] { (void)identity_->Reload(); });  // it logs its error
+  }
+  if (tls_ != nullptr) {
+    reloadables_.Add("certificates", [this] { return tls_->Reload(); });
+    watch_.Add(
+        tls_->paths(), [this] { (void)tls_->Reload(); }, [this] { tls_->WarnOfExpiry(); });
+  }
+  watch_.Start();
+}
+
+void Router::WarnOfOpenAddress() const {
+  const bool certificates =
+      flags_.tls.has_value() && flags_.tls->clients == ClientCertificates::kRequired;
+  const std::string warning =
+      OpenAddressWarning(flags_.http.host, identity_->has_keys() || certificates, tls_ != nullptr);
+  if (!warning.empty()) WEFT_LOG_WARN("{}", warning);
+}
+
+absl::Status Router::Start() {
+  if (tls_ != nullptr) flags_.http.tls_context = [this] { return tls_->context(); };
+  WEFT_ASSIGN_OR_RETURN(http_, HttpServer::Start(flags_.http, &routes_, &admin_routes_, &probe_));
+  if (tls_ != nullptr) {
+    const TlsState::MaterialRef material = tls_->material();
+    WEFT_ASSIGN_OR_RETURN(
+        flags_.grpc.credentials,
+        GrpcCredentials::Create(PemOf(*material),
+                                flags_.tls->clients == ClientCertificates::kRequired));
+    tls_->OnChange([credentials = flags_.grpc.credentials](const TlsState::MaterialRef& changed) {
+      const absl::Status status = credentials->Update(PemOf(*changed));
+      if (!status.ok())
+        WEFT_LOG_ERROR("gRPC keeps its certificate: {}", std::string(status.message()));
+    });
+  }
+  WEFT_ASSIGN_OR_RETURN(grpc_, GrpcServer::Start(flags_.grpc, &front_));
+  WarnOfOpenAddress();
+  WatchFiles();
+  // For scripts and `weft serve`: one line, once.
+  std::string line =
+      absl::StrCat("listening http=", HostPort(flags_.http.host, http_->port()),
+                   " grpc=", HostPort(flags_.http.host, static_cast<uint32_t>(grpc_->port())));
+  if (http_->admin_port() != 0) {
+    absl::StrAppend(&line, " admin=", HostPort(flags_.http.admin_host, http_->admin_port()));
+  }
+  PrintLine(line);
+  flags_.engine.on_fatal = [this](const absl::Status& status) { news_.SetFatal(status); };
+  flags_.engine.on_serving = [this] { news_.SetServing(); };
+  return core_->Start(flags_.engine);
+}
+
+int Router::Run() {
+  bool ready = false;
+  while (true) {
+    pollfd fds[2] = {{signals_.fd(), POLLIN, 0}, {news_.fd(), POLLIN, 0}};
+    if (poll(fds, 2, kReturnMemoryMs) == 0) ReturnFreedMemory(kFreedBytesKept);
+    news_.Read();
+    if (const absl::Status fatal = news_.fatal(); !fatal.ok()) {
+      WEFT_LOG_ERROR("cannot serve any more: {}", std::string(fatal.message()));
+      Stop();
+      return kExitFatal;
+    }
+    if (const std::optional<int> signal = signals_.Wait(absl::ZeroDuration())) {
+      if (!signals_.IsReload(*signal)) return Drain();
+      reloadables_.ReloadAll();
+    }
+    if (!ready && news_.serving()) {
+      ready = true;
+      PrintLine("ready");
+    }
+  }
+}
+
+void Router::Stop() {
+  core_->Shutdown();
+  if (http_ != nullptr) {
+    http_->WaitIdle(kFlushTimeout);
+    http_->Stop();
+  }
+  if (grpc_ != nullptr) grpc_->Stop(kFlushTimeout);
+}
+
+int Router::Drain() {
+  WEFT_LOG_INFO("shutting down: running requests have {} s",
+                absl::ToDoubleSeconds(flags_.drain_timeout));
+  front_.StartDrain();
+  grpc_->StartDrain();
+  http_->StartDrain();
+  core_->StartDrain(flags_.drain_timeout);
+  const absl::Time end = absl::Now() + flags_.drain_timeout;
+  while (!core_->WaitIdle(absl::Milliseconds(20)) && absl::Now() < end) {
+    const std::optional<int> signal = signals_.Wait(absl::ZeroDuration());
+    if (signal.has_value() && !signals_.IsReload(*signal)) {
+      WEFT_LOG_WARN("second signal: stopping at once");
+      FlushLogs();
+      std::_Exit(kExitCut);
+    }
+  }
+  Stop();
+  return kExitOk;
+}
+
+}  // namespace weft::router

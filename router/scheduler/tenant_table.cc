@@ -1,0 +1,155 @@
+#include "router/scheduler/tenant_table.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "common/check.h"
+
+namespace weft::router {
+namespace {
+
+constexpr uint32_t kNoPlace = ~uint32_t{0};
+
+}  // namespace
+
+Tenant* TenantTable::Enter(TenantIndex index, double weight) {
+  std::unique_ptr<Tenant>& owner = tenants_[index];
+  const bool is_new = owner == nullptr;
+  if (is_new) {
+    owner = std::make_unique<Tenant>();
+    owner->index = index;
+    owner->heap_place = kNoPlace;
+    // Doubled, so that many new tenants cost no more than their number.
+    if (heap_.capacity() < tenants_.size()) heap_.reserve(2 * tenants_.size());
+  } else if (owner->live == 0) {
+    UnlinkIdle(owner.get());
+  }
+  weights_ += weight - (is_new ? 0 : owner->weight);
+  owner->weight = weight;
+  ++owner->live;
+  return owner.get();
+}
+
+void TenantTable::Leave(Tenant* tenant, int64_t now_us) {
+  WEFT_CHECK_GT(tenant->live, 0u);
+  if (--tenant->live > 0) return;
+  WEFT_CHECK(tenant->waiting.empty() && tenant->running == 0);
+  tenant->idle_since_us = now_us;
+  tenant->idle_longer = idle_shortest_;
+  tenant->idle_shorter = nullptr;
+  (idle_shortest_ == nullptr ? idle_longest_ : idle_shortest_->idle_shorter) = tenant;
+  idle_shortest_ = tenant;
+  if (++idle_count_ > kTenantsIdleMax) ForgetOldest();
+}
+
+void TenantTable::ForgetIdle(int64_t now_us) {
+  while (idle_longest_ != nullptr && now_us - idle_longest_->idle_since_us >= kTenantIdleUs) {
+    ForgetOldest();
+  }
+}
+
+void TenantTable::ForgetOldest() {
+  Tenant* const tenant = idle_longest_;
+  UnlinkIdle(tenant);
+  weights_ -= tenant->weight;
+  tenants_.erase(tenant->index);
+}
+
+void TenantTable::UnlinkIdle(Tenant* tenant) {
+  Tenant* const longer = tenant->idle_longer;
+  Tenant* const shorter = tenant->idle_shorter;
+  (longer == nullptr ? idle_longest_ : longer->idle_shorter) = shorter;
+  (shorter == nullptr ? idle_shortest_ : shorter->idle_longer) = longer;
+  tenant->idle_longer = tenant->idle_shorter = nullptr;
+  --idle_count_;
+}
+
+void TenantTable::Charge(Tenant* tenant, int64_t tokens) {
+  tenant->served += static_cast<double>(tokens) / tenant->weight;
+  if (tenant->heap_place != kNoPlace) Restore(tenant->heap_place);
+}
+
+void TenantTable::StartWaiting(Tenant* tenant) {
+  WEFT_CHECK_EQ(tenant->heap_place, kNoPlace);
+  const double level = heap_.empty() ? turn_served_ : heap_[0]->served;
+  tenant->served = std::max(tenant->served, level);
+  tenant->wait_number = ++waits_;
+  heap_.push_back(tenant);
+  tenant->heap_place = static_cast<uint32_t>(heap_.size() - 1);
+  SiftUp(tenant->heap_place);
+}
+
+void TenantTable::StopWaiting(Tenant* tenant) {
+  const uint32_t place = tenant->heap_place;
+  WEFT_CHECK_LT(place, heap_.size());
+  tenant->heap_place = kNoPlace;
+  Tenant* const last = heap_.back();
+  heap_.pop_back();
+  if (last == tenant) return;
+  Place(last, place);
+  Restore(place);
+}
+
+void TenantTable::NoteTurn(const Tenant& tenant) {
+  turn_served_ = std::max(turn_served_, tenant.served);
+}
+
+void TenantTable::Place(Tenant* tenant, size_t place) {
+  heap_[place] = tenant;
+  tenant->heap_place = static_cast<uint32_t>(place);
+}
+
+void TenantTable::Restore(size_t place) {
+  Tenant* const tenant = heap_[place];
+  SiftUp(place);
+  SiftDown(tenant->heap_place);
+}
+
+void TenantTable::SiftUp(size_t place) {
+  Tenant* const tenant = heap_[place];
+  for (; place > 0; place = (place - 1) / 2) {
+    Tenant* const parent = heap_[(place - 1) / 2];
+    if (!Before(*tenant, *parent)) break;
+    Place(parent, place);
+  }
+  Place(tenant, place);
+}
+
+void TenantTable::SiftDown(size_t place) {
+  Tenant* const tenant = heap_[place];
+  while (2 * place + 1 < heap_.size()) {
+    size_t child = 2 * place + 1;
+    if (child + 1 < heap_.size() && Before(*heap_[child + 1], *heap_[child])) ++child;
+    if (!Before(*heap_[child], *tenant)) break;
+    Place(heap_[child], place);
+    place = child;
+  }
+  Place(tenant, place);
+}
+
+void TenantTable::CheckInvariantsForTest() const {
+  WEFT_CHECK_LE(idle_count_, kTenantsIdleMax);
+  WEFT_CHECK_GE(heap_.capacity(), tenants_.size());
+  uint32_t idle = 0;
+  for (const Tenant* t = idle_longest_; t != nullptr; t = t->idle_shorter) {
+    WEFT_CHECK(t->live == 0 && t->running == 0 && t->waiting.empty());
+    ++idle;
+  }
+  WEFT_CHECK_EQ(idle, idle_count_);
+  for (size_t i = 0; i < heap_.size(); ++i) {
+    WEFT_CHECK(heap_[i]->heap_place == i && !heap_[i]->waiting.empty());
+    WEFT_CHECK(i == 0 || !Before(*heap_[i], *heap_[(i - 1) / 2]));
+  }
+  size_t waiting = 0;
+  double weights = 0;
+  for (const auto& [index, tenant] : tenants_) {
+    WEFT_CHECK(tenant->index == index && tenant->weight > 0);
+    WEFT_CHECK_EQ(tenant->heap_place == kNoPlace, tenant->waiting.empty());
+    weights += tenant->weight;
+    waiting += !tenant->waiting.empty();
+  }
+  WEFT_CHECK_EQ(waiting, heap_.size());
+  WEFT_CHECK_LT(std::abs(weights - weights_), 1e-6 * (1 + weights));
+}
+
+}  // namespace weft::router

@@ -1,0 +1,266 @@
+#include "router/serving.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "router/engine/random_id.h"
+#include "router/errors.h"
+#include "router/text/prompt_reader.h"
+
+namespace weft::router {
+namespace {
+
+EngineLoopOptions LoopOptions(const EngineOptions& options, const ModelText& text,
+                              const Tokenizer& tokenizer, const TokenizerFingerprint& fingerprint) {
+  EngineLoopOptions out;
+  out.running_max = options.running_max;
+  out.step_tokens_max = options.step_tokens_max;
+  out.context_tokens_max = options.context_tokens_max;
+  out.waiting_max = options.queue_requests_max + options.running_max;
+  out.inter_token_target_us = options.inter_token_target_us;
+  out.prefix_cache = options.prefix_cache;
+  out.eos_ids = text.eos_ids;
+  out.model = {tokenizer.vocab_size(), text.eos_ids, /*context_tokens=*/0, fingerprint};
+  out.launcher = options.launcher;
+  out.hang_timeout_ms = options.hang_timeout_ms;
+  out.recovery_timeout_us = options.recovery_timeout_s * 1'000'000;
+  out.queue_timeout_us = options.queue_timeout_s * 1'000'000;
+  out.on_fatal = options.on_fatal;
+  out.on_serving = options.on_serving;
+  out.step_delay_for_test_us = options.step_delay_for_test_us;
+  return out;
+}
+
+absl::Status ShuttingDown() {
+  return UnavailableError("SHUTTING_DOWN", "the server takes no requests now", absl::Seconds(1));
+}
+
+// A text becomes ids and, on the way, its JSON, its parsed copy and the encoder's lists.
+constexpr size_t kTextCopies = 3;
+
+}  // namespace
+
+Serving::Serving(EngineOptions options, ModelText text, std::unique_ptr<Tokenizer> tokenizer,
+                 const TokenizerFingerprint& fingerprint,
+                 std::unique_ptr<ChatTemplate> chat_template, Probe* probe)
+    : options_(std::move(options)),
+      model_text_(std::move(text)),
+      tokenizer_(std::move(tokenizer)),
+      chat_template_(std::move(chat_template)),
+      tokens_(tokenizer_.get()),
+      probe_(probe),
+      clock_(MonotonicClock()),
+      created_unix_s_(std::chrono::duration_cast<std::chrono::seconds>(
+                          std::chrono::system_clock::now().time_since_epoch())
+                          .count()),
+      admission_({options_.running_max, options_.queue_requests_max, options_.queue_tokens_max,
+                  options_.text_bytes_max},
+                 &clock_),
+      text_out_(options_.text_threads, probe, &clock_),
+      loop_(LoopOptions(options_, model_text_, *tokenizer_, fingerprint), &admission_, probe,
+            &clock_),
+      text_in_(options_.text_threads) {
+  if (options_.served_model_name.empty()) options_.served_model_name = model_text_.model_name;
+}
+
+absl::Status Serving::Start() {
+  if (!options_.supervisor_socket.empty()) {
+    supervisor_ = std::make_unique<SupervisorClient>(
+        options_.supervisor_socket, [this](ShardDeath death) { loop_.ShardDied(death); });
+  }
+  const auto make_clients =
+      [this](const ShardReplySink& sink,
+             Poller* poller) -> absl::StatusOr<std::vector<std::unique_ptr<ShardClient>>> {
+    std::vector<std::unique_ptr<ShardClient>> clients;
+    for (Rank rank = 0; rank < options_.shards.size(); ++rank) {
+      WEFT_ASSIGN_OR_RETURN(
+          std::unique_ptr<ShardClient> client,
+          MakeShardClient(rank, options_.shards[rank], options_.shard_tls, sink, poller, &clock_));
+      clients.push_back(std::move(client));
+    }
+    return clients;
+  };
+  return loop_.Start(make_clients, &text_out_, supervisor_.get());
+}
+
+// -- Requests ------------------------------------------------------------------------------------
+
+absl::StatusOr<Admission::Permit> Serving::Enter(const TenantRef& tenant, size_t body_bytes) {
+  return Counted(admission_.Enter(tenant, kTextCopies * body_bytes));
+}
+
+absl::StatusOr<Admission::Permit> Serving::EnterText(const TenantRef& tenant, size_t body_bytes) {
+  return Counted(admission_.EnterText(tenant, kTextCopies * body_bytes));
+}
+
+absl::StatusOr<Admission::Permit> Serving::Counted(absl::StatusOr<Admission::Permit> permit) {
+  if (permit.ok()) return permit;
+  if (absl::IsResourceExhausted(permit.status())) {
+    const std::string reason = ErrorReason(permit.status());
+    probe_->Rejected(reason == "TEXT_BYTES_FULL"           ? RejectReason::kTextBytes
+                     : absl::StartsWith(reason, "TENANT_") ? RejectReason::kTenant
+                                                           : RejectReason::kQueueRequests);
+    probe_->Failed(FailureReason::kOverloaded);
+  } else {
+    const bool draining = ErrorReason(permit.status()) == "DRAINING";
+    probe_->Rejected(draining ? RejectReason::kDraining : RejectReason::kNotReady);
+    probe_->Failed(FailureReason::kUnavailable);
+  }
+  return permit;
+}
+
+absl::StatusOr<std::shared_ptr<Answer>> Serving::Submit(GenerateInput input,
+                                                        Admission::Permit permit,
+                                                        std::shared_ptr<AnswerSink> sink) {
+  absl::optional<int32_t> asked;
+  if (input.priority.has_value()) asked = *input.priority;
+  WEFT_ASSIGN_OR_RETURN(const int32_t priority, ResolvePriority(*permit.tenant(), asked));
+  input.priority = priority;
+  const SequenceId sequence = next_sequence_.fetch_add(1, std::memory_order_relaxed);
+  auto answer = std::make_shared<Answer>(
+      sequence, absl::StrCat("req-", absl::Hex(RandomId(), absl::kZeroPad16)), input.correlation_id,
+      std::move(permit), &tokens_, this);
+  {
+    absl::MutexLock lock(&mutex_);
+    answers_[answer->id()] = answer;
+    if (!input.correlation_id.empty()) {
+      ids_by_correlation_[input.correlation_id].insert(answer->id());
+    }
+  }
+  ArrivedRequest arrived;
+  arrived.seed = input.seed.has_value() ? *input.seed : RandomId();
+  arrived.text_worker = static_cast<uint32_t>(sequence % text_out_.workers());
+  arrived.arrival_us = clock_.NowUs();
+  arrived.writer = AnswerWriter(answer, std::move(sink));
+  const size_t bytes = TextBytes(input);
+  arrived.input = std::move(input);
+  auto shared = std::make_shared<ArrivedRequest>(std::move(arrived));
+  TextIn::Job job = [this, shared] { PrepareAndSend(std::move(*shared)); };
+  if (text_in_.Run(bytes, std::move(job))) return answer;
+  shared->writer.Abandon();
+  probe_->Failed(FailureReason::kUnavailable);
+  return ShuttingDown();
+}
+
+void Serving::PrepareAndSend(ArrivedRequest arrived) {
+  auto prepared = std::make_unique<PreparedRequest>();
+  absl::Status status = Prepare(text_model(), admission_, loop_.vocab_size(), loop_.prefix_hasher(),
+                                clock_, probe_, &arrived, prepared.get());
+  if (!status.ok()) {
+    CountRefusal(arrived.writer.answer(), status, probe_);
+    arrived.writer.Fail(status);
+    return;
+  }
+  // Whoever cancels after this point reaches the engine loop.
+  if (loop_.Arrive(std::move(prepared))) return;
+  probe_->Failed(FailureReason::kUnavailable);
+  prepared->writer.Fail(ShuttingDown());
+}
+
+bool Serving::Cancel(const Tenant& tenant, const std::string& name) {
+  std::vector<std::shared_ptr<Answer>> found;
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto add = [&](const std::string& id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      const auto it = answers_.find(id);
+      if (it == answers_.end()) return;
+      if (std::shared_ptr<Answer> answer = it->second.lock()) found.push_back(std::move(answer));
+    };
+    add(name);
+    const auto ids = ids_by_correlation_.find(name);
+    if (ids != ids_by_correlation_.end()) {
+      for (const std::string& id : ids->second) add(id);
+    }
+  }
+  bool any = false;
+  for (const std::shared_ptr<Answer>& answer : found) {
+    if (answer->tenant()->index != tenant.index) continue;
+    if (answer->ended()) continue;  // complete; somebody is still reading
+    any = true;
+    answer->Cancel(CancelReason::kAdmin);
+  }
+  return any;
+}
+
+void Serving::OnAnswerGone(const Answer& answer) {
+  absl::MutexLock lock(&mutex_);
+  answers_.erase(answer.id());
+  const auto it = ids_by_correlation_.find(answer.correlation_id());
+  if (it == ids_by_correlation_.end()) return;
+  it->second.erase(answer.id());
+  if (it->second.empty()) ids_by_correlation_.erase(it);
+}
+
+template <typename Result>
+void Serving::RunCall(size_t bytes, Admission::Permit permit, std::shared_ptr<const TextCall> call,
+                      absl::AnyInvocable<absl::StatusOr<Result>(const ReadLimits&)> work,
+                      absl::AnyInvocable<void(absl::StatusOr<Result>)> done) {
+  // Shared, because a refused job must still be answered.
+  auto shared = std::make_shared<decltype(done)>(std::move(done));
+  TextIn::Job job = [shared, call = std::move(call), permit = std::move(permit),
+                     work = std::move(work)]() mutable {
+    const ReadLimits limits = {&permit, call == nullptr ? nullptr : &call->left_flag()};
+    if (call == nullptr || !call->left()) (*shared)(work(limits));
+    permit.Release();
+  };
+  if (text_in_.Run(bytes, std::move(job))) return;
+  (*shared)(OverloadedError("TEXT_QUEUE_FULL", "too many texts wait", absl::Seconds(1)));
+}
+
+void Serving::Tokenize(std::variant<std::string, ChatPrompt> prompt, bool add_special_tokens,
+                       Admission::Permit permit, std::shared_ptr<const TextCall> call,
+                       absl::AnyInvocable<void(absl::StatusOr<TokenizeResult>)> done) {
+  const size_t bytes = TextBytes(prompt);
+  RunCall<TokenizeResult>(
+      bytes, std::move(permit), std::move(call),
+      [this, prompt = std::move(prompt), add_special_tokens](const ReadLimits& limits) mutable {
+        return TokenizePrompt(*tokenizer_, chat_template_.get(), admission_.request_tokens_max(),
+                              limits, std::move(prompt), add_special_tokens);
+      },
+      std::move(done));
+}
+
+void Serving::Detokenize(std::vector<TokenId> ids, bool skip_special_tokens,
+                         Admission::Permit permit, std::shared_ptr<const TextCall> call,
+                         absl::AnyInvocable<void(absl::StatusOr<std::string>)> done) {
+  const size_t bytes = ids.size() * sizeof(TokenId);
+  RunCall<std::string>(
+      bytes, std::move(permit), std::move(call),
+      [this, ids = std::move(ids), skip_special_tokens](const ReadLimits&) {
+        return tokenizer_->Decode(ids, skip_special_tokens);
+      },
+      std::move(done));
+}
+
+ModelFacts Serving::Model() const {
+  ModelFacts facts;
+  facts.model_name = options_.served_model_name;
+  facts.shape = loop_.Shape();
+  facts.shards = static_cast<uint32_t>(options_.shards.size());
+  facts.has_chat_template = chat_template_ != nullptr;
+  facts.created_unix_s = created_unix_s_;
+  return facts;
+}
+
+// -- Life ----------------------------------------------------------------------------------------
+
+void Serving::StartDrain(absl::Duration timeout) {
+  admission_.Close(UnavailableError("DRAINING", "the server is shutting down", absl::Seconds(1)));
+  loop_.EndAllAt(clock_.NowUs() + std::max<int64_t>(absl::ToInt64Microseconds(timeout), 1));
+}
+
+void Serving::Shutdown() {
+  if (shut_down_.exchange(true)) return;
+  admission_.Close(
+      UnavailableError("SHUTTING_DOWN", "the server is shutting down", absl::Seconds(1)));
+  // In the order of a request's walk, so that each stage's last words find the next one there.
+  text_in_.Stop();
+  loop_.Stop();
+  supervisor_.reset();  // its news go to the loop's closed queue
+  text_out_.Stop();
+}
+
+}  // namespace weft::router

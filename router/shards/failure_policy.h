@@ -1,0 +1,50 @@
+// What is done about failures of a group: which processes are to be restarted, each once, and how
+// long the next attempt to form an epoch waits after failed ones. Owned by the shard group, engine
+// loop's thread only; it never blocks and never ends an epoch itself.
+
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/ids.h"
+#include "router/observe/probe.h"
+#include "router/shards/supervisor_client.h"
+
+namespace weft::router {
+
+class FailurePolicy {
+ public:
+  // `restarter` may be null: then shards come back by themselves. Both must outlive this.
+  FailurePolicy(uint32_t world, ShardRestarter* restarter, Probe* probe)
+      : restarter_(restarter), probe_(probe), restart_pids_(world, 0) {}
+
+  // -- Restarts --------------------------------------------------------------------------------
+  // Has the process `pid` of `rank` replaced, unless that is under way. A `pid` of 0 is nobody.
+  void AskRestart(Rank rank, uint64_t pid, RestartReason reason, const absl::Status& why);
+  // Somebody else replaces it.
+  void SetRestarting(Rank rank, uint64_t pid) { restart_pids_[rank] = pid; }
+  bool Restarting(Rank rank, uint64_t pid) const { return restart_pids_[rank] == pid; }
+
+  // -- Attempts --------------------------------------------------------------------------------
+  bool MayAttempt(int64_t now_us) const { return now_us >= next_attempt_us_; }
+  // An attempt to form an epoch failed; the next one waits longer each time.
+  void OnAttemptFailed(int64_t now_us);
+  // A group that served is lost; the next attempt may begin at once.
+  void OnServingLost(int64_t now_us) { lost_us_ = now_us; }
+  // A group formed: what failed before is past.
+  void OnFormed(int64_t now_us);
+
+ private:
+  ShardRestarter* const restarter_;
+  Probe* const probe_;
+  // By rank, the process whose restart was asked for; 0 = none.
+  std::vector<uint64_t> restart_pids_;
+  uint32_t failed_attempts_ = 0;
+  int64_t next_attempt_us_ = 0;
+  // When the last group that served was lost; 0 = none since one formed.
+  int64_t lost_us_ = 0;
+};
+
+}  // namespace weft::router

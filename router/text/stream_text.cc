@@ -1,0 +1,81 @@
+#include "router/text/stream_text.h"
+
+#include <utility>
+
+namespace weft::router {
+
+void StreamText::Begin(StreamBegin&& begin) {
+  writer_ = std::move(begin.writer);
+  head_ = begin.head;
+  times_ = begin.times;
+  writer_.Head(head_);
+}
+
+void StreamText::AddToken(TokenId id, const StreamLogprob* logprob, const Clock& clock,
+                          Probe* probe) {
+  if (writer_.ended()) return;  // a token that was sampled behind a stop string
+  ++output_tokens_;
+  StopMatcher::Result matched = stop_matcher_.Push(detokenizer_.Push(id));
+  std::string text = std::move(matched.text);
+  if (!echo_.empty()) {
+    text.insert(0, echo_);
+    std::string().swap(echo_);
+  }
+  if (logprob == nullptr) {
+    writer_.Token(id, text);
+  } else {
+    writer_.Token(id, text, logprob->logprob, logprob->top);
+  }
+  if (!matched.matched) return;
+  // The sequence goes on until the engine loop hears of it.
+  writer_.answer().Cancel(CancelReason::kStopMatched);
+  Finish(FinishReason::kStopSequence, "", stop_matcher_.stop(matched.stop_index), clock, probe);
+}
+
+void StreamText::AddEnd(const StreamEnd& end, const Clock& clock, Probe* probe) {
+  if (writer_.ended()) return;
+  if (!end.status.ok()) {
+    AnswerEnd failed = MakeEnd(clock.NowUs());
+    failed.status = end.status;
+    writer_.End(std::move(failed));
+    return;
+  }
+  // Text held back until now: an incomplete character, then what might have become a stop string.
+  StopMatcher::Result last = stop_matcher_.Push(detokenizer_.Flush());
+  if (last.matched) {
+    Finish(FinishReason::kStopSequence, std::move(last.text), stop_matcher_.stop(last.stop_index),
+           clock, probe);
+  } else {
+    Finish(end.reason, last.text + stop_matcher_.Flush(), "", clock, probe);
+  }
+}
+
+AnswerEnd StreamText::MakeEnd(int64_t now_us) const {
+  AnswerEnd end;
+  end.prompt_tokens = head_.prompt_tokens;
+  end.output_tokens = output_tokens_;
+  end.seed = head_.seed;
+  end.queue_us = times_.planned_us - times_.arrival_us;
+  end.inference_us = now_us - times_.planned_us;
+  return end;
+}
+
+void StreamText::Finish(FinishReason reason, std::string text, std::string stop, const Clock& clock,
+                        Probe* probe) {
+  const int64_t now_us = clock.NowUs();
+  AnswerEnd end = MakeEnd(now_us);
+  end.reason = reason;
+  end.text = std::move(text);
+  end.stop_sequence = std::move(stop);
+  FinishedSample sample;
+  sample.reason = reason;
+  sample.prompt_tokens = head_.prompt_tokens;
+  sample.output_tokens = output_tokens_;
+  sample.prefill_us = times_.first_token_us - times_.planned_us;
+  sample.decode_us = now_us - times_.first_token_us;
+  sample.total_us = now_us - times_.arrival_us;
+  probe->Finished(sample);
+  writer_.End(std::move(end));
+}
+
+}  // namespace weft::router

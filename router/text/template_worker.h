@@ -1,0 +1,22 @@
+// What a template worker does: compiles one chat template and renders conversations with it until
+// its socket is closed. Runs alone in a process of one thread under the limits that TemplateHost
+// set; trusts the router and not the template.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace weft::router {
+
+// Bytes of a conversation on its way to a worker, its marks included, and of what a worker gives.
+inline constexpr size_t kTemplateRequestBytesMax = 32u << 20;
+inline constexpr size_t kTemplateReplyBytesMax = 32u << 20;
+
+// The messages: first (source, BOS, EOS), answered by (status, error); then any number of
+// (add_generation_prompt, fuel, bytes_max, number of messages, (role, content) of each), answered
+// by (status, text or error). A status is a WeftTextStatus. Returns when the router has closed the
+// socket.
+void RunTemplateWorker(int socket, uint32_t cpu_seconds);
+
+}  // namespace weft::router

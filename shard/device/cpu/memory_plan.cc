@@ -1,0 +1,142 @@
+#include "shard/device/cpu/memory_plan.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "common/status.h"
+#include "shard/device/cpu/workspace.h"
+#include "shard/kv/kv_cache.h"
+
+namespace weft::shard {
+namespace {
+
+// Bytes of one KV block of the rank that holds `slice`.
+uint64_t KvBlockBytes(const DecoderSpec& spec, const SlicePlan& slice, NumberType kv) {
+  const KvShape shape{KernelKvType(kv), spec.layers, slice.kv_heads.size(), spec.head_dim};
+  return shape.block_bytes();
+}
+
+// Of a process, besides what is planned: code, stacks, heap, pages of files under way.
+constexpr uint64_t kProcessBytes = uint64_t{64} << 20;
+
+std::string Mib(uint64_t bytes) { return absl::StrCat(bytes >> 20, " MiB"); }
+
+// Packing keeps every bit; only an explicit bfloat16 halves float32 files.
+uint64_t WeightsBytes(uint64_t file_bytes, TensorType main_type, const MemoryFlags& flags) {
+  const bool halved = flags.dtype == NumberType::kBfloat16 && main_type == TensorType::kF32;
+  return halved ? file_bytes / 2 : file_bytes;
+}
+
+uint64_t WorkspaceBytes(const DecoderSpec& spec, const SlicePlan& slice, const MemoryFlags& flags) {
+  return Workspace::Bytes(spec, slice,
+                          WorkspaceLimits{flags.step_tokens_max, flags.running_max, flags.threads});
+}
+
+// Of all ranks together.
+struct GroupBytes {
+  uint64_t weights = 0;
+  uint64_t workspace = 0;
+  uint64_t block = 0;
+};
+
+// Holds the shards of one host against its memory.
+absl::Status FitIntoHost(const MemoryFlags& flags, uint32_t world, const GroupBytes& group,
+                         MemoryPlan* plan) {
+  if (flags.host.bytes == 0) return absl::OkStatus();
+  // The shards' and the router's.
+  const uint64_t processes = (world + 1) * kProcessBytes;
+  const uint64_t fixed = group.weights + group.workspace + processes;
+  const uint64_t fitting = flags.host.bytes > fixed ? (flags.host.bytes - fixed) / group.block : 0;
+  if (fitting < plan->kv_blocks) {
+    if (fitting == 0 || flags.kv_memory_asked) {
+      const std::string way_out =
+          fitting > 0 ? absl::StrCat("It fits with --kv-memory ",
+                                     // In whole MiB, rounded down, where that is a block or more.
+                                     fitting * group.block >= (1 << 20)
+                                         ? absl::StrCat(fitting * group.block >> 20, "MiB")
+                                         : absl::StrCat(fitting * group.block))
+                      : "No --kv-memory lets it fit: raise the limit, lower --step-tokens-max or "
+                        "--running-max, or serve a smaller model";
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "the ", world == 1 ? "shard" : absl::StrCat(world, " shards of this host"),
+          " would take ", Mib(fixed + plan->kv_blocks * group.block), " of ", Mib(flags.host.bytes),
+          " ", flags.host.name, ": weights ", Mib(group.weights), ", workspace ",
+          Mib(group.workspace), ", KV pool ", Mib(plan->kv_blocks * group.block), ", processes ",
+          Mib(processes), ". ", way_out));
+    }
+    plan->kv_bytes_unlimited = plan->kv_blocks * plan->kv_block_bytes;
+    plan->kv_capped = false;
+    plan->kv_blocks = static_cast<uint32_t>(fitting);
+  }
+  plan->host = flags.host;
+  plan->host_used_bytes = fixed + plan->kv_blocks * group.block;
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+kernels::cpu::KvType KernelKvType(NumberType type) {
+  WEFT_CHECK(type != NumberType::kAuto);
+  if (type == NumberType::kFloat32) return kernels::cpu::KvType::kF32;
+  return type == NumberType::kFloat16 ? kernels::cpu::KvType::kF16 : kernels::cpu::KvType::kBf16;
+}
+
+absl::StatusOr<NumberTypes> ResolveCpuTypes(NumberType dtype, NumberType kv_dtype,
+                                            TensorType main_type) {
+  if (dtype == NumberType::kFloat16) {
+    return absl::InvalidArgumentError(
+        "--dtype float16: CPU shards compute in float32 or bfloat16; float16 files keep their "
+        "weights with --dtype auto or float32");
+  }
+  NumberTypes types{dtype, kv_dtype};
+  if (dtype == NumberType::kAuto) {
+    const bool wide = main_type == TensorType::kF32 || main_type == TensorType::kF16;
+    types.activation = wide ? NumberType::kFloat32 : NumberType::kBfloat16;
+  }
+  if (kv_dtype == NumberType::kAuto) {
+    const bool wide = types.activation == NumberType::kFloat32;
+    types.kv = wide ? NumberType::kFloat32 : NumberType::kFloat16;
+  }
+  return types;
+}
+
+absl::StatusOr<MemoryPlan> PlanCpuMemory(const DecoderSpec& spec, const SlicePlan& slice,
+                                         uint32_t mlp_multiple, TensorType main_type,
+                                         SliceBytes slice_bytes, const MemoryFlags& flags) {
+  MemoryPlan plan;
+  WEFT_ASSIGN_OR_RETURN(plan.types, ResolveCpuTypes(flags.dtype, flags.kv_dtype, main_type));
+  plan.weights_bytes = WeightsBytes(slice_bytes(slice), main_type, flags);
+  plan.workspace_bytes = WorkspaceBytes(spec, slice, flags);
+
+  // A block id means the same on every rank, so all have as many blocks as fit for all together.
+  GroupBytes group;
+  for (Rank rank = 0; rank < slice.world; ++rank) {
+    WEFT_ASSIGN_OR_RETURN(SlicePlan other, MakeSlicePlan(spec, rank, slice.world, mlp_multiple));
+    group.weights += WeightsBytes(slice_bytes(other), main_type, flags);
+    group.workspace += WorkspaceBytes(spec, other, flags);
+    group.block += KvBlockBytes(spec, other, plan.types.kv);
+  }
+  plan.kv_block_bytes = KvBlockBytes(spec, slice, plan.types.kv);
+  plan.kv_block_tokens = kernels::cpu::kKvBlockTokens;
+  const uint64_t blocks = flags.kv_memory_bytes / group.block;
+  if (blocks == 0) {
+    return absl::ResourceExhaustedError(absl::StrCat("--kv-memory ", flags.kv_memory_bytes,
+                                                     " bytes hold no KV block; one of ",
+                                                     kernels::cpu::kKvBlockTokens, " tokens takes ",
+                                                     group.block, " bytes on all ranks together"));
+  }
+  // More than every sequence at full length would never be used.
+  const uint64_t blocks_per_sequence =
+      (uint64_t{spec.context_tokens} + kernels::cpu::kKvBlockTokens - 1) /
+      kernels::cpu::kKvBlockTokens;
+  const uint64_t usable = uint64_t{std::max(1u, flags.running_max)} * blocks_per_sequence;
+  plan.kv_capped = blocks > usable;
+  plan.kv_blocks = static_cast<uint32_t>(std::min(blocks, usable));
+  WEFT_RETURN_IF_ERROR(FitIntoHost(flags, slice.world, group, &plan));
+  plan.kv_bytes = uint64_t{plan.kv_blocks} * plan.kv_block_bytes;
+  return plan;
+}
+
+}  // namespace weft::shard

@@ -1,0 +1,44 @@
+#include "shard/flag_table.h"
+
+#include "common/limits.h"
+
+namespace weft::shard {
+
+void DeclareShardFlags(Flags& flags, ShardFlagValues* values) {
+  flags.Group("Model and device");
+  flags.Add("model", &values->model, "Model directory or .gguf file");
+  flags.Add("weights", &values->weights,
+            "file, or random: only config.json is read, for benchmarks");
+  flags.Add("device", &values->device, "auto, cpu or cuda");
+  flags.AddNumber("device-index", &values->device_index, -1, 1023,
+                  "GPU among those that this process sees, -1 = the only one, or by rank");
+  DeclareMemoryFlags(flags, &values->memory);
+  flags.AddSwitch("deterministic", &values->deterministic,
+                  "CUDA, one shard, bfloat16: a token does not depend on what else is in its "
+                  "batch nor on how its prompt was cut; slower");
+  flags.AddNumber("threads", &values->threads, 0, 1024,
+                  "Compute threads, 0 = cores, or what a CPU limit pays for, / world");
+  flags.Add("cpu-isa", &values->cpu_isa, "auto, avx512_bf16, avx2 or portable");
+  flags.Group("Group and connections");
+  flags.AddNumber("world", &values->world, 1, kWorldMax, "Shards of the group");
+  flags.AddNumber("rank", &values->rank, 0, kWorldMax - 1, "This shard's rank, below --world");
+  flags.Add("socket", &values->socket, "Unix socket to listen on, an absolute path");
+  flags.Add("listen", &values->listen, "host:port to listen on instead; port 0 = a free one");
+  flags.Add("tls-cert", &values->tls_cert, "PEM file: certificate of this shard");
+  flags.Add("tls-key", &values->tls_key, "PEM file: its key");
+  flags.Add("tls-ca", &values->tls_ca, "PEM file: authority of the router's certificate");
+  flags.AddNumber("peer-timeout-s", &values->peer_timeout_s, 1, 3600,
+                  "Longest wait for another rank in a step, s");
+  flags.AddNumber("metrics-port", &values->metrics_port, -1, 65535,
+                  "Port of /metrics, 0 = a free one, -1 = none");
+  flags.Add("metrics-host", &values->metrics_host, "Address of /metrics");
+  flags.Group("Start and logs");
+  flags.AddSwitch("die-with-parent", &values->die_with_parent,
+                  "Be killed when the parent process dies");
+  flags.AddSwitch("load-progress", &values->load_progress,
+                  "Tell the load's progress on stdout, for weft serve");
+  flags.Add("log-format", &values->log_format, "text or json");
+  flags.Add("log-level", &values->log_level, "trace, debug, info, warn or error");
+}
+
+}  // namespace weft::shard

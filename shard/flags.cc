@@ -1,0 +1,120 @@
+#include "shard/flags.h"
+
+#include <sched.h>
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/cgroup.h"
+#include "common/flags.h"
+#include "common/status.h"
+#include "shard/flag_table.h"
+#include "shard/kv/memory_texts.h"
+
+namespace weft::shard {
+namespace {
+
+// Cores this process may run on.
+uint32_t UsableCores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
+  return static_cast<uint32_t>(std::max(1, CPU_COUNT(&set)));
+}
+
+// Sets threads and the sentence that says why so many.
+void ResolveThreads(uint32_t asked, uint32_t world, const CgroupLimits& limits,
+                    MemoryFlags* memory) {
+  if (asked > 0) {
+    memory->threads = asked;
+    memory->threads_reason = "--threads";
+    return;
+  }
+  const uint32_t cores = UsableCores();
+  const uint32_t paid = CoresWithin(cores, limits);
+  memory->threads = std::max(1u, paid / world);
+  memory->threads_reason =
+      paid < cores ? absl::StrFormat("%.1f of %u cores by %s", *limits.cpus, cores, limits.cpu_file)
+                   : absl::StrCat(cores, " cores");
+  if (world > 1) absl::StrAppend(&memory->threads_reason, " / ", world, " shards");
+}
+
+// Whether the weights are random.
+absl::StatusOr<bool> ResolveWeights(const std::string& weights) {
+  if (weights == "file" || weights == "random") return weights == "random";
+  return absl::InvalidArgumentError(
+      absl::StrCat("--weights: \"", weights, "\" is not one of file, random"));
+}
+
+absl::Status CheckDevice(const std::string& device) {
+  if (device == "auto" || device == "cpu" || device == "cuda") return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--device: \"", device, "\" is not one of auto, cpu, cuda"));
+}
+
+// Auto takes GPUs where there are any; then there has to be one for this rank: a group is of one
+// kind.
+absl::Status ResolveDevice(const std::string& device, ShardFlags* flags) {
+  if (device == "cpu") return absl::OkStatus();
+  absl::StatusOr<CudaDevice> found = FindCudaDevice({flags->device_index, flags->rank});
+  if (found.ok()) {
+    flags->gpu = *std::move(found);
+  } else if (device == "cuda" || FindCudaDevice({0, 0}).ok()) {
+    return absl::Status(
+        found.status().code(),
+        absl::StrCat("--device ", device, ": ", found.status().message(), ", or use --device cpu"));
+  } else {
+    flags->no_gpu = found.status();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ResolveCompute(const ShardFlagValues& texts, bool cuda, ShardFlags* flags) {
+  WEFT_ASSIGN_OR_RETURN(flags->memory, ResolveMemory(texts.memory, cuda));
+  flags->memory.deterministic = texts.deterministic;
+  ResolveThreads(texts.threads, flags->world, ReadCgroupLimits(""), &flags->memory);
+  flags->memory.host = HostMemoryLimit("");
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status ParseShardFlags(int argc, char** argv, ShardFlags* flags, std::string* help_text) {
+  Flags parser("weft-shard", "One slice of a model, served to a weft-router");
+  ShardFlagValues values;
+  DeclareShardFlags(parser, &values);
+  WEFT_RETURN_IF_ERROR(parser.Parse(argc, argv, help_text));
+  if (!help_text->empty()) return absl::OkStatus();
+
+  if (values.model.empty()) {
+    return absl::InvalidArgumentError("--model: name a model directory or a .gguf file");
+  }
+  flags->model = values.model;
+  flags->world = values.world;
+  flags->rank = values.rank;
+  WEFT_RETURN_IF_ERROR(CheckRange("rank", flags->rank, 0u, flags->world - 1));
+  flags->listen = {values.socket, values.listen, values.tls_cert, values.tls_key, values.tls_ca};
+  WEFT_ASSIGN_OR_RETURN(flags->random_weights, ResolveWeights(values.weights));
+  WEFT_RETURN_IF_ERROR(CheckDevice(values.device));
+  if (values.device_index >= 0) {
+    if (values.device == "cpu") {
+      return absl::InvalidArgumentError("--device-index: names a GPU, and --device is cpu");
+    }
+    flags->device_index = static_cast<uint32_t>(values.device_index);
+  }
+  if (values.metrics_port >= 0) flags->metrics_port = static_cast<uint32_t>(values.metrics_port);
+  flags->metrics_host = values.metrics_host;
+  flags->peer_timeout = absl::Seconds(values.peer_timeout_s);
+  if (values.cpu_isa != "auto") flags->isa = values.cpu_isa;
+  WEFT_ASSIGN_OR_RETURN(flags->log_format, ParseLogFormat(values.log_format));
+  flags->log_level = values.log_level;
+  flags->die_with_parent = values.die_with_parent;
+  flags->load_progress = values.load_progress;
+  // A wrong value is named although there is no GPU: the look for one comes last.
+  WEFT_RETURN_IF_ERROR(ResolveCompute(values, values.device == "cuda", flags));
+  WEFT_RETURN_IF_ERROR(ResolveDevice(values.device, flags));
+  return ResolveCompute(values, flags->gpu.has_value(), flags);
+}
+
+}  // namespace weft::shard

@@ -1,0 +1,44 @@
+// Paths of models, and what is no file: nothing may wait for a pipe's writer.
+
+#include "common/model_path.h"
+
+#include <sys/stat.h>
+
+#include <catch2/catch.hpp>
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/mapped_file.h"
+#include "tests/common/temp_dir.h"
+
+namespace weft {
+namespace {
+
+TEST_CASE("A pipe or a device in the place of a file is refused at once", "[common]") {
+  const test::TempDir folder;
+  const std::string pipe = folder.path() + "/pipe";
+  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  for (const std::string& path : {pipe, std::string("/dev/zero"), folder.path()}) {
+    INFO(path);
+    const absl::Status mapped = MappedFile::Open(path).status();
+    CHECK(mapped.message() == absl::StrCat(path, ": is not a regular file"));
+  }
+  CHECK(absl::StrContains(CheckModelPath(pipe).message(), "neither a file nor a directory"));
+}
+
+TEST_CASE("A path that cannot be a model is told what would be one", "[common]") {
+  const test::TempDir folder;
+  CHECK(absl::IsNotFound(CheckModelPath(folder.path() + "/none")));
+  CHECK(absl::StrContains(CheckModelPath(folder.path() + "/none").message(), ".gguf file"));
+  CHECK(absl::StrContains(CheckModelPath(folder.path()).message(), "has no config.json"));
+  const std::string second = folder.Write("b.gguf", "");
+  const std::string first = folder.Write("a.gguf", "");
+  CHECK(absl::EndsWith(CheckModelPath(folder.path()).message(), absl::StrCat("name ", first)));
+  CHECK(CheckModelPath(second).ok());
+  folder.Write("config.json", "{}");
+  CHECK(CheckModelPath(folder.path()).ok());
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,170 @@
+"""Floods of the public gRPC port, written in HTTP/2 frames by hand: calls that are reset at once, by
+eight connections that come back whenever they are ended; and more silent connections than the port
+takes. Bounded in bytes and time. The server is the router's doors with a fake engine.
+"""
+
+import http.client
+import pathlib
+import re
+import socket
+import struct
+import subprocess
+import threading
+import time
+import unittest
+
+import weft_server
+
+CONNECTIONS = 8
+SECONDS = 5
+BYTES_PER_S = 4.4e6  # of all together
+MEMORY_MAX_MIB = 150
+# For what the library answers by itself.
+LIBRARY_MEMORY_MAX_MIB = 400
+
+
+def field(name, value):
+    """A header as HPACK's literal without indexing."""
+    return b"\0" + bytes([len(name)]) + name + bytes([len(value)]) + value
+
+
+def frame(kind, flags, stream, body):
+    return struct.pack(">I", len(body))[1:] + bytes([kind, flags]) + struct.pack(">I", stream) + body
+
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, b"")
+
+
+def reset_calls(first, count, path, message):
+    """Calls on streams first, first + 2 ..., each reset at once; `message` None: before its message."""
+    headers = b"\x83\x86" + field(b":path", path) + field(b":authority", b"localhost") + \
+        field(b"content-type", b"application/grpc") + field(b"te", b"trailers") + \
+        field(b"x-padding", b"p" * 100)
+    out = bytearray()
+    for stream in range(first, first + 2 * count, 2):
+        out += frame(1, 4, stream, headers)
+        if message is not None:
+            out += frame(0, 1, stream, b"\0" + struct.pack(">I", len(message)) + message)
+        out += frame(3, 0, stream, struct.pack(">I", 8))
+    return bytes(out)
+
+
+class Flood:
+    """Sends at a steady rate until the time is used up; counts how often the server ended it."""
+
+    def __init__(self, port, path, message):
+        self.port, self.path, self.message = port, path, message
+        self.start = time.monotonic()
+        self.sent = self.ended = 0
+        self.threads = [threading.Thread(target=self.run) for _ in range(CONNECTIONS)]
+        for thread in self.threads:
+            thread.start()
+
+    def over(self):
+        return time.monotonic() > self.start + SECONDS
+
+    def ahead(self):
+        return self.sent > (time.monotonic() - self.start) * BYTES_PER_S
+
+    def run(self):
+        while not self.over():
+            try:
+                with socket.create_connection(("127.0.0.1", self.port), timeout=1) as one:
+                    one.sendall(PREFACE)
+                    first = 1
+                    while not self.over():
+                        if self.ahead():
+                            time.sleep(0.002)  # the rate, no wait for anything
+                            continue
+                        data = reset_calls(first, 100, self.path, self.message)
+                        first += 200
+                        one.sendall(data)
+                        self.sent += len(data)
+            except OSError:
+                self.ended += 1
+
+    def join(self):
+        for thread in self.threads:
+            thread.join()
+
+
+class GrpcFlood(unittest.TestCase):
+    def setUp(self):
+        self.process = subprocess.Popen([weft_server.BIN / "weft-front-fake"], text=True,
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=subprocess.DEVNULL)
+        ports = re.findall(r"=127\.0\.0\.1:(\d+)", self.process.stdout.readline())
+        self.http, self.grpc = map(int, ports[:2])
+
+    def tearDown(self):
+        self.process.stdin.close()
+        self.process.wait(20)
+        self.process.stdout.close()
+
+    def memory_mib(self):
+        status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) / 1024
+
+    def health_s(self):
+        start = time.monotonic()
+        connection = http.client.HTTPConnection("127.0.0.1", self.http, timeout=10)
+        connection.request("GET", "/health")
+        self.assertEqual(connection.getresponse().status, 200)
+        connection.close()
+        return time.monotonic() - start
+
+    def generate(self):
+        grpc, messages, services = weft_server.grpc_modules()
+        with grpc.insecure_channel(f"127.0.0.1:{self.grpc}") as channel:
+            stub = services.TextGenerationStub(channel)
+            answer = stub.Generate(messages.GenerateRequest(text="Hi"), timeout=10)
+            return "".join(part.output.text for part in answer)
+
+    def check_flood(self, path, message, memory_max_mib=MEMORY_MAX_MIB):
+        self.generate()
+        self.health_s()
+        start = self.memory_mib()
+        peak, health = start, []
+        flood = Flood(self.grpc, path, message)
+        while not flood.over():
+            health.append(self.health_s())
+            peak = max(peak, self.memory_mib())
+        flood.join()
+        weft_server.wait_until(lambda: self.generate() == "Hello world", "an answer")
+        peak = max(peak, self.memory_mib())
+        health.sort()
+        print(f"{path.decode()}: {flood.sent / 1e6:.1f} MB, ended {flood.ended} times, memory "
+              f"+{peak - start:.0f} MiB, /health median {health[len(health) // 2] * 1e3:.1f} ms, "
+              f"worst {health[-1] * 1e3:.1f} ms")
+        self.assertGreater(flood.ended, 0)
+        self.assertLess(peak - start, memory_max_mib)
+        self.assertLess(health[len(health) // 2], 0.1)
+
+    def test_calls_reset_before_their_message(self):
+        self.check_flood(b"/weft.v1.TextGeneration/Generate", None)
+
+    def test_calls_reset_after_their_message(self):
+        self.check_flood(b"/weft.v1.TextGeneration/Generate", b"\x1a\x02Hi")
+
+    def test_calls_of_a_method_that_does_not_exist(self):
+        self.check_flood(b"/nobody.Knows/This", None, LIBRARY_MEMORY_MAX_MIB)
+
+    def test_calls_of_the_health_service(self):
+        self.check_flood(b"/grpc.health.v1.Health/Check", b"", LIBRARY_MEMORY_MAX_MIB)
+
+    def test_silent_connections_lock_nobody_out(self):
+        with_preface = []
+        try:
+            for _ in range(1400):
+                one = socket.create_connection(("127.0.0.1", self.grpc), timeout=5)
+                with_preface.append(one)
+                one.sendall(PREFACE)
+            self.assertEqual(self.generate(), "Hello world")
+            self.assertLess(self.health_s(), 1)
+        finally:
+            for one in with_preface:
+                one.close()
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,110 @@
+// Permits: what they take, in which stage, and that all of it comes back.
+
+#include "router/admission.h"
+
+#include <catch2/catch.hpp>
+#include <utility>
+#include <vector>
+
+#include "common/clock.h"
+#include "router/errors.h"
+#include "tests/router/anonymous.h"
+
+namespace weft::router {
+namespace {
+
+TEST_CASE("A permit gives back what it took, wherever its request was", "[router][admission]") {
+  ManualClock clock(1);
+  Admission admission({/*running_max=*/1, /*queue_requests_max=*/1, /*queue_tokens_max=*/10},
+                      &clock);
+  auto first = admission.Enter(Anonymous(), 0);
+  auto second = admission.Enter(Anonymous(), 0);
+  REQUIRE(first.ok());
+  REQUIRE(second.ok());  // a free running place is a place in the queue
+  CHECK(ErrorReason(admission.Enter(Anonymous(), 0).status()) == "QUEUE_FULL");
+  REQUIRE(first->AddTokens(100).ok());  // alone in the queue
+  CHECK(ErrorReason(second->AddTokens(1)) == "QUEUE_TOKENS_FULL");
+  first->MarkRunning();
+  first->MarkRunning();
+  CHECK(admission.running() == 1);
+  CHECK(admission.waiting() == 1);
+  REQUIRE(second->AddTokens(1).ok());
+  CHECK(ErrorReason(admission.Enter(Anonymous(), 0).status()) == "QUEUE_FULL");
+  first->MarkWritten();
+  first->MarkWritten();
+  CHECK(admission.running() == 0);
+  CHECK(admission.written() == 1);
+  // An answer that nobody has read yet takes a place of the queue, beside the one that waits.
+  CHECK(ErrorReason(admission.Enter(Anonymous(), 0).status()) == "QUEUE_FULL");
+  *first = Admission::Permit();
+  CHECK(admission.written() == 0);
+  second->Release();
+  second->Release();
+  CHECK(admission.running() == 0);
+  CHECK(admission.waiting() == 0);
+  admission.Close(UnavailableError("DRAINING", "bye", absl::Seconds(1)));
+  CHECK(ErrorReason(admission.Enter(Anonymous(), 0).status()) == "DRAINING");
+  admission.Open();
+  CHECK(admission.Enter(Anonymous(), 0).ok());
+}
+
+TEST_CASE("Retry-After follows the rate at which requests leave", "[router][admission]") {
+  ManualClock clock(1);
+  Admission admission({/*running_max=*/1, /*queue_requests_max=*/4, 1000}, &clock);
+  std::vector<Admission::Permit> waiting;
+  for (int i = 0; i < 5; ++i) {
+    auto permit = admission.Enter(Anonymous(), 0);
+    permit->MarkRunning();
+    permit->MarkWritten();
+    clock.AdvanceUs(4'000'000);
+  }
+  for (int i = 0; i < 5; ++i) waiting.push_back(*admission.Enter(Anonymous(), 0));
+  const absl::Status full = admission.Enter(Anonymous(), 0).status();
+  CHECK(RetryAfter(full) == absl::Seconds(20));  // five wait, one leaves every 4 s
+}
+
+TEST_CASE("Lengths are checked against the longest request", "[router][admission]") {
+  ManualClock clock(1);
+  Admission admission({}, &clock);
+  admission.SetRequestTokensMax(100);
+  CHECK(admission.OutputTokens(60, std::nullopt).value() == 40);
+  CHECK(admission.OutputTokens(60, 40).value() == 40);
+  CHECK(ErrorField(admission.OutputTokens(60, 41).status()) == "max_tokens");
+  CHECK(ErrorField(admission.OutputTokens(100, 1).status()) == "prompt");
+}
+
+TEST_CASE("Bytes are counted from the body to the last unread token", "[router][admission]") {
+  ManualClock clock(1);
+  Admission admission({/*running_max=*/8, /*queue_requests_max=*/8, 1000, /*text_bytes_max=*/100},
+                      &clock);
+  auto alone = admission.Enter(Anonymous(), 500);
+  REQUIRE(alone.ok());  // alone, so never refused
+  CHECK(ErrorReason(admission.Enter(Anonymous(), 1).status()) == "TEXT_BYTES_FULL");
+  REQUIRE(alone->AddBytes(500).ok());
+  CHECK(admission.bytes() == 1000);
+  alone->ReleaseTextBytes();
+  CHECK(admission.bytes() == 0);
+  auto second = admission.Enter(Anonymous(), 40);
+  REQUIRE(second.ok());
+  CHECK(ErrorReason(second->AddBytes(70)) == "");  // nobody else holds any
+  alone->ChargeBytes(30);
+  CHECK(ErrorReason(second->AddBytes(1)) == "TEXT_BYTES_FULL");
+  CHECK(admission.bytes() == 140);
+  alone->GiveBackBytes(10);
+  CHECK(admission.bytes() == 130);
+  alone->Release();
+  second->Release();
+  CHECK(admission.bytes() == 0);
+  CHECK(admission.WaitIdle(absl::ZeroDuration()));
+}
+
+TEST_CASE("Text calls are let in while generations are not", "[router][admission]") {
+  ManualClock clock(1);
+  Admission admission({}, &clock);
+  admission.Close(UnavailableError("LOADING", "not yet", absl::Seconds(1)));
+  CHECK(ErrorReason(admission.Enter(Anonymous(), 0).status()) == "LOADING");
+  CHECK(admission.EnterText(Anonymous(), 0).ok());
+}
+
+}  // namespace
+}  // namespace weft::router

@@ -1,0 +1,561 @@
+// What a connection does beside answering: refuses forms of smuggling and blind posts of browsers,
+// sees clients that leave, keeps silent streams alive, holds bodies and readers to a pace, finds
+// places for newcomers, and speaks TLS.
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "common/check.h"
+#include "router/doors/http/listener.h"
+#include "router/doors/http/pace.h"
+#include "router/doors/http/sse.h"
+#include "router/doors/http/waiting_order.h"
+#include "tests/router/doors/front_fixture.h"
+#include "tests/router/doors/http_forms.h"
+#include "tests/router/doors/tls_client.h"
+
+namespace weft::router {
+namespace {
+
+constexpr char kStreamBody[] = R"({"prompt":"Hi","stream":true})";
+constexpr char kGenerateBody[] = R"({"inputs":"Hi"})";
+
+// A server with one route, POST /hold, whose answer the test makes.
+struct HoldServer {
+  struct Exchange : HttpExchange {
+    void OnWake() override {}
+    void OnSilence() override {
+      if (!begun) responder->BeginStream(SseReply());
+      begun = true;
+      std::string out;
+      SseComment(&out);
+      responder->Write(out);
+      responder->Flush();
+    }
+    void OnGone(CancelReason why) override {
+      absl::MutexLock lock(&owner->mutex);
+      owner->gone = why;
+    }
+    HttpResponder* responder = nullptr;
+    HoldServer* owner = nullptr;
+    bool begun = false;
+  };
+
+  explicit HoldServer(const HttpServerOptions& options) {
+    routes.Add(HttpMethod::kPost, "/hold",
+               [this](HttpRequest got, HttpResponder& responder, IoWaker&) {
+                 auto exchange = std::make_shared<Exchange>();
+                 exchange->responder = &responder;
+                 exchange->owner = this;
+                 absl::MutexLock lock(&mutex);
+                 request = std::move(got);
+                 return exchange;
+               });
+    auto started = HttpServer::Start(options, &routes, &routes, &probe);
+    WEFT_CHECK_MSG(started.ok(), std::string(started.status().message()));
+    server = *std::move(started);
+  }
+  ~HoldServer() { server->Stop(); }
+
+  HttpRequest TakeRequest() {
+    absl::MutexLock lock(&mutex);
+    const auto there = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) { return !request.path.empty(); };
+    mutex.AwaitWithTimeout(absl::Condition(&there), absl::Seconds(10));
+    return std::move(request);
+  }
+  bool WaitGone() {
+    absl::MutexLock lock(&mutex);
+    const auto left = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) { return gone.has_value(); };
+    return mutex.AwaitWithTimeout(absl::Condition(&left), absl::Seconds(10));
+  }
+
+  Probe probe;
+  HttpRouter routes;
+  absl::Mutex mutex;
+  HttpRequest request ABSL_GUARDED_BY(mutex);
+  std::optional<CancelReason> gone ABSL_GUARDED_BY(mutex);
+  std::unique_ptr<HttpServer> server;
+};
+
+// -- Framing -------------------------------------------------------------------------------------
+
+TEST_CASE("Every form of smuggling is a 400, closes the connection and reaches no handler",
+          "[router][http]") {
+  FrontFixture fixture;
+  const std::vector<HttpForm> forms = SmugglingForms();
+  REQUIRE(forms.size() >= 40);
+  for (const HttpForm& form : forms) {
+    INFO(form.what);
+    RawClient client(fixture.port());
+    client.Send(form.bytes);
+    const auto response = client.Read();
+    REQUIRE(response.has_value());
+    CHECK(response->status == 400);
+    CHECK(response->headers.at("connection") == "close");
+    CHECK(client.WaitClosed());
+  }
+  CHECK(fixture.intake.request_count() == 0);
+}
+
+TEST_CASE("Good forms are answered, absolute targets and OPTIONS among them", "[router][http]") {
+  FrontFixture fixture;
+  for (const HttpForm& form : GoodForms()) {
+    INFO(form.what);
+    RawClient client(fixture.port());
+    client.Send(form.bytes + GetText("/version"));
+    auto response = client.Read();
+    REQUIRE(response.has_value());
+    CHECK(response->status != 400);
+    if (response->version == "HTTP/1.1" && response->headers.count("connection") == 0) {
+      CHECK(absl::StrContains(client.Read().value_or(RawResponse()).body, "revision"));
+    }
+  }
+  CHECK(Fetch(fixture.port(), "GET http://x:1/health?a HTTP/1.1\r\nhost: y\r\n\r\n").status == 200);
+  const RawResponse all = Fetch(fixture.port(), "OPTIONS * HTTP/1.1\r\nhost: x\r\n\r\n");
+  CHECK(all.status == 204);
+  CHECK(all.headers.at("allow") == "GET, HEAD, POST, OPTIONS");
+  CHECK(all.headers.count("content-length") == 0);
+  CHECK(
+      Fetch(fixture.port(), "OPTIONS /generate HTTP/1.1\r\nhost: x\r\n\r\n").headers.at("allow") ==
+      "POST, OPTIONS");
+  CHECK(Fetch(fixture.port(), "OPTIONS /nothing HTTP/1.1\r\nhost: x\r\n\r\n").status == 404);
+}
+
+// -- Browsers ------------------------------------------------------------------------------------
+
+TEST_CASE("Bodies that are not declared as JSON are a 415 that says what to do", "[router][http]") {
+  FrontFixture fixture;
+  const auto post = [&](const std::string& headers) {
+    return Fetch(fixture.port(), PostText("/generate", kGenerateBody, headers));
+  };
+  for (const char* type : {"text/plain", "application/x-www-form-urlencoded",
+                           "multipart/form-data; boundary=x", "application/jsonp", "json"}) {
+    INFO(type);
+    const RawResponse response = post(absl::StrCat("content-type: ", type, "\r\n"));
+    CHECK(response.status == 415);
+    CHECK(absl::StrContains(response.body, "-H 'content-type: application/json'"));
+    CHECK(absl::StrContains(response.body, type));
+  }
+  CHECK(fixture.intake.request_count() == 0);
+  CHECK(post("").status == 200);
+  CHECK(post("content-type: application/json\r\n").status == 200);
+  CHECK(post("Content-Type: Application/JSON; charset=utf-8\r\n").status == 200);
+  CHECK(post("content-type: application/problem+json\r\n").status == 200);
+}
+
+TEST_CASE("Pages of origins that are not listed may not call", "[router][http]") {
+  HttpServerOptions options;
+  options.cors_origins = {"https://chat.example"};
+  FrontFixture fixture(options);
+  const auto post = [&](const std::string& headers) {
+    return Fetch(fixture.port(), PostText("/generate", kGenerateBody, headers));
+  };
+  const std::string json = "content-type: application/json\r\n";
+  for (const char* origin : {"https://evil.example", "null", "https://chat.example.evil",
+                             "http://chat.example", "http://127.0.0.1"}) {
+    INFO(origin);
+    const RawResponse refused = post(absl::StrCat("origin: ", origin, "\r\n", json));
+    CHECK(refused.status == 403);
+    CHECK(refused.headers.count("access-control-allow-origin") == 0);
+    CHECK(absl::StrContains(refused.body, origin));
+  }
+  CHECK(post("origin: https://chat.example\r\n").status == 415);  // a browser names its type
+  CHECK(fixture.intake.request_count() == 0);
+  const RawResponse allowed = post("origin: https://chat.example\r\n" + json);
+  CHECK(allowed.status == 200);
+  CHECK(allowed.headers.at("access-control-allow-origin") == "https://chat.example");
+  CHECK(allowed.headers.at("vary") == "Origin");
+  CHECK(post(json).headers.count("access-control-allow-origin") == 0);
+}
+
+TEST_CASE("Preflights are answered for listed origins only", "[router][http]") {
+  HttpServerOptions options;
+  options.cors_origins = {"https://chat.example"};
+  FrontFixture fixture(options);
+  const auto ask = [&](const std::string& origin) {
+    return Fetch(fixture.port(), absl::StrCat("OPTIONS /generate HTTP/1.1\r\nhost: x\r\norigin: ",
+                                              origin, "\r\naccess-control-request-method: POST\r\n",
+                                              "access-control-request-headers: x\r\n\r\n"));
+  };
+  const RawResponse yes = ask("https://chat.example");
+  CHECK(yes.status == 204);
+  CHECK(yes.headers.at("access-control-allow-origin") == "https://chat.example");
+  CHECK(yes.headers.at("access-control-allow-methods") == "POST, OPTIONS");
+  CHECK(absl::StrContains(yes.headers.at("access-control-allow-headers"), "authorization"));
+  CHECK(ask("https://evil.example").status == 403);
+  options.cors_origins = {"*"};
+  FrontFixture open(options);
+  CHECK(Fetch(open.port(), GetText("/health", "origin: https://any.example\r\n"))
+            .headers.at("access-control-allow-origin") == "*");
+}
+
+// -- Clients that leave --------------------------------------------------------------------------
+
+TEST_CASE("A client that ends its side but reads on gets its answer", "[router][http]") {
+  FrontFixture fixture;
+  fixture.intake.SetScript({});
+  RawClient client(fixture.port());
+  client.Send(PostText("/generate", kGenerateBody));
+  const auto request = fixture.intake.WaitRequest(0);
+  client.CloseWriting();
+  // The server asks whether it still reads, in a way that every client skips.
+  CHECK(client.Read()->status == 100);
+  CHECK_FALSE(request->cancelled());
+  request->Send({Started(), Token(1, "x"), Finished(FinishReason::kLength, 1)});
+  CHECK(client.Read()->status == 200);
+  CHECK(client.WaitClosed());
+}
+
+TEST_CASE("Requests that were pipelined before the client ended its side are answered",
+          "[router][http]") {
+  FrontFixture fixture;
+  RawClient client(fixture.port());
+  client.Send(PostText("/generate", kGenerateBody) + GetText("/version"));
+  client.CloseWriting();
+  auto response = client.Read();
+  while (response.has_value() && response->status == 100) response = client.Read();
+  REQUIRE(response.has_value());
+  CHECK(response->status == 200);
+  response = client.Read();
+  REQUIRE(response.has_value());
+  CHECK(absl::StrContains(response->body, "revision"));
+  CHECK(client.WaitClosed());
+}
+
+TEST_CASE("A client that leaves is seen although its side is full of pipelined bytes",
+          "[router][http]") {
+  FrontFixture fixture;
+  fixture.intake.SetScript({});
+  RawClient client(fixture.port());
+  client.Send(PostText("/generate", kGenerateBody));
+  const auto request = fixture.intake.WaitRequest(0);
+  client.Send(std::string(60000, '\r'));
+  client.Close();
+  CHECK(request->WaitCancelled() == CancelReason::kClientGone);
+}
+
+TEST_CASE("An exchange is asked for a sign of life in each silence", "[router][http]") {
+  HttpServerOptions options;
+  options.limits.silence_us = 20'000;
+  HoldServer server(options);
+  RawClient client(server.server->port());
+  client.Send(PostText("/hold", "{}"));
+  const auto head = client.ReadHead();
+  REQUIRE(head.has_value());
+  CHECK(head->headers.at("content-type") == "text/event-stream");
+  for (int i = 0; i < 3; ++i) CHECK(client.ReadChunk() == ": waiting\n\n");
+  client.Close();
+  CHECK(server.WaitGone());
+}
+
+// -- Pace ----------------------------------------------------------------------------------------
+
+TEST_CASE("A body has one deadline, however many pieces it comes in", "[router][http]") {
+  HttpServerOptions options;
+  options.limits.body_timeout_us = 200'000;
+  FrontFixture fixture(options);
+  RawClient client(fixture.port());
+  client.Send("POST /generate HTTP/1.1\r\nhost: x\r\ncontent-length: 4000000\r\n\r\n");
+  int pieces = 0;
+  for (; pieces < 2000 && !client.WaitReadable(5); ++pieces) client.Send("{");
+  CHECK(pieces < 2000);
+  const auto response = client.Read();
+  REQUIRE(response.has_value());
+  CHECK(response->status == 408);
+}
+
+TEST_CASE("A body that trickles is dropped before its deadline", "[router][http]") {
+  HttpServerOptions options;
+  options.limits.body_window_us = 100'000;
+  FrontFixture fixture(options);
+  RawClient client(fixture.port());
+  client.Send("POST /generate HTTP/1.1\r\nhost: x\r\ncontent-length: 4000000\r\n\r\n");
+  for (int i = 0; i < 2000 && !client.WaitReadable(5); ++i) client.Send("{");
+  const auto response = client.Read();
+  REQUIRE(response.has_value());
+  CHECK(response->status == 408);
+  CHECK(absl::StrContains(response->body, "too slowly"));
+}
+
+TEST_CASE("A reader below the minimum rate is dropped although it reads", "[router][http]") {
+  HttpServerOptions options;
+  options.limits.reader_window_us = 200'000;
+  options.limits.reader_window_bytes_min = 4u << 20;
+  FrontFixture fixture(options);
+  fixture.intake.SetScript({});
+  RawClient client(fixture.port(), 4096);
+  client.Send(PostText("/v1/completions", kStreamBody));
+  const auto request = fixture.intake.WaitRequest(0);
+  request->Send({Started()});
+  const std::string text(256u << 10, 'x');
+  for (int i = 0; i < 64; ++i) request->Send({Token(1, text)});
+  CHECK(client.ReadHead()->status == 200);
+  for (int i = 0; i < 5000 && !request->cancelled(); ++i) client.ReadSome(512);
+  CHECK(request->WaitCancelled() == CancelReason::kSlowReader);
+}
+
+TEST_CASE("Bodies over the budget of all bodies are told to come back", "[router][http]") {
+  HttpServerOptions options;
+  options.limits.body_bytes_max = 400'000;
+  options.limits.bodies_bytes_max = 1'000'000;
+  FrontFixture fixture(options);
+  const std::string part = "POST /generate HTTP/1.1\r\nhost: x\r\ncontent-length: 390000\r\n\r\n" +
+                           std::string(300'000, ' ');
+  std::vector<std::unique_ptr<RawClient>> clients;
+  int refused = 0;
+  for (int i = 0; i < 6; ++i) {
+    clients.push_back(std::make_unique<RawClient>(fixture.port()));
+    clients.back()->Send(part);
+    // A small one is always served.
+    CHECK(fixture.Post("/generate", kGenerateBody).status == 200);
+  }
+  for (const auto& client : clients) {
+    if (!client->WaitReadable(200)) continue;
+    const auto response = client->Read();
+    REQUIRE(response.has_value());
+    CHECK(response->status == 503);
+    CHECK(response->headers.at("retry-after") == "1");
+    ++refused;
+  }
+  CHECK(refused >= 4);
+  clients.clear();
+  options.limits.bodies_bytes_max = 500'000;
+  CHECK_FALSE(
+      HttpServer::Start(options, &fixture.routes, &fixture.admin_routes, &fixture.probe).ok());
+}
+
+TEST_CASE("A request carries what its body costs, and who asks", "[router][http]") {
+  HoldServer server(HttpServerOptions{});
+  RawClient client(server.server->port());
+  client.Send(PostText("/hold?x=1", std::string(100, ' '),
+                       "authorization: Bearer k\r\ntraceparent: 00-1-2-03\r\n"
+                       "content-type: application/json\r\n"));
+  const HttpRequest request = server.TakeRequest();
+  CHECK(request.path == "/hold");
+  CHECK(request.query == "x=1");
+  CHECK(request.authorization == "Bearer k");
+  CHECK(request.traceparent == "00-1-2-03");
+  CHECK(request.content_type == "application/json");
+  CHECK(absl::StartsWith(request.peer, "127.0.0.1:"));
+  CHECK_FALSE(request.tls);
+  CHECK(request.charge.bytes() >= request.body.size());
+}
+
+// -- Places --------------------------------------------------------------------------------------
+
+TEST_CASE("A newcomer takes the place of the connection that has said nothing for longest",
+          "[router][http]") {
+  HttpServerOptions options;
+  options.connections_max = 2;
+  options.io_threads = 1;
+  FrontFixture fixture(options);
+  RawClient first(fixture.port()), second(fixture.port());
+  second.Send("GET /hea");
+  const std::string once = GetText("/health", "connection: close\r\n");
+  for (int i = 0; i < 20; ++i) CHECK(Fetch(fixture.port(), once).status == 200);
+  CHECK(first.WaitClosed());
+}
+
+TEST_CASE("Connections with a request under way never give way", "[router][http]") {
+  HttpServerOptions options;
+  options.connections_max = 1;
+  options.io_threads = 1;
+  options.admin_port = 0;
+  FrontFixture fixture(options);
+  fixture.intake.SetScript({});
+  RawClient client(fixture.port());
+  client.Send(PostText("/generate", kGenerateBody));
+  const auto request = fixture.intake.WaitRequest(0);
+  for (int i = 0; i < 5; ++i) CHECK(fixture.Get("/health").status == 503);
+  // The admin port has places of its own.
+  CHECK(Fetch(fixture.server->admin_port(), GetText("/livez")).status == 200);
+  request->Send({Started(), Token(1, "x"), Finished(FinishReason::kLength, 1)});
+  CHECK(client.Read()->status == 200);
+}
+
+TEST_CASE("The admin port answers when the process has no descriptors left", "[router][http]") {
+  HttpServerOptions options;
+  options.admin_port = 0;
+  FrontFixture fixture(options);
+  rlimit before{};
+  REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
+  rlimit low = before;
+  low.rlim_cur = 256;
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &low) == 0);
+  const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  std::vector<int> taken;
+  for (int fd = dup(null); fd >= 0; fd = dup(null)) taken.push_back(fd);
+  REQUIRE(!taken.empty());
+  for (int i = 0; i < 5; ++i) {
+    close(taken.back());  // for the client's end
+    taken.pop_back();
+    CHECK(Fetch(fixture.server->admin_port(), GetText("/livez")).status == 200);
+    CHECK(Fetch(fixture.server->admin_port(), GetText("/livez")).status == 200);
+    const int again = dup(null);
+    if (again >= 0) taken.push_back(again);
+  }
+  for (const int fd : taken) close(fd);
+  close(null);
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &before) == 0);
+  CHECK(fixture.Get("/health").status == 200);
+}
+
+// -- TLS -----------------------------------------------------------------------------------------
+
+TEST_CASE("The port speaks TLS with the context of the moment", "[router][http]") {
+  TestCertificate certificate("first");
+  absl::Mutex mutex;
+  std::shared_ptr<SSL_CTX> context = certificate.Context();
+  HttpServerOptions options;
+  options.tls_context = [&] {
+    absl::MutexLock lock(&mutex);
+    return context;
+  };
+  FrontFixture fixture(options);
+  TlsClient client(fixture.port());
+  REQUIRE(client.connected());
+  CHECK(client.subject() == "CN=first");
+  client.Send(PostText("/v1/completions", kStreamBody) + GetText("/version"));
+  CHECK(absl::StrContains(client.ReadUntil("0\r\n\r\n"), "data: [DONE]"));
+  CHECK(absl::StrContains(client.ReadUntil("revision"), "200 OK"));
+  {
+    absl::MutexLock lock(&mutex);
+    context = TestCertificate("second").Context();
+  }
+  TlsClient next(fixture.port());
+  CHECK(next.subject() == "CN=second");
+  client.Send(GetText("/health"));
+  CHECK(absl::StrContains(client.ReadUntil("\r\n\r\n"), "200 OK"));
+}
+
+TEST_CASE("A large answer and a large body pass through TLS", "[router][http]") {
+  TestCertificate certificate("x");
+  HttpServerOptions options;
+  options.tls_context = [context = certificate.Context()] { return context; };
+  FrontFixture fixture(options);
+  TlsClient client(fixture.port());
+  client.Send(PostText("/tokenize", R"({"inputs":")" + std::string(100'000, 'a') + "\"}"));
+  // Each letter is a token of its own; the last one says where it stops.
+  CHECK(absl::StrContains(client.ReadUntil("\"stop\":100000}]"), "200 OK"));
+}
+
+TEST_CASE("A client of a TLS port that speaks none is told so", "[router][http]") {
+  TestCertificate certificate("x");
+  HttpServerOptions options;
+  options.tls_context = [context = certificate.Context()] { return context; };
+  FrontFixture fixture(options);
+  RawClient client(fixture.port());
+  client.Send(GetText("/health"));
+  const auto response = client.Read();
+  REQUIRE(response.has_value());
+  CHECK(response->status == 400);
+  CHECK(absl::StrContains(response->body, "https://"));
+  CHECK(client.WaitClosed());
+  RawClient broken(fixture.port());
+  broken.Send(std::string("\x16\x03\x01\x00\x05hello", 10));
+  CHECK(broken.ReadToEnd().has_value());
+}
+
+TEST_CASE("Handshakes have a deadline and a limit, and the oldest gives way", "[router][http]") {
+  TestCertificate certificate("x");
+  HttpServerOptions options;
+  options.io_threads = 1;
+  options.limits.handshakes_max = 2;
+  options.tls_context = [context = certificate.Context()] { return context; };
+  {
+    FrontFixture fixture(options);
+    RawClient first(fixture.port()), second(fixture.port());
+    second.Send("\x16");
+    TlsClient third(fixture.port());
+    CHECK(third.connected());
+    CHECK(first.WaitClosed());
+  }
+  options.limits.header_timeout_us = 60'000;
+  FrontFixture fixture(options);
+  RawClient silent(fixture.port());
+  CHECK(silent.ReadToEnd() == "");
+}
+
+TEST_CASE("A verified client certificate comes with the request", "[router][http]") {
+  TestCertificate certificate("me");
+  HttpServerOptions options;
+  const std::shared_ptr<SSL_CTX> context = certificate.Context();
+  certificate.TrustIn(context.get());
+  SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER, nullptr);
+  options.tls_context = [context] { return context; };
+  HoldServer server(options);
+  TlsClient client(server.server->port(), &certificate);
+  client.Send(PostText("/hold", "{}"));
+  const HttpRequest request = server.TakeRequest();
+  CHECK(request.tls);
+  CHECK(request.client_subject == "CN=me");
+}
+
+// -- Parts ---------------------------------------------------------------------------------------
+
+TEST_CASE("A pace counts stalls and windows only while it runs", "[router][http]") {
+  const PaceLimits limits = {30, 60, 100};
+  Pace pace;
+  CHECK(pace.Check(1000, 0, limits));
+  pace.Start(1000, 5);
+  CHECK(pace.Check(1029, 5, limits));
+  CHECK_FALSE(pace.Check(1030, 5, limits));
+  pace.Start(1000, 0);
+  // A byte now and then keeps it from stalling, not from being slow.
+  CHECK(pace.Check(1029, 1, limits));
+  CHECK(pace.Check(1058, 2, limits));
+  CHECK_FALSE(pace.Check(1060, 3, limits));
+  pace.Start(1000, 0);
+  CHECK(pace.Check(1025, 50, limits));
+  CHECK(pace.Check(1060, 100, limits));
+  CHECK(pace.Check(1085, 150, limits));
+  CHECK_FALSE(pace.Check(1120, 199, limits));
+  pace.Stop();
+  CHECK(pace.Check(9999, 0, limits));
+}
+
+TEST_CASE("Who gives way: strangers first, then idle clients, then bodies; never one at work",
+          "[router][http]") {
+  WaitingOrder order;
+  Waiting stranger, handshake, idle, body, closing;
+  CHECK(order.FindVictim(0) == nullptr);
+  order.Put(&body, WaitingFor::kBody, 0);
+  order.Put(&idle, WaitingFor::kRequest, 10);
+  CHECK(order.FindVictim(WaitingOrder::kGraceUs - 1) == nullptr);
+  CHECK(order.FindVictim(WaitingOrder::kGraceUs) == &body);
+  CHECK(order.FindVictim(WaitingOrder::kGraceUs + 10) == &idle);
+  order.Put(&handshake, WaitingFor::kHandshake, 20);
+  order.Put(&stranger, WaitingFor::kStranger, 30);
+  CHECK(order.FindVictim(40) == &handshake);
+  order.Put(&handshake, WaitingFor::kStranger, 40);
+  CHECK(order.FindVictim(40) == &stranger);
+  order.Put(&closing, WaitingFor::kClose, 50);
+  CHECK(order.FindVictim(50) == &closing);
+  for (Waiting* who : {&closing, &stranger, &handshake, &idle, &body}) {
+    order.Put(who, WaitingFor::kNothing, 60);
+  }
+  CHECK(order.FindVictim(WaitingOrder::kGraceUs * 10) == nullptr);
+}
+
+TEST_CASE("Spare descriptors are given up one by one and filled up again", "[router][http]") {
+  SpareDescriptors spare(2);
+  CHECK(spare.size() == 2);
+  CHECK(spare.GiveUp());
+  CHECK(spare.GiveUp());
+  CHECK_FALSE(spare.GiveUp());
+  spare.Refill();
+  CHECK(spare.size() == 2);
+}
+
+}  // namespace
+}  // namespace weft::router
