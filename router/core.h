@@ -68,8 +68,8 @@ struct EngineOptions {
   std::function<void(const absl::Status&)> on_fatal;
   // Called from the engine loop when the shards begin to serve, each time; must not block.
   std::function<void()> on_serving;
-  // Added to every step on the engine loop, to prove that the shards do not wait for it.
-  int64_t step_delay_for_test_us = 0;
+  // How a shard is reached.
+  ShardClientFactory make_shard_client = MakeShardClient;
 };
 
 // Made before there is a model: ports open in the first milliseconds and say "starting" while

@@ -122,8 +122,6 @@ void DeclareLife(Flags& flags, RouterFlagValues* values) {
   flags.AddNumber("drain-timeout-s", &values->drain_timeout_s, 0, 86400,
                   "How long running requests may go on after SIGTERM, s");
   flags.AddSwitch("die-with-parent", &values->die_with_parent, "Be killed when the parent dies");
-  flags.AddNumber("step-delay-for-test-us", &values->step_delay_for_test_us, 0, 10'000'000,
-                  "Delay added to every step of the engine loop, us, for tests");
   flags.Group("Logs");
   flags.Add("log-format", &values->log_format, "text or json");
   flags.Add("log-level", &values->log_level, "trace, debug, info, warn or error");

@@ -75,7 +75,6 @@ struct RouterFlagValues {
   int64_t recovery_timeout_s = 120;
   double drain_timeout_s = 30;
   bool die_with_parent = false;
-  int64_t step_delay_for_test_us = 0;
 
   // -- Logs
   std::string log_format = "text";

@@ -39,7 +39,6 @@ EngineOptions MakeEngineOptions(const RouterFlagValues& values) {
   engine.prefix_cache = values.prefix_cache;
   engine.hang_timeout_ms = values.hang_timeout_ms;
   engine.recovery_timeout_s = values.recovery_timeout_s;
-  engine.step_delay_for_test_us = values.step_delay_for_test_us;
   return engine;
 }
 

@@ -30,7 +30,6 @@ EngineLoopOptions LoopOptions(const EngineOptions& options, const ModelText& tex
   out.queue_timeout_us = options.queue_timeout_s * 1'000'000;
   out.on_fatal = options.on_fatal;
   out.on_serving = options.on_serving;
-  out.step_delay_for_test_us = options.step_delay_for_test_us;
   return out;
 }
 
@@ -76,9 +75,9 @@ absl::Status Serving::Start() {
              Poller* poller) -> absl::StatusOr<std::vector<std::unique_ptr<ShardClient>>> {
     std::vector<std::unique_ptr<ShardClient>> clients;
     for (Rank rank = 0; rank < options_.shards.size(); ++rank) {
-      WEFT_ASSIGN_OR_RETURN(
-          std::unique_ptr<ShardClient> client,
-          MakeShardClient(rank, options_.shards[rank], options_.shard_tls, sink, poller, &clock_));
+      WEFT_ASSIGN_OR_RETURN(std::unique_ptr<ShardClient> client,
+                            options_.make_shard_client(rank, options_.shards[rank],
+                                                       options_.shard_tls, sink, poller, &clock_));
       clients.push_back(std::move(client));
     }
     return clients;

@@ -57,7 +57,6 @@ struct EngineLoopOptions {
   int64_t queue_timeout_us = 0;
   std::function<void(const absl::Status&)> on_fatal;
   std::function<void()> on_serving;
-  int64_t step_delay_for_test_us = 0;
 };
 
 class EngineLoop : public Inbox, public ShardGroupListener {

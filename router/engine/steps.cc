@@ -2,8 +2,6 @@
 // of steps and what becomes of each sequence with them.
 
 #include <algorithm>
-#include <chrono>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -169,9 +167,6 @@ void EngineLoop::OnStepAnswer(const StepAnswer& answer, int64_t now_us) {
         absl::InternalError(absl::StrCat("rank 0 answered step ", sent.step, " with ",
                                          response.ids_size(), " rows that were not asked for")),
         now_us);
-  }
-  if (options_.step_delay_for_test_us > 0) {
-    std::this_thread::sleep_for(std::chrono::microseconds(options_.step_delay_for_test_us));
   }
   const auto& timings = response.timings();
   StepSample sample = sent.sample;

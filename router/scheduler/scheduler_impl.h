@@ -1,8 +1,9 @@
 // The state behind router/scheduler/scheduler.h and the names of its parts. Where to look:
 //   scheduler.cc   groups that form and are lost, cancels, views
 //   arrival.cc     sequences that arrive, and limits that are cut
-//   placement.cc   who gets and who loses a slot and blocks
+//   placement.cc   who gets a slot and blocks, and how they are given back
 //   planning.cc    one step: decode rows, prompt chunks, the finished plan
+//   preemption.cc  who loses both when blocks run out
 //   suspects.cc    who may be what loses the groups, and its steps alone
 //   completion.cc  the answer to a step: tokens, ends, published blocks
 //   invariants.cc  how all of it belongs together
@@ -96,6 +97,14 @@ class Scheduler::Impl {
   bool LeavesReserve(const Sequence& sequence) const;
   // It was let in: its tenant is charged for the prompt if this is the first time.
   void CountAdmission(Sequence* sequence);
+  // Fills the table with the longest published prefix of the log; nothing is shared yet.
+  void LookUpPrefix(Sequence* sequence) const;
+  // Gives back slot and blocks; the next plan tells the shards.
+  void Vacate(Sequence* sequence);
+  void EnterRunning(Sequence* sequence);
+  void LeaveRunning(Sequence* sequence);
+
+  // -- preemption.cc
   // Preempts until every row of the next step that needs a block gets one. Sequences that may not
   // be preempted may be all that is left: then the first by turn stands still for a few steps.
   void MakeRoomForRows();
@@ -103,13 +112,8 @@ class Scheduler::Impl {
   bool NeedsBlock(const Sequence& sequence) const;
   // Who is preempted next; null when nobody may be.
   Sequence* ChooseVictim() const;
-  // Fills the table with the longest published prefix of the log; nothing is shared yet.
-  void LookUpPrefix(Sequence* sequence) const;
+  // The sequence waits again, at its turn.
   void Preempt(Sequence* sequence);
-  // Gives back slot and blocks; the next plan tells the shards.
-  void Vacate(Sequence* sequence);
-  void EnterRunning(Sequence* sequence);
-  void LeaveRunning(Sequence* sequence);
 
   // -- suspects.cc
   // A row of a lost step: its sequence has lost one group more, and forgets what is in flight.

@@ -69,6 +69,11 @@ struct ShardTls {
   std::string ca;
 };
 
+// Makes the client of one shard; as MakeShardClient below.
+using ShardClientFactory = std::function<absl::StatusOr<std::unique_ptr<ShardClient>>(
+    Rank rank, const std::string& address, const ShardTls& tls, ShardReplySink sink, Poller* poller,
+    const Clock* clock)>;
+
 // The client for an address: "unix:/path" or "host:port". A shard of this host is served by the
 // calling thread through `poller`; another host needs `tls` and goes through gRPC's threads.
 // INVALID_ARGUMENT names what is malformed, NOT_FOUND a file of `tls`. `poller` and `clock` must

@@ -4,7 +4,10 @@
 #include <algorithm>
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <map>
+#include <thread>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -359,7 +362,17 @@ TEST_CASE("Requests can be cancelled while the group is lost", "[router][engine]
 double StarvedShare() {
   RigOptions options;
   options.step_us = 10'000;
-  options.engine.step_delay_for_test_us = 5'000;
+  // Replies of a shard of this host come on the engine loop's thread.
+  options.engine.make_shard_client = [](Rank rank, const std::string& address, const ShardTls& tls,
+                                        const ShardReplySink& sink, Poller* poller,
+                                        const Clock* clock) {
+    const auto late = [sink](ShardReply reply) {
+      const bool is_step = reply.call == ShardCall::kPrefill || reply.call == ShardCall::kDecode;
+      if (is_step) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      sink(std::move(reply));
+    };
+    return MakeShardClient(rank, address, tls, late, poller, clock);
+  };
   EngineRig rig(options);
   rig.WaitReady();
   std::vector<std::shared_ptr<FakeSink>> sinks;
