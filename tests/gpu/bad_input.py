@@ -90,7 +90,8 @@ def cases(device, gpus, folder):
            shard(cuda, "--weights=random", "--rank=0", "--world=1", "--memory-fraction=0.05",
                  model=SHAPES / "llama-3.1-8b", folder=folder), None)
     if gpus < 9:  # more shards than that the demo model refuses by itself
-        words = ["GPU of its own", f"sees {gpus}", f"--shards {gpus}", "--device cpu"]
+        words = [f"--device-index {gpus}", f"sees {gpus} GPUs",
+                 "as many shards as there are GPUs", "--device cpu"]
         for which in ("cuda", "auto"):
             yield (f"more shards than GPUs, {which}", words,
                    serve(f"--device={which}", f"--shards={gpus + 1}"), None)
