@@ -20,6 +20,7 @@ int64_t Microseconds(double seconds) { return static_cast<int64_t>(seconds * 1e6
 EngineOptions MakeEngineOptions(const RouterFlagValues& values) {
   EngineOptions engine;
   engine.model_path = values.model;
+  engine.allow_control_tokens = values.allow_control_tokens;
   engine.served_model_name = values.served_model_name;
   engine.shards = values.shards;
   engine.shard_tls = {values.shard_tls_cert, values.shard_tls_key, values.shard_tls_ca};
