@@ -69,7 +69,7 @@ FrontOptions MakeFrontOptions(const RouterFlagValues& values,
   front.model_aliases.insert(front.model_aliases.end(), path_names.begin(), path_names.end());
   front.strict_fields = values.strict_fields;
   front.slow_reader_timeout_us = Microseconds(values.slow_reader_timeout_s);
-  front.queue_requests_max = values.queue_requests_max;
+  front.text_threads = values.text_threads;
   return front;
 }
 

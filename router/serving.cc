@@ -240,6 +240,7 @@ ModelFacts Serving::Model() const {
   facts.model_name = options_.served_model_name;
   facts.shape = loop_.Shape();
   facts.shards = static_cast<uint32_t>(options_.shards.size());
+  facts.requests_max = admission_.requests_max();
   facts.has_chat_template = chat_template_ != nullptr;
   facts.created_unix_s = created_unix_s_;
   return facts;

@@ -46,6 +46,7 @@ void DescribeAnswer(const Answer& answer, AccessRecord* record) {
     return;
   }
   record->output_tokens = end->output_tokens;
+  record->validation_us = end->validation_us;
   record->queue_us = end->queue_us;
   if (end->status.ok()) {
     record->cause = FinishReasonName(end->reason);
@@ -83,6 +84,7 @@ void LogAccess(const AccessRecord& record, bool quiet) {
     fields.emplace_back("prompt_tokens", record.prompt_tokens);
     fields.emplace_back("cached_tokens", record.cached_tokens);
     fields.emplace_back("output_tokens", record.output_tokens);
+    fields.emplace_back("validation_ms", static_cast<double>(record.validation_us) * kMs);
     fields.emplace_back("queue_ms", static_cast<double>(record.queue_us) * kMs);
   }
   if (record.first_token_us > 0) {

@@ -31,7 +31,9 @@ struct AccessRecord {
   uint32_t prompt_tokens = 0;
   uint32_t cached_tokens = 0;
   uint32_t output_tokens = 0;
-  // Microseconds: waiting for the first step; from the request to its first token, and to its end.
+  // Microseconds: reading and tokenising; from there to the first step; from the request to its
+  // first token, and to its end.
+  int64_t validation_us = 0;
   int64_t queue_us = 0;
   int64_t first_token_us = 0;
   int64_t total_us = 0;

@@ -55,7 +55,8 @@ AnswerEnd StreamText::MakeEnd(int64_t now_us) const {
   end.prompt_tokens = head_.prompt_tokens;
   end.output_tokens = output_tokens_;
   end.seed = head_.seed;
-  end.queue_us = times_.planned_us - times_.arrival_us;
+  end.validation_us = times_.prepared_us - times_.arrival_us;
+  end.queue_us = times_.planned_us - times_.prepared_us;
   end.inference_us = now_us - times_.planned_us;
   return end;
 }
