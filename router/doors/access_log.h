@@ -37,14 +37,13 @@ struct AccessRecord {
   int64_t queue_us = 0;
   int64_t first_token_us = 0;
   int64_t total_us = 0;
-  // How it ended: length, eos_token, stop_sequence, or why it did not: client_gone, deadline ...
+  // How it ended: length, eos_token, stop_sequence; or why it did not, in the words of the metrics
+  // (observe/outcomes.h); or "error".
   absl::string_view cause;
 };
 
 // Takes over what an answer knows: names, tenant, and with its end tokens, times and cause.
 void DescribeAnswer(const Answer& answer, AccessRecord* record);
-// As the line spells it: "client_gone" ...; empty for kNone.
-absl::string_view CauseName(CancelReason reason);
 
 // `quiet` lines are of level debug.
 void LogAccess(const AccessRecord& record, bool quiet = false);

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "router/engine/outcome.h"
+
 namespace weft::router {
 
 void StreamText::Begin(StreamBegin&& begin) {
@@ -37,6 +39,7 @@ void StreamText::AddEnd(const StreamEnd& end, const Clock& clock, Probe* probe) 
   if (!end.status.ok()) {
     AnswerEnd failed = MakeEnd(clock.NowUs());
     failed.status = end.status;
+    CountUnfinished(writer_.answer(), CancelPhase::kDecode, end.status, probe);
     writer_.End(std::move(failed));
     return;
   }

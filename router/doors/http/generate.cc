@@ -43,7 +43,10 @@ std::optional<HttpReply> GenerateExchange::ReadAndSubmit(
     const std::function<HttpReply(const absl::Status&)>& refuse) {
   {
     absl::MutexLock lock(&mutex_);
-    if (gone_ != CancelReason::kNone) return std::nullopt;
+    if (gone_ != CancelReason::kNone) {
+      front.probe().Cancelled(gone_, CancelPhase::kText);
+      return std::nullopt;
+    }
   }
   std::variant<ReadGeneration, HttpReply> result = read(std::move(request));
   if (auto* reply = std::get_if<HttpReply>(&result)) return std::move(*reply);
@@ -161,7 +164,7 @@ void GenerateExchange::OnSilence() {
 
 void GenerateExchange::Describe(AccessRecord* record) const {
   if (answer_ != nullptr) DescribeAnswer(*answer_, record);
-  if (ended_early_ != CancelReason::kNone) record->cause = CauseName(ended_early_);
+  if (ended_early_ != CancelReason::kNone) record->cause = CancelReasonName(ended_early_);
   record->first_token_us = first_token_us_;
 }
 
