@@ -1,5 +1,9 @@
 #include "common/metrics.h"
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "common/log.h"
+#include "prometheus/registry.h"
 #include "prometheus/text_serializer.h"
 
 namespace weft {
@@ -10,15 +14,41 @@ std::map<std::string, std::string>& ProcessLabels() {
   return *labels;
 }
 
+prometheus::Registry& MetricRegistry() {
+  static auto* registry = new prometheus::Registry();
+  return *registry;
+}
+
+// The registry, and what is counted elsewhere and fetched when somebody reads.
+class ProcessMetrics : public prometheus::Collectable {
+ public:
+  std::vector<prometheus::MetricFamily> Collect() const override {
+    FollowLog();
+    return MetricRegistry().Collect();
+  }
+
+ private:
+  void FollowLog() const {
+    absl::MutexLock lock(&mutex_);
+    if (lines_dropped_ == nullptr) {
+      lines_dropped_ = &CounterFamily("weft_log_lines_dropped_total",
+                                      "Lines of the log that were dropped because stderr did not "
+                                      "take them")
+                            .Add({});
+    }
+    const auto dropped = static_cast<double>(LogLinesDropped());
+    const double counted = lines_dropped_->Value();
+    if (dropped > counted) lines_dropped_->Increment(dropped - counted);
+  }
+
+  mutable absl::Mutex mutex_;
+  // Made by the first who reads: the process's labels are set by then.
+  mutable prometheus::Counter* lines_dropped_ ABSL_GUARDED_BY(mutex_) = nullptr;
+};
+
 }  // namespace
 
 void SetMetricLabels(const std::map<std::string, std::string>& labels) { ProcessLabels() = labels; }
-
-const std::shared_ptr<prometheus::Registry>& MetricRegistry() {
-  static auto* registry =
-      new std::shared_ptr<prometheus::Registry>(std::make_shared<prometheus::Registry>());
-  return *registry;
-}
 
 prometheus::Family<prometheus::Counter>& CounterFamily(const std::string& name,
                                                        const std::string& help) {
@@ -26,7 +56,7 @@ prometheus::Family<prometheus::Counter>& CounterFamily(const std::string& name,
       .Name(name)
       .Help(help)
       .Labels(ProcessLabels())
-      .Register(*MetricRegistry());
+      .Register(MetricRegistry());
 }
 
 prometheus::Family<prometheus::Gauge>& GaugeFamily(const std::string& name,
@@ -35,7 +65,7 @@ prometheus::Family<prometheus::Gauge>& GaugeFamily(const std::string& name,
       .Name(name)
       .Help(help)
       .Labels(ProcessLabels())
-      .Register(*MetricRegistry());
+      .Register(MetricRegistry());
 }
 
 prometheus::Family<prometheus::Histogram>& HistogramFamily(const std::string& name,
@@ -44,11 +74,17 @@ prometheus::Family<prometheus::Histogram>& HistogramFamily(const std::string& na
       .Name(name)
       .Help(help)
       .Labels(ProcessLabels())
-      .Register(*MetricRegistry());
+      .Register(MetricRegistry());
+}
+
+const std::shared_ptr<prometheus::Collectable>& AllMetrics() {
+  static auto* metrics =
+      new std::shared_ptr<prometheus::Collectable>(std::make_shared<ProcessMetrics>());
+  return *metrics;
 }
 
 std::string RenderMetrics() {
-  return prometheus::TextSerializer().Serialize(MetricRegistry()->Collect());
+  return prometheus::TextSerializer().Serialize(AllMetrics()->Collect());
 }
 
 const std::vector<double>& TimeToFirstTokenBuckets() {

@@ -1,6 +1,7 @@
 // The one metric registry of a process (prometheus-cpp) and helpers to declare families. Each
 // process's probe.{h,cc} declares its metrics here once, at start, so that all are exported at zero
-// from the first scrape; logic code calls the probe, never this header. Thread-safe.
+// from the first scrape; logic code calls the probe, never this header. What every process has, its
+// log, is declared here. Thread-safe.
 
 #pragma once
 
@@ -10,19 +11,16 @@
 #include <string>
 #include <vector>
 
+#include "prometheus/collectable.h"
 #include "prometheus/counter.h"
 #include "prometheus/family.h"
 #include "prometheus/gauge.h"
 #include "prometheus/histogram.h"
-#include "prometheus/registry.h"
 
 namespace weft {
 
 // Labels every series of this process carries, for example model_name. Set once before any metric.
 void SetMetricLabels(const std::map<std::string, std::string>& labels);
-
-// The registry; created on first use and never destroyed.
-const std::shared_ptr<prometheus::Registry>& MetricRegistry();
 
 prometheus::Family<prometheus::Counter>& CounterFamily(const std::string& name,
                                                        const std::string& help);
@@ -31,7 +29,9 @@ prometheus::Family<prometheus::Gauge>& GaugeFamily(const std::string& name,
 prometheus::Family<prometheus::Histogram>& HistogramFamily(const std::string& name,
                                                            const std::string& help);
 
-// All series in Prometheus text format 0.0.4.
+// All series, as they are when it is asked. Never destroyed.
+const std::shared_ptr<prometheus::Collectable>& AllMetrics();
+// The same in Prometheus text format 0.0.4.
 std::string RenderMetrics();
 
 // Bucket lists that dashboards already know (upper bounds).

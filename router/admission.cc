@@ -208,6 +208,11 @@ void Admission::SetRunningMax(uint32_t running_max) {
   limits_.running_max = running_max;
 }
 
+uint64_t Admission::requests_max() const {
+  absl::MutexLock lock(&mutex_);
+  return uint64_t{limits_.running_max} + limits_.queue_requests_max;
+}
+
 void Admission::Close(absl::Status why) {
   WEFT_CHECK(!why.ok());
   absl::MutexLock lock(&mutex_);

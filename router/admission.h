@@ -112,6 +112,8 @@ class Admission {
 
   // The running limit that the shards' memory allows, once known.
   void SetRunningMax(uint32_t running_max);
+  // Requests that may be here at the same time: those that run, and those that wait.
+  uint64_t requests_max() const;
   // Refuses everybody with `why` (not OK) from now on.
   void Close(absl::Status why);
   void Open();

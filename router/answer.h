@@ -67,7 +67,9 @@ struct AnswerEnd {
   uint32_t output_tokens = 0;
   std::string stop_sequence;
   uint64_t seed = 0;
-  // Microseconds: waiting for its first step, and from there to the end.
+  // Microseconds: until its text was read and its fields found good, from there to its first step,
+  // and from there to the end.
+  int64_t validation_us = 0;
   int64_t queue_us = 0;
   int64_t inference_us = 0;
 };

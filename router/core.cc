@@ -48,6 +48,7 @@ absl::StatusOr<std::unique_ptr<ChatTemplate>> MakeTemplate(const EngineOptions& 
   ChatTemplate::Options template_options;
   template_options.bos_token = text.bos_token;
   template_options.eos_token = text.eos_token;
+  template_options.allow_control_tokens = options.allow_control_tokens;
   template_options.workers_max = options.text_threads;
   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<ChatTemplate> made,
                         ChatTemplate::Create(options.template_host, tokenizer, text.chat_template,

@@ -28,6 +28,8 @@ struct EngineOptions {
   std::string model_path;
   // Runs the model's chat template; outlives the core. Null: a model that has one is refused.
   TemplateHost* template_host = nullptr;
+  // Control tokens in chat messages are read as such (text/chat_template.h).
+  bool allow_control_tokens = false;
   // Name that requests use; empty = the model's own.
   std::string served_model_name;
   // One per rank, in order: "unix:/path/shard-0.sock" or "host:port". 1 .. kWorldMax.

@@ -17,6 +17,9 @@ void DeclareModel(Flags& flags, RouterFlagValues* values) {
             "Name that requests use; empty = the model's own");
   flags.Add("model-alias", &values->model_aliases, "Another name that requests may use")
       ->delimiter(',');
+  flags.AddSwitch("allow-control-tokens", &values->allow_control_tokens,
+                  "Control tokens in chat messages (<|im_start|> ...) are read as such: whoever "
+                  "writes a message can then speak in any role, system too");
   flags
       .Add("shard", &values->shards,
            "Address of a shard, once per rank in order: unix:/path or host:port")

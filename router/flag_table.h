@@ -20,6 +20,7 @@ struct RouterFlagValues {
   std::string model;
   std::string served_model_name;
   std::vector<std::string> model_aliases;
+  bool allow_control_tokens = false;
   std::vector<std::string> shards;
   std::string supervisor_socket;
   uint64_t launcher_id = 0;

@@ -20,6 +20,7 @@ int64_t Microseconds(double seconds) { return static_cast<int64_t>(seconds * 1e6
 EngineOptions MakeEngineOptions(const RouterFlagValues& values) {
   EngineOptions engine;
   engine.model_path = values.model;
+  engine.allow_control_tokens = values.allow_control_tokens;
   engine.served_model_name = values.served_model_name;
   engine.shards = values.shards;
   engine.shard_tls = {values.shard_tls_cert, values.shard_tls_key, values.shard_tls_ca};
@@ -67,7 +68,7 @@ FrontOptions MakeFrontOptions(const RouterFlagValues& values,
   front.model_aliases.insert(front.model_aliases.end(), path_names.begin(), path_names.end());
   front.strict_fields = values.strict_fields;
   front.slow_reader_timeout_us = Microseconds(values.slow_reader_timeout_s);
-  front.queue_requests_max = values.queue_requests_max;
+  front.text_threads = values.text_threads;
   return front;
 }
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <chrono>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
+#include "router/engine/outcome.h"
 #include "router/engine/random_id.h"
 #include "router/errors.h"
 #include "router/text/prompt_reader.h"
@@ -98,11 +98,7 @@ absl::StatusOr<Admission::Permit> Serving::EnterText(const TenantRef& tenant, si
 absl::StatusOr<Admission::Permit> Serving::Counted(absl::StatusOr<Admission::Permit> permit) {
   if (permit.ok()) return permit;
   if (absl::IsResourceExhausted(permit.status())) {
-    const std::string reason = ErrorReason(permit.status());
-    probe_->Rejected(reason == "TEXT_BYTES_FULL"           ? RejectReason::kTextBytes
-                     : absl::StartsWith(reason, "TENANT_") ? RejectReason::kTenant
-                                                           : RejectReason::kQueueRequests);
-    probe_->Failed(FailureReason::kOverloaded);
+    CountOverload(RejectReasonOf(permit.status()));
   } else {
     const bool draining = ErrorReason(permit.status()) == "DRAINING";
     probe_->Rejected(draining ? RejectReason::kDraining : RejectReason::kNotReady);
@@ -111,13 +107,28 @@ absl::StatusOr<Admission::Permit> Serving::Counted(absl::StatusOr<Admission::Per
   return permit;
 }
 
+void Serving::CountOverload(RejectReason reason) {
+  probe_->Rejected(reason);
+  probe_->Failed(FailureReason::kOverloaded);
+}
+
+bool Serving::Run(size_t bytes, absl::AnyInvocable<void()>&& read) {
+  if (text_in_.Run(bytes, std::move(read))) return true;
+  CountOverload(RejectReason::kQueueRequests);
+  return false;
+}
+
 absl::StatusOr<std::shared_ptr<Answer>> Serving::Submit(GenerateInput input,
                                                         Admission::Permit permit,
                                                         std::shared_ptr<AnswerSink> sink) {
   absl::optional<int32_t> asked;
   if (input.priority.has_value()) asked = *input.priority;
-  WEFT_ASSIGN_OR_RETURN(const int32_t priority, ResolvePriority(*permit.tenant(), asked));
-  input.priority = priority;
+  const absl::StatusOr<int32_t> priority = ResolvePriority(*permit.tenant(), asked);
+  if (!priority.ok()) {
+    probe_->Failed(FailureReason::kValidation);
+    return priority.status();
+  }
+  input.priority = *priority;
   const SequenceId sequence = next_sequence_.fetch_add(1, std::memory_order_relaxed);
   auto answer = std::make_shared<Answer>(
       sequence, absl::StrCat("req-", absl::Hex(RandomId(), absl::kZeroPad16)), input.correlation_id,
@@ -149,7 +160,7 @@ void Serving::PrepareAndSend(ArrivedRequest arrived) {
   absl::Status status = Prepare(text_model(), admission_, loop_.vocab_size(), loop_.prefix_hasher(),
                                 clock_, probe_, &arrived, prepared.get());
   if (!status.ok()) {
-    CountRefusal(arrived.writer.answer(), status, probe_);
+    CountUnfinished(arrived.writer.answer(), CancelPhase::kText, status, probe_);
     arrived.writer.Fail(status);
     return;
   }
@@ -205,7 +216,7 @@ void Serving::RunCall(size_t bytes, Admission::Permit permit, std::shared_ptr<co
     if (call == nullptr || !call->left()) (*shared)(work(limits));
     permit.Release();
   };
-  if (text_in_.Run(bytes, std::move(job))) return;
+  if (Run(bytes, std::move(job))) return;
   (*shared)(OverloadedError("TEXT_QUEUE_FULL", "too many texts wait", absl::Seconds(1)));
 }
 
@@ -239,6 +250,7 @@ ModelFacts Serving::Model() const {
   facts.model_name = options_.served_model_name;
   facts.shape = loop_.Shape();
   facts.shards = static_cast<uint32_t>(options_.shards.size());
+  facts.requests_max = admission_.requests_max();
   facts.has_chat_template = chat_template_ != nullptr;
   facts.created_unix_s = created_unix_s_;
   return facts;

@@ -59,9 +59,7 @@ class Serving : public AnswerRegistry {
   // -- As in Entrance
   absl::StatusOr<Admission::Permit> Enter(const TenantRef& tenant, size_t body_bytes);
   absl::StatusOr<Admission::Permit> EnterText(const TenantRef& tenant, size_t body_bytes);
-  bool Run(size_t bytes, absl::AnyInvocable<void()>&& read) {
-    return text_in_.Run(bytes, std::move(read));
-  }
+  bool Run(size_t bytes, absl::AnyInvocable<void()>&& read);
   absl::StatusOr<std::shared_ptr<Answer>> Submit(GenerateInput input, Admission::Permit permit,
                                                  std::shared_ptr<AnswerSink> sink);
   void Tokenize(std::variant<std::string, ChatPrompt> prompt, bool add_special_tokens,
@@ -87,6 +85,7 @@ class Serving : public AnswerRegistry {
   TextModel text_model() const { return {tokenizer_.get(), chat_template_.get()}; }
   // Counts a refusal.
   absl::StatusOr<Admission::Permit> Counted(absl::StatusOr<Admission::Permit> permit);
+  void CountOverload(RejectReason reason);
   // A thread of text in.
   void PrepareAndSend(ArrivedRequest arrived);
   // A text job under a permit; `done` hears of it when there is no room.

@@ -52,7 +52,7 @@ absl::StatusOr<std::unique_ptr<prometheus::Exposer>> StartMetrics(const ShardFla
   // The library reports by exceptions; this is the edge where they become a Status.
   try {
     auto exposer = std::make_unique<prometheus::Exposer>(address, 1);
-    exposer->RegisterCollectable(MetricRegistry());
+    exposer->RegisterCollectable(AllMetrics());
     for (const int port : exposer->GetListeningPorts()) {
       PrintLine(absl::StrCat("metrics on http://",
                              HostPort(flags.metrics_host, static_cast<uint32_t>(port)),

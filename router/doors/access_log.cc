@@ -4,6 +4,7 @@
 
 #include "absl/strings/ascii.h"
 #include "common/log.h"
+#include "router/observe/outcomes.h"
 
 namespace weft::router {
 namespace {
@@ -11,26 +12,6 @@ namespace {
 constexpr double kMs = 1e-3;
 
 }  // namespace
-
-absl::string_view CauseName(CancelReason reason) {
-  switch (reason) {
-    case CancelReason::kNone:
-      return "";
-    case CancelReason::kClientGone:
-      return "client_gone";
-    case CancelReason::kAdmin:
-      return "cancelled";
-    case CancelReason::kDeadline:
-      return "deadline";
-    case CancelReason::kQueueTimeout:
-      return "queue_timeout";
-    case CancelReason::kSlowReader:
-      return "slow_reader";
-    case CancelReason::kStopMatched:
-      return "stop_sequence";
-  }
-  return "";
-}
 
 void DescribeAnswer(const Answer& answer, AccessRecord* record) {
   record->id = answer.id();
@@ -42,16 +23,17 @@ void DescribeAnswer(const Answer& answer, AccessRecord* record) {
   }
   const AnswerEnd* const end = answer.end();
   if (end == nullptr) {
-    record->cause = CauseName(answer.cancelled());
+    record->cause = CancelReasonName(answer.cancelled());
     return;
   }
   record->output_tokens = end->output_tokens;
+  record->validation_us = end->validation_us;
   record->queue_us = end->queue_us;
   if (end->status.ok()) {
     record->cause = FinishReasonName(end->reason);
   } else {
     const CancelReason reason = answer.cancelled();
-    record->cause = reason == CancelReason::kNone ? "error" : CauseName(reason);
+    record->cause = reason == CancelReason::kNone ? "error" : CancelReasonName(reason);
   }
 }
 
@@ -83,6 +65,7 @@ void LogAccess(const AccessRecord& record, bool quiet) {
     fields.emplace_back("prompt_tokens", record.prompt_tokens);
     fields.emplace_back("cached_tokens", record.cached_tokens);
     fields.emplace_back("output_tokens", record.output_tokens);
+    fields.emplace_back("validation_ms", static_cast<double>(record.validation_us) * kMs);
     fields.emplace_back("queue_ms", static_cast<double>(record.queue_us) * kMs);
   }
   if (record.first_token_us > 0) {

@@ -31,18 +31,19 @@ struct AccessRecord {
   uint32_t prompt_tokens = 0;
   uint32_t cached_tokens = 0;
   uint32_t output_tokens = 0;
-  // Microseconds: waiting for the first step; from the request to its first token, and to its end.
+  // Microseconds: reading and tokenising; from there to the first step; from the request to its
+  // first token, and to its end.
+  int64_t validation_us = 0;
   int64_t queue_us = 0;
   int64_t first_token_us = 0;
   int64_t total_us = 0;
-  // How it ended: length, eos_token, stop_sequence, or why it did not: client_gone, deadline ...
+  // How it ended: length, eos_token, stop_sequence; or why it did not, in the words of the metrics
+  // (observe/outcomes.h); or "error".
   absl::string_view cause;
 };
 
 // Takes over what an answer knows: names, tenant, and with its end tokens, times and cause.
 void DescribeAnswer(const Answer& answer, AccessRecord* record);
-// As the line spells it: "client_gone" ...; empty for kNone.
-absl::string_view CauseName(CancelReason reason);
 
 // `quiet` lines are of level debug.
 void LogAccess(const AccessRecord& record, bool quiet = false);

@@ -29,6 +29,9 @@ struct ModelFacts {
   std::string model_name;
   ServedShape shape;
   uint32_t shards = 0;
+  // Requests that may be here at the same time, running or not; one more is refused. The shards'
+  // memory decides on it too.
+  uint64_t requests_max = 0;
   bool has_chat_template = false;
   int64_t created_unix_s = 0;
 };

@@ -36,8 +36,8 @@ struct FrontOptions {
   int64_t slow_reader_timeout_us = 30'000'000;
   // Effective flags, for /config.
   std::map<std::string, std::string> config;
-  // For /info.
-  uint32_t queue_requests_max = 0;
+  // Threads that read texts, for /info.
+  uint32_t text_threads = 0;
 };
 
 class Front {

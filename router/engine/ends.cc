@@ -5,6 +5,7 @@
 
 #include "common/check.h"
 #include "router/engine/loop.h"
+#include "router/engine/outcome.h"
 #include "router/errors.h"
 
 namespace weft::router {
@@ -48,7 +49,6 @@ void EngineLoop::EndLives() {
       failure = absl::OkStatus();  // it was complete before the cancel came
     }
     if (live.begun) {
-      CountEnd(*live.answer, request.times, failure);
       outbox_[request.text_worker].ends.push_back({ended.id, failure, ToFinish(ended.reason)});
     } else {
       Refuse(request, failure);
@@ -58,23 +58,10 @@ void EngineLoop::EndLives() {
 }
 
 void EngineLoop::Refuse(PreparedRequest& request, const absl::Status& failure) {
-  CountEnd(request.writer.answer(), request.times, failure);
+  const CancelPhase phase =
+      request.times.planned_us == 0 ? CancelPhase::kQueue : CancelPhase::kPrefill;
+  CountUnfinished(request.writer.answer(), phase, failure, probe_);
   request.writer.Fail(failure);
-}
-
-void EngineLoop::CountEnd(const Answer& answer, const RequestTimes& times,
-                          const absl::Status& failure) {
-  if (failure.ok()) return;  // text out counts how it finished
-  const CancelReason reason = answer.cancelled();
-  if (reason == CancelReason::kStopMatched) return;  // likewise
-  if (absl::IsUnavailable(failure) && reason != CancelReason::kQueueTimeout) {
-    return probe_->Failed(FailureReason::kUnavailable);
-  }
-  if (reason == CancelReason::kNone) return probe_->Failed(FailureReason::kInternal);
-  const CancelPhase phase = times.planned_us == 0       ? CancelPhase::kQueue
-                            : times.first_token_us == 0 ? CancelPhase::kPrefill
-                                                        : CancelPhase::kDecode;
-  probe_->Cancelled(reason, phase);
 }
 
 }  // namespace weft::router

@@ -283,7 +283,7 @@ void EngineLoop::MarkPlanned(const StepPlan& plan, int64_t now_us) {
     if (options_.queue_timeout_us > 0) {
       queue_deadlines_.erase({times.arrival_us + options_.queue_timeout_us, chunk.id});
     }
-    probe_->LeftQueue(now_us - times.arrival_us);
+    probe_->LeftQueue(now_us - times.prepared_us);
     probe_->RequestAccepted(live.prompt_tokens, live.cached_tokens, live.request->max_new_tokens,
                             times.prepared_us - times.arrival_us);
   }

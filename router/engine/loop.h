@@ -171,7 +171,6 @@ class EngineLoop : public Inbox, public ShardGroupListener {
   void EndLives();
   // Ends a request whose stream has not begun.
   void Refuse(PreparedRequest& request, const absl::Status& failure);
-  void CountEnd(const Answer& answer, const RequestTimes& times, const absl::Status& failure);
   void BeginStream(SequenceId sequence, Live& live, StreamBatch* batch);
   void SendEmitted(const weft::shard::v1::StepResponse& response, int64_t now_us);
   // Ends the requests whose rows the shards could not sample.

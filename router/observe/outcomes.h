@@ -1,9 +1,12 @@
-// How requests end when they do not finish, in the words of the metrics. Plain values; whoever ends
-// a request picks one and tells the probe.
+// How requests end when they do not finish, in the words that metrics and access log share. Plain
+// values; whoever ends a request picks one and tells the probe.
 
 #pragma once
 
 #include <cstdint>
+
+#include "absl/strings/string_view.h"
+#include "router/request.h"
 
 namespace weft::router {
 
@@ -29,5 +32,26 @@ enum class FailureReason : uint8_t {
 };
 // Where a cancelled request was.
 enum class CancelPhase : uint8_t { kText, kQueue, kPrefill, kDecode };
+
+// By whom or by what a request was ended before its time; empty for kNone.
+constexpr absl::string_view CancelReasonName(CancelReason reason) {
+  switch (reason) {
+    case CancelReason::kNone:
+      return "";
+    case CancelReason::kClientGone:
+      return "client";
+    case CancelReason::kAdmin:
+      return "admin";
+    case CancelReason::kDeadline:
+      return "deadline";
+    case CancelReason::kQueueTimeout:
+      return "queue_timeout";
+    case CancelReason::kSlowReader:
+      return "slow_reader";
+    case CancelReason::kStopMatched:
+      return "stop_sequence";
+  }
+  return "";
+}
 
 }  // namespace weft::router

@@ -32,7 +32,9 @@ constexpr const char* kRejects[] = {"queue_requests", "queue_tokens", "draining"
 constexpr const char* kFailures[] = {"validation", "overloaded", "unavailable",
                                      "deadline",   "shard_lost", "internal"};
 constexpr const char* kPhases[] = {"text", "queue", "prefill", "decode"};
-constexpr const char* kCancels[] = {"client", "admin", "deadline", "queue_timeout", "slow_reader"};
+constexpr CancelReason kCancels[] = {CancelReason::kClientGone, CancelReason::kAdmin,
+                                     CancelReason::kDeadline, CancelReason::kQueueTimeout,
+                                     CancelReason::kSlowReader};
 constexpr const char* kRestarts[] = {"exit", "oom", "nccl", "timeout"};
 constexpr const char* kGroupStates[] = {"connecting", "loading", "joining",
                                         "warming",    "serving", "recovering"};
@@ -101,7 +103,8 @@ struct Probe::Metrics {
     process_start.Set(UnixSeconds());
     for (size_t i = 0; i < cancelled.size(); ++i) {
       for (size_t j = 0; j < cancelled[i].size(); ++j) {
-        cancelled[i][j] = &cancelled_family.Add({{"by", kCancels[i]}, {"phase", kPhases[j]}});
+        cancelled[i][j] = &cancelled_family.Add(
+            {{"by", std::string(CancelReasonName(kCancels[i]))}, {"phase", kPhases[j]}});
       }
     }
     for (const char* method : kGrpcMethods) {
@@ -147,9 +150,10 @@ struct Probe::Metrics {
   std::array<Counter*, 6> failures =
       Counters(CounterFamily("weft_request_failure_total", "Requests failed, by reason"), "reason",
                kFailures);
-  std::array<Counter*, std::size(kRejects)> rejects = Counters(
-      CounterFamily("weft_admission_rejections_total", "Good requests turned away, by reason"),
-      "reason", kRejects);
+  std::array<Counter*, std::size(kRejects)> rejects =
+      Counters(CounterFamily("weft_admission_rejections_total",
+                             "Requests turned away before they ran, by reason"),
+               "reason", kRejects);
   Family<Counter>& cancelled_family = CounterFamily(
       "weft_requests_cancelled_total", "Requests cancelled, by whom and in which phase");
   std::array<std::array<Counter*, 4>, std::size(kCancels)> cancelled;
@@ -161,7 +165,11 @@ struct Probe::Metrics {
                                         "Arrival to first token", TimeToFirstTokenBuckets());
   Histogram& inter_token = OneHistogram("weft_inter_token_latency_seconds",
                                         "Between two tokens of a stream", InterTokenBuckets());
-  StepMetrics step_metrics{&inter_token};
+  Histogram& time_per_output_token = OneHistogram(
+      "weft_time_per_output_token_seconds",
+      "Between two tokens of a stream; an older name of weft_inter_token_latency_seconds",
+      InterTokenBuckets());
+  StepMetrics step_metrics{&inter_token, &time_per_output_token};
   Histogram& per_output_token =
       OneHistogram("weft_request_time_per_output_token_seconds",
                    "A request's decode time by token after the first", InterTokenBuckets());
@@ -181,6 +189,10 @@ struct Probe::Metrics {
       OneHistogram("weft_request_prompt_tokens", "Prompt tokens of a request", count_buckets);
   Histogram& request_generation_tokens = OneHistogram(
       "weft_request_generation_tokens", "Tokens generated for a request", count_buckets);
+  // vLLM's answers may have several choices, of which it counts the longest; ours have one.
+  Histogram& request_max_generation_tokens =
+      OneHistogram("weft_request_max_num_generation_tokens",
+                   "Tokens generated for a request's longest choice", count_buckets);
   Histogram& request_max_tokens = OneHistogram("weft_request_params_max_tokens",
                                                "Limit on new tokens of a request", count_buckets);
 
@@ -331,6 +343,7 @@ void Probe::Finished(const FinishedSample& sample) {
   (length ? metrics_->success_length : metrics_->success_stop).Increment();
   metrics_->request_prompt_tokens.Observe(sample.prompt_tokens);
   metrics_->request_generation_tokens.Observe(sample.output_tokens);
+  metrics_->request_max_generation_tokens.Observe(sample.output_tokens);
   metrics_->prefill_time.Observe(static_cast<double>(sample.prefill_us) * kUs);
   metrics_->decode_time.Observe(static_cast<double>(sample.decode_us) * kUs);
   metrics_->inference_time.Observe(static_cast<double>(sample.prefill_us + sample.decode_us) * kUs);
@@ -345,15 +358,18 @@ void Probe::Failed(FailureReason reason) {
   metrics_->failures[static_cast<size_t>(reason)]->Increment();
 }
 
-// Label values begin with the first cause there is.
-size_t CancelIndex(CancelReason by) {
-  WEFT_CHECK(by > CancelReason::kNone && by < CancelReason::kStopMatched);
-  return static_cast<size_t>(by) - 1;
-}
-
 void Probe::Cancelled(CancelReason by, CancelPhase phase) {
-  metrics_->success_abort.Increment();
-  metrics_->cancelled[CancelIndex(by)][static_cast<size_t>(phase)]->Increment();
+  const auto* const found = std::find(std::begin(kCancels), std::end(kCancels), by);
+  WEFT_CHECK(found != std::end(kCancels));
+  metrics_->cancelled[found - std::begin(kCancels)][static_cast<size_t>(phase)]->Increment();
+  // Who waits in vain is told of an error; the others did not want their answer any more.
+  if (by == CancelReason::kDeadline) {
+    Failed(FailureReason::kDeadline);
+  } else if (by == CancelReason::kQueueTimeout) {
+    Failed(FailureReason::kUnavailable);
+  } else {
+    metrics_->success_abort.Increment();
+  }
 }
 
 void Probe::IgnoredFields(Door door, uint32_t count) {
@@ -487,6 +503,10 @@ void Probe::SetServerState(ServerState state) {
 
 void Probe::HttpConnections(int64_t delta) {
   metrics_->connections.Increment(static_cast<double>(delta));
+}
+
+void Probe::HttpRoute(absl::string_view route) {
+  metrics_->http_requests.Add({{"route", std::string(route)}, {"code", "200"}});
 }
 
 void Probe::HttpHandled(absl::string_view route, int code) {

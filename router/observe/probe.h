@@ -58,6 +58,7 @@ class Probe {
   // Admission took it. `max_tokens` with every default applied.
   void RequestAccepted(uint32_t prompt_tokens, uint32_t cached_tokens, uint32_t max_tokens,
                        int64_t validation_us);
+  // Says more of a failure, which is counted besides.
   void Rejected(RejectReason reason);
   // A request left the queue for its first step.
   void LeftQueue(int64_t queue_us);
@@ -67,6 +68,8 @@ class Probe {
   void GeneratedTokens(uint32_t count);
   void Finished(const FinishedSample& sample);
   void Failed(FailureReason reason);
+  // Counts as aborted without an error, or as failed when its client was told of one. `by` is a
+  // reason to end a request that is not complete.
   void Cancelled(CancelReason by, CancelPhase phase);
   void IgnoredFields(Door door, uint32_t count);
 
@@ -94,6 +97,8 @@ class Probe {
 
   // -- Doors -------------------------------------------------------------------------------------
   void HttpConnections(int64_t delta);
+  // A route that is served, before the first request for it.
+  void HttpRoute(absl::string_view route);
   // `route` is one of the routes served, or "other".
   void HttpHandled(absl::string_view route, int code);
   // `code` in capitals, as OK or INVALID_ARGUMENT.

@@ -13,8 +13,11 @@ constexpr double kUs = 1e-6;
 
 }  // namespace
 
-StepMetrics::StepMetrics(prometheus::Histogram* inter_token)
-    : inter_token_(inter_token), gaps_(InterTokenBuckets().size() + 1, 0.0) {
+StepMetrics::StepMetrics(prometheus::Histogram* inter_token,
+                         prometheus::Histogram* time_per_output_token)
+    : inter_token_(inter_token),
+      time_per_output_token_(time_per_output_token),
+      gaps_(InterTokenBuckets().size() + 1, 0.0) {
   observations_.reserve(kObservationsMax);
 }
 
@@ -43,6 +46,7 @@ void StepMetrics::FoldLocked() {
   for (const auto& [histogram, value] : observations_) histogram->Observe(value);
   observations_.clear();
   inter_token_->ObserveMultiple(gaps_, gaps_sum_s_);
+  time_per_output_token_->ObserveMultiple(gaps_, gaps_sum_s_);
   std::fill(gaps_.begin(), gaps_.end(), 0.0);
   gaps_sum_s_ = 0;
 }

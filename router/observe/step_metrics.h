@@ -18,8 +18,9 @@ namespace weft::router {
 
 class StepMetrics {
  public:
-  // `inter_token` has InterTokenBuckets() and must outlive this, as all histograms.
-  explicit StepMetrics(prometheus::Histogram* inter_token);
+  // Times between tokens go to both, which have InterTokenBuckets() and must outlive this, as all
+  // histograms.
+  StepMetrics(prometheus::Histogram* inter_token, prometheus::Histogram* time_per_output_token);
 
   void Observe(prometheus::Histogram* histogram, double value);
   // Times between tokens of one step's streams.
@@ -32,9 +33,10 @@ class StepMetrics {
   void FoldLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   prometheus::Histogram* const inter_token_;
+  prometheus::Histogram* const time_per_output_token_;
   absl::Mutex mutex_;
   std::vector<std::pair<prometheus::Histogram*, double>> observations_ ABSL_GUARDED_BY(mutex_);
-  // By bucket of inter_token.
+  // By bucket.
   std::vector<double> gaps_ ABSL_GUARDED_BY(mutex_);
   double gaps_sum_s_ ABSL_GUARDED_BY(mutex_) = 0;
 };

@@ -177,8 +177,7 @@ absl::StatusOr<std::string> ChatTemplate::Call(absl::string_view request) const 
 
 // -- Rendering -----------------------------------------------------------------------------------
 
-absl::StatusOr<RenderedChat> ChatTemplate::Render(const ChatPrompt& prompt,
-                                                  bool allow_control_tokens) const {
+absl::StatusOr<RenderedChat> ChatTemplate::Render(const ChatPrompt& prompt) const {
   std::string request;
   if (prompt.messages.size() > kChatMessagesMax) {
     return FieldError("messages", absl::StrCat("are ", prompt.messages.size(), "; at most ",
@@ -213,7 +212,7 @@ absl::StatusOr<RenderedChat> ChatTemplate::Render(const ChatPrompt& prompt,
   WEFT_ASSIGN_OR_RETURN(const std::string text, Call(request));
   RenderedChat chat = Unmark(text);
   // The strings have their marks in any case: the template's literals do too.
-  if (allow_control_tokens) chat.breaks.clear();
+  if (options_.allow_control_tokens) chat.breaks.clear();
   if (chat.text.size() > kTemplateOutputBytesMax) return TooLarge(chat.text.size());
   return chat;
 }

@@ -33,6 +33,9 @@ class ChatTemplate {
     // The template's variables of these names.
     std::string bos_token;
     std::string eos_token;
+    // Control tokens that users write are read as such. Whoever writes a message can then end it
+    // and speak on in any role.
+    bool allow_control_tokens = false;
     // Renders at once; more wait. Each is a process of some 2 MB.
     uint32_t workers_max = 2;
     // Of one call, with the time it waits for a worker.
@@ -52,10 +55,8 @@ class ChatTemplate {
 
   // INVALID_ARGUMENT with the field "messages" when the template refuses the conversation
   // (raise_exception), fails on it, goes beyond a limit (the message names which), or gives more
-  // than kTemplateOutputBytesMax bytes. With `allow_control_tokens` control tokens that users write
-  // are read as such: there are no breaks.
-  absl::StatusOr<RenderedChat> Render(const ChatPrompt& prompt,
-                                      bool allow_control_tokens = false) const;
+  // than kTemplateOutputBytesMax bytes. Where control tokens are allowed there are no breaks.
+  absl::StatusOr<RenderedChat> Render(const ChatPrompt& prompt) const;
 
   // Renders a short conversation: what is wrong with the template, known at start-up.
   absl::Status Probe() const;

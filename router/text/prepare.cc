@@ -80,16 +80,4 @@ absl::Status Prepare(const TextModel& model, const Admission& admission, uint32_
   return absl::OkStatus();
 }
 
-void CountRefusal(const Answer& answer, const absl::Status& why, Probe* probe) {
-  if (const CancelReason reason = answer.cancelled(); reason != CancelReason::kNone) {
-    probe->Cancelled(reason, CancelPhase::kText);
-  } else if (absl::IsResourceExhausted(why)) {
-    const bool tenant = ErrorReason(why) == "TENANT_TOKENS";
-    probe->Rejected(tenant ? RejectReason::kTenant : RejectReason::kQueueTokens);
-    probe->Failed(FailureReason::kOverloaded);
-  } else {
-    probe->Failed(FailureReason::kValidation);
-  }
-}
-
 }  // namespace weft::router

@@ -52,7 +52,4 @@ absl::Status Prepare(const TextModel& model, const Admission& admission, uint32_
                      const std::optional<PrefixHasher>& hasher, const Clock& clock, Probe* probe,
                      ArrivedRequest* arrived, PreparedRequest* prepared);
 
-// Counts why a request went no further than this.
-void CountRefusal(const Answer& answer, const absl::Status& why, Probe* probe);
-
 }  // namespace weft::router

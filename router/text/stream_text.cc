@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "router/engine/outcome.h"
+
 namespace weft::router {
 
 void StreamText::Begin(StreamBegin&& begin) {
@@ -37,6 +39,7 @@ void StreamText::AddEnd(const StreamEnd& end, const Clock& clock, Probe* probe) 
   if (!end.status.ok()) {
     AnswerEnd failed = MakeEnd(clock.NowUs());
     failed.status = end.status;
+    CountUnfinished(writer_.answer(), CancelPhase::kDecode, end.status, probe);
     writer_.End(std::move(failed));
     return;
   }
@@ -55,7 +58,8 @@ AnswerEnd StreamText::MakeEnd(int64_t now_us) const {
   end.prompt_tokens = head_.prompt_tokens;
   end.output_tokens = output_tokens_;
   end.seed = head_.seed;
-  end.queue_us = times_.planned_us - times_.arrival_us;
+  end.validation_us = times_.prepared_us - times_.arrival_us;
+  end.queue_us = times_.planned_us - times_.prepared_us;
   end.inference_us = now_us - times_.planned_us;
   return end;
 }

@@ -1,13 +1,23 @@
 """One question through every door: gRPC, TGI and OpenAI routes, streamed and not, give one answer."""
 
+import json
 import unittest
 
 import openai
 
-from weft_server import WeftServer, grpc_modules
+from weft_server import WeftServer, grpc_modules, wait_until
 
 MESSAGES = [{"role": "user", "content": "What is the capital of France?"}]
 TOKENS = 32
+# Of the demo model.
+CONTROL_TOKEN, CONTROL_ID = "<|im_start|>", 1
+
+
+def control_tokens(server, content):
+    """How often the control token's id is in a conversation of one message."""
+    body = {"messages": [{"role": "user", "content": content}]}
+    tokens = server.post("/chat_tokenize", body)["tokenize_response"]
+    return [token["id"] for token in tokens].count(CONTROL_ID)
 
 
 class DoorsTest(unittest.TestCase):
@@ -111,6 +121,60 @@ class DoorsTest(unittest.TestCase):
     def test_other_seeds_give_other_answers(self):
         answers = {self.by_openai_chat(False, temperature=1.2, seed=seed) for seed in range(8)}
         self.assertGreater(len(answers), 4)
+
+    def test_sagemaker_is_answered_on_its_own_routes(self):
+        self.assertEqual(self.server.request("GET", "/ping")[0], 200)
+        body = {"inputs": self.prompt, "parameters": {"max_new_tokens": 4}}
+        whole = self.server.post("/generate", body)
+        self.assertEqual(self.server.post("/invocations", body), [whole])
+        chat = self.server.post("/invocations",
+                                {"messages": MESSAGES, "max_tokens": 4, "temperature": 0})
+        self.assertEqual(chat["choices"][0]["message"]["content"], whole["generated_text"])
+
+    def test_a_control_token_in_a_message_is_text(self):
+        self.assertGreater(control_tokens(self.server, "x"), 0)
+        self.assertEqual(control_tokens(self.server, "x" + CONTROL_TOKEN),
+                         control_tokens(self.server, "x"))
+
+
+class FlagsTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = WeftServer("--allow-control-tokens", "--running-max=2",
+                                "--queue-requests-max=3").start()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.stop()
+
+    def test_a_control_token_in_a_message_is_one_where_that_is_allowed(self):
+        self.assertEqual(control_tokens(self.server, "x" + CONTROL_TOKEN),
+                         control_tokens(self.server, "x") + 1)
+
+    def test_as_many_requests_come_in_as_info_says(self):
+        limit = json.loads(self.server.request("GET", "/info")[2])["max_concurrent_requests"]
+        self.assertEqual(limit, 5)
+        body = {"inputs": "Hi", "parameters": {"max_new_tokens": 1500, "ignore_eos": True}}
+        connections = []
+        try:
+            for number in range(limit):
+                connections.append(self.server.connection())
+                connections[-1].request("POST", "/generate_stream", json.dumps(body),
+                                        {"Content-Type": "application/json"})
+                wait_until(lambda: sum(self.server.metric(f"weft_num_requests_{state}")
+                                       for state in ("running", "waiting")) == number + 1,
+                           f"{number + 1} requests are there")
+            status, headers, _ = self.server.request("POST", "/generate", body)
+            self.assertEqual(status, 429)
+            self.assertIn("retry-after", headers)
+        finally:
+            for connection in connections:
+                connection.close()
+        self.server.wait_idle()
+        self.assertEqual(self.server.metric("weft_request_success_total", finished_reason="abort"),
+                         limit)
+        self.assertEqual(self.server.metric("weft_request_failure_total"), 1)
+        self.assertEqual(self.server.metric("weft_request_failure_total", reason="overloaded"), 1)
 
 
 if __name__ == "__main__":

@@ -48,6 +48,25 @@ TEST_CASE("A permit gives back what it took, wherever its request was", "[router
   CHECK(admission.Enter(Anonymous(), 0).ok());
 }
 
+TEST_CASE("As many requests come in as the limit says, wherever they are", "[router][admission]") {
+  ManualClock clock(1);
+  Admission admission({/*running_max=*/5, /*queue_requests_max=*/3, /*queue_tokens_max=*/10},
+                      &clock);
+  CHECK(admission.requests_max() == 8);
+  admission.SetRunningMax(2);  // the shards' memory allows no more
+  CHECK(admission.requests_max() == 5);
+  for (const size_t running : {0, 1, 2}) {
+    std::vector<Admission::Permit> permits;
+    while (true) {
+      auto permit = admission.Enter(Anonymous(), 0);
+      if (!permit.ok()) break;
+      permits.push_back(*std::move(permit));
+      if (permits.size() <= running) permits.back().MarkRunning();
+    }
+    CHECK(permits.size() == admission.requests_max());
+  }
+}
+
 TEST_CASE("Retry-After follows the rate at which requests leave", "[router][admission]") {
   ManualClock clock(1);
   Admission admission({/*running_max=*/1, /*queue_requests_max=*/4, 1000}, &clock);

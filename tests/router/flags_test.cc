@@ -46,6 +46,12 @@ TEST_CASE("Addresses of IPv6 hosts are written as gRPC wants them", "[router][fl
   CHECK(Parsed({}).grpc.address == "127.0.0.1:8081");
 }
 
+TEST_CASE("Control tokens in messages are read as such only when that is asked",
+          "[router][flags]") {
+  CHECK_FALSE(Parsed({}).engine.allow_control_tokens);
+  CHECK(Parsed({"--allow-control-tokens"}).engine.allow_control_tokens);
+}
+
 TEST_CASE("A model is served by the names that its path has", "[router][flags]") {
   using Names = std::vector<std::string>;
   CHECK(PathNames("/models/Smol.Q4_1.gguf") == Names{"Smol.Q4_1", "Smol.Q4_1.gguf"});

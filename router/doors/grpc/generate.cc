@@ -305,7 +305,7 @@ void GenerateReactor::OnDone() {
     code = code_;
     done_ = true;
     if (answer_ != nullptr) DescribeAnswer(*answer_, &record);
-    if (cancelled_) record.cause = CauseName(cancel_reason_);
+    if (cancelled_) record.cause = CancelReasonName(cancel_reason_);
     record.first_token_us = first_token_us_;
   }
   record.total_us = NowUs() - start_us_;

@@ -43,8 +43,6 @@ using weft::v1::TextGeneration;
 constexpr char kServiceName[] = "weft.v1.TextGeneration";
 constexpr int64_t kDayMs = 24 * 3600 * 1000;
 constexpr int64_t kHandshakeTimeoutMs = 10'000;
-constexpr int64_t kKeepaliveMs = 60'000;
-constexpr int64_t kKeepaliveTimeoutMs = 20'000;
 constexpr int64_t kReadBytesMax = 16 << 10;
 constexpr int kReflectionThreadsMax = 16;
 
@@ -256,9 +254,8 @@ void SetConnectionArguments(const GrpcServerOptions& options, grpc::ServerBuilde
   // Clients may ping every 10 s; the library's default of 5 minutes answers them with GOAWAY.
   set(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 9'000);
   set(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-  // We ping too, so that a peer that vanished behind a proxy is noticed while its stream is silent.
-  set(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
-  set(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
+  set(GRPC_ARG_KEEPALIVE_TIME_MS, options.keepalive_us / 1000);
+  set(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, options.keepalive_timeout_us / 1000);
   set(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   // What one read takes in is worked on before the watch sees its calls.
   set(GRPC_ARG_TCP_READ_CHUNK_SIZE, kReadBytesMax);

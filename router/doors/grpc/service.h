@@ -40,6 +40,10 @@ struct GrpcServerOptions {
   // Connections are asked to close after this, to rebalance clients; 0 = never. Streams that run
   // may go on for a day.
   int64_t connection_age_s = 0;
+  // A connection that was silent for so long is pinged, and ended with its calls when the answer
+  // takes longer than the time-out: its peer may have vanished behind a proxy, without a word.
+  int64_t keepalive_us = 60'000'000;
+  int64_t keepalive_timeout_us = 20'000'000;
   // TLS; null = clear text.
   std::shared_ptr<GrpcCredentials> credentials;
   // How often health and slow readers are looked at.

@@ -331,7 +331,7 @@ void HttpConnection::Close(CancelReason reason) {
   const std::shared_ptr<HttpConnection> self = shared_from_this();
   Enter(Phase::kClosed, 0);
   if (exchange_ != nullptr) exchange_->OnGone(reason);
-  LogRequest(CauseName(reason));
+  LogRequest(CancelReasonName(reason));
   exchange_.reset();
   reader_.Begin();
   socket_.Close();

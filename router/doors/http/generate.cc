@@ -8,23 +8,23 @@
 
 namespace weft::router {
 std::shared_ptr<HttpExchange> GenerateExchange::Start(
-    Entrance& entrance, HttpRequest request, Admission::Permit permit, GenerationReader read,
+    const Front& front, HttpRequest request, Admission::Permit permit, GenerationReader read,
     const std::function<HttpReply(const absl::Status&)>& refuse, HttpResponder& responder,
     IoWaker& waker) {
   const std::shared_ptr<GenerateExchange> exchange(new GenerateExchange(&responder, &waker));
   const size_t bytes = request.body.size();
   if (bytes < kLongBodyBytes) {
     std::optional<HttpReply> refusal =
-        exchange->ReadAndSubmit(entrance, std::move(request), std::move(permit), read, refuse);
+        exchange->ReadAndSubmit(front, std::move(request), std::move(permit), read, refuse);
     if (!refusal.has_value()) return exchange;
     responder.Reply(*std::move(refusal));
     return nullptr;
   }
-  absl::AnyInvocable<void()> job = [exchange, &entrance, request = std::move(request),
+  absl::AnyInvocable<void()> job = [exchange, &front, request = std::move(request),
                                     permit = std::move(permit), read = std::move(read),
                                     refuse]() mutable {
     std::optional<HttpReply> refusal =
-        exchange->ReadAndSubmit(entrance, std::move(request), std::move(permit), read, refuse);
+        exchange->ReadAndSubmit(front, std::move(request), std::move(permit), read, refuse);
     if (!refusal.has_value()) return;
     {
       absl::MutexLock lock(&exchange->mutex_);
@@ -32,18 +32,21 @@ std::shared_ptr<HttpExchange> GenerateExchange::Start(
     }
     if (Waker* const waker = exchange->OnNews()) waker->Wake();
   };
-  if (entrance.Run(bytes, std::move(job))) return exchange;
+  if (front.entrance().Run(bytes, std::move(job))) return exchange;
   responder.Reply(
       refuse(OverloadedError("TEXT_QUEUE_FULL", "too many texts wait", absl::Seconds(1))));
   return nullptr;
 }
 
 std::optional<HttpReply> GenerateExchange::ReadAndSubmit(
-    Entrance& entrance, HttpRequest request, Admission::Permit permit, const GenerationReader& read,
+    const Front& front, HttpRequest request, Admission::Permit permit, const GenerationReader& read,
     const std::function<HttpReply(const absl::Status&)>& refuse) {
   {
     absl::MutexLock lock(&mutex_);
-    if (gone_ != CancelReason::kNone) return std::nullopt;
+    if (gone_ != CancelReason::kNone) {
+      front.probe().Cancelled(gone_, CancelPhase::kText);
+      return std::nullopt;
+    }
   }
   std::variant<ReadGeneration, HttpReply> result = read(std::move(request));
   if (auto* reply = std::get_if<HttpReply>(&result)) return std::move(*reply);
@@ -54,7 +57,7 @@ std::optional<HttpReply> GenerateExchange::ReadAndSubmit(
     new_headers_ = std::move(generation.headers);
   }
   absl::StatusOr<std::shared_ptr<Answer>> answer =
-      entrance.Submit(std::move(generation.input), std::move(permit), shared_from_this());
+      front.entrance().Submit(std::move(generation.input), std::move(permit), shared_from_this());
   if (!answer.ok()) return refuse(answer.status());
   CancelReason gone;
   {
@@ -161,7 +164,7 @@ void GenerateExchange::OnSilence() {
 
 void GenerateExchange::Describe(AccessRecord* record) const {
   if (answer_ != nullptr) DescribeAnswer(*answer_, record);
-  if (ended_early_ != CancelReason::kNone) record->cause = CauseName(ended_early_);
+  if (ended_early_ != CancelReason::kNone) record->cause = CancelReasonName(ended_early_);
   record->first_token_us = first_token_us_;
 }
 

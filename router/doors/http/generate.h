@@ -13,7 +13,7 @@
 #include "absl/synchronization/mutex.h"
 #include "common/clock.h"
 #include "router/doors/access_log.h"
-#include "router/doors/entrance.h"
+#include "router/doors/front.h"
 #include "router/doors/http/message.h"
 
 namespace weft::router {
@@ -52,9 +52,10 @@ class GenerateExchange : public HttpExchange,
                          public std::enable_shared_from_this<GenerateExchange> {
  public:
   // Reads `request` under `permit` and hands it in; a long body is read by a thread of text in.
-  // Null when `responder` has had its reply. `refuse` words an error of the entrance.
+  // Null when `responder` has had its reply. `refuse` words an error of the entrance. `front` must
+  // outlive it.
   static std::shared_ptr<HttpExchange> Start(
-      Entrance& entrance, HttpRequest request, Admission::Permit permit, GenerationReader read,
+      const Front& front, HttpRequest request, Admission::Permit permit, GenerationReader read,
       const std::function<HttpReply(const absl::Status&)>& refuse, HttpResponder& responder,
       IoWaker& waker);
 
@@ -73,7 +74,7 @@ class GenerateExchange : public HttpExchange,
 
   // Reads the body and hands the request in. Returns the refusal, or nothing.
   std::optional<HttpReply> ReadAndSubmit(
-      Entrance& entrance, HttpRequest request, Admission::Permit permit,
+      const Front& front, HttpRequest request, Admission::Permit permit,
       const GenerationReader& read, const std::function<HttpReply(const absl::Status&)>& refuse);
   // Takes what the reading thread left; true when there is an answer to read.
   bool TakeAnswer();

@@ -36,4 +36,11 @@ HttpRouter::Match HttpRouter::Find(HttpMethod method, absl::string_view path) co
   return match;
 }
 
+std::vector<absl::string_view> HttpRouter::RouteNames() const {
+  std::vector<absl::string_view> names;
+  names.reserve(routes_.size());
+  for (const Route& route : routes_) names.emplace_back(route.path);
+  return names;
+}
+
 }  // namespace weft::router

@@ -26,6 +26,9 @@ class HttpRouter {
   };
   Match Find(HttpMethod method, absl::string_view path) const;
 
+  // Names for the metric of all routes; one that serves several methods comes as often.
+  std::vector<absl::string_view> RouteNames() const;
+
  private:
   struct Route {
     HttpMethod method;

@@ -125,6 +125,9 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const HttpServerOp
                                                               const HttpRouter* admin_routes,
                                                               Probe* probe) {
   WEFT_RETURN_IF_ERROR(CheckOptions(options));
+  for (const HttpRouter* const served : {routes, admin_routes}) {
+    for (const absl::string_view name : served->RouteNames()) probe->HttpRoute(name);
+  }
   auto server = std::make_unique<AsioHttpServer>(options, probe);
   HttpListener::Options listen;
   listen.host = options.host;

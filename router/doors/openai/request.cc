@@ -136,15 +136,16 @@ absl::Status ReadModel(const Front& front, FieldReader& fields) {
   return front.CheckModel(model);
 }
 
-void FillFormat(const Front& front, const HttpRequest& http, bool chat, OpenAiRequest* request) {
+void FillFormat(const Front& front, const std::string& request_id, bool chat,
+                OpenAiRequest* request) {
   OpenAiFormat& format = request->format;
   format.chat = chat;
   format.logprobs = request->input.sampling.logprobs;
   format.top_logprobs = request->input.sampling.top_logprobs;
-  format.request_id = http.request_id;
+  format.request_id = request_id;
   format.model = front.entrance().Model().model_name;
   format.created_unix_s = absl::ToUnixSeconds(absl::Now());
-  request->input.correlation_id = http.request_id;
+  request->input.correlation_id = request_id;
 }
 
 // -- Chat ----------------------------------------------------------------------------------------
@@ -287,10 +288,9 @@ absl::Status ReadPrompt(const boost::json::value& value, bool in_list, GenerateI
 
 }  // namespace
 
-absl::StatusOr<OpenAiRequest> ReadChatRequest(const Front& front, const HttpRequest& http,
-                                              Door door) {
-  WEFT_ASSIGN_OR_RETURN(const boost::json::value body, ParseBody(http.body));
-  FieldReader fields(body.get_object());
+absl::StatusOr<OpenAiRequest> ReadChatRequest(const Front& front, const boost::json::object& body,
+                                              const std::string& request_id, Door door) {
+  FieldReader fields(body);
   WEFT_RETURN_IF_ERROR(ReadModel(front, fields));
   OpenAiRequest request;
   std::vector<std::string> unknown_options;
@@ -305,13 +305,14 @@ absl::StatusOr<OpenAiRequest> ReadChatRequest(const Front& front, const HttpRequ
   request.ignored.insert(request.ignored.end(), unknown_options.begin(), unknown_options.end());
   FieldReader* const readers[] = {&fields};
   WEFT_RETURN_IF_ERROR(FinishFields(front, door, readers, &request.ignored));
-  FillFormat(front, http, /*chat=*/true, &request);
+  FillFormat(front, request_id, /*chat=*/true, &request);
   return request;
 }
 
-absl::StatusOr<OpenAiRequest> ReadCompletionRequest(const Front& front, const HttpRequest& http) {
-  WEFT_ASSIGN_OR_RETURN(const boost::json::value body, ParseBody(http.body));
-  FieldReader fields(body.get_object());
+absl::StatusOr<OpenAiRequest> ReadCompletionRequest(const Front& front,
+                                                    const boost::json::object& body,
+                                                    const std::string& request_id, Door door) {
+  FieldReader fields(body);
   WEFT_RETURN_IF_ERROR(ReadModel(front, fields));
   OpenAiRequest request;
   GenerateInput& input = request.input;
@@ -331,8 +332,8 @@ absl::StatusOr<OpenAiRequest> ReadCompletionRequest(const Front& front, const Ht
   }
   fields.Refuse(kRefusedInCompletions);
   FieldReader* const readers[] = {&fields};
-  WEFT_RETURN_IF_ERROR(FinishFields(front, Door::kOpenAi, readers, &request.ignored));
-  FillFormat(front, http, /*chat=*/false, &request);
+  WEFT_RETURN_IF_ERROR(FinishFields(front, door, readers, &request.ignored));
+  FillFormat(front, request_id, /*chat=*/false, &request);
   return request;
 }
 

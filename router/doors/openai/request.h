@@ -1,5 +1,6 @@
 // Reads the body of /v1/chat/completions and /v1/completions into a GenerateInput and the wishes
-// for the answer. /chat_tokenize takes the first body too. Runs on io_context threads, no state.
+// for the answer. /chat_tokenize takes the first body too, /invocations both. Called by the routes,
+// on io_context threads and on those of text in; keeps no state and never answers.
 
 #pragma once
 
@@ -7,8 +8,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "boost/json/object.hpp"
 #include "router/doors/front.h"
-#include "router/doors/http/message.h"
 #include "router/doors/openai/format.h"
 #include "router/request.h"
 
@@ -20,9 +21,12 @@ struct OpenAiRequest {
   std::vector<std::string> ignored;
 };
 
-// `door` is where ignored fields are counted. NOT_FOUND for another model's name.
-absl::StatusOr<OpenAiRequest> ReadChatRequest(const Front& front, const HttpRequest& http,
-                                              Door door);
-absl::StatusOr<OpenAiRequest> ReadCompletionRequest(const Front& front, const HttpRequest& http);
+// `request_id` is the client's own name for the request; empty = none. `door` is where ignored
+// fields are counted. NOT_FOUND for another model's name.
+absl::StatusOr<OpenAiRequest> ReadChatRequest(const Front& front, const boost::json::object& body,
+                                              const std::string& request_id, Door door);
+absl::StatusOr<OpenAiRequest> ReadCompletionRequest(const Front& front,
+                                                    const boost::json::object& body,
+                                                    const std::string& request_id, Door door);
 
 }  // namespace weft::router

@@ -1,9 +1,7 @@
 #include "router/doors/openai/routes.h"
 
 #include <memory>
-#include <string>
 #include <utility>
-#include <variant>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
@@ -11,6 +9,7 @@
 #include "router/doors/http/fields.h"
 #include "router/doors/http/generate.h"
 #include "router/doors/http/json.h"
+#include "router/doors/http/parameters.h"
 #include "router/doors/http/replies.h"
 #include "router/doors/openai/format.h"
 #include "router/doors/openai/request.h"
@@ -21,6 +20,12 @@ namespace {
 
 constexpr absl::string_view kModelsPath = "/v1/models/";
 
+// An error of the client that no engine sees.
+HttpReply Refusal(const Front& front, const absl::Status& status) {
+  front.probe().Failed(FailureReason::kValidation);
+  return OpenAiError(status);
+}
+
 std::shared_ptr<HttpExchange> Complete(Front* front, bool chat, HttpRequest http,
                                        HttpResponder& responder, IoWaker& waker) {
   absl::StatusOr<Admission::Permit> permit =
@@ -29,21 +34,14 @@ std::shared_ptr<HttpExchange> Complete(Front* front, bool chat, HttpRequest http
     responder.Reply(OpenAiError(permit.status()));
     return nullptr;
   }
-  const auto read = [front, chat](HttpRequest body) -> std::variant<ReadGeneration, HttpReply> {
-    absl::StatusOr<OpenAiRequest> request =
-        chat ? ReadChatRequest(*front, body, Door::kOpenAi) : ReadCompletionRequest(*front, body);
-    if (!request.ok()) {
-      front->probe().Failed(FailureReason::kValidation);
-      return OpenAiError(request.status());
-    }
-    ReadGeneration generation;
-    AddIgnoredHeader(request->ignored, &generation.headers);
-    generation.input = std::move(request->input);
-    generation.formatter = NewOpenAiFormatter(std::move(request->format));
-    return generation;
+  const auto read = [front, chat](HttpRequest request) -> std::variant<ReadGeneration, HttpReply> {
+    const absl::StatusOr<boost::json::value> body = ParseBody(request.body);
+    if (!body.ok()) return Refusal(*front, body.status());
+    return ReadOpenAiGeneration(*front, chat, body->get_object(), request.request_id,
+                                Door::kOpenAi);
   };
-  return GenerateExchange::Start(front->entrance(), std::move(http), *std::move(permit), read,
-                                 OpenAiError, responder, waker);
+  return GenerateExchange::Start(*front, std::move(http), *std::move(permit), read, OpenAiError,
+                                 responder, waker);
 }
 
 void WriteModel(const ModelFacts& model, JsonWriter* json) {
@@ -89,6 +87,21 @@ HttpReply OneModel(const Front& front, const HttpRequest& http) {
 }
 
 }  // namespace
+
+std::variant<ReadGeneration, HttpReply> ReadOpenAiGeneration(const Front& front, bool chat,
+                                                             const boost::json::object& body,
+                                                             const std::string& request_id,
+                                                             Door door) {
+  absl::StatusOr<OpenAiRequest> request =
+      chat ? ReadChatRequest(front, body, request_id, door)
+           : ReadCompletionRequest(front, body, request_id, door);
+  if (!request.ok()) return Refusal(front, request.status());
+  ReadGeneration generation;
+  AddIgnoredHeader(request->ignored, &generation.headers);
+  generation.input = std::move(request->input);
+  generation.formatter = NewOpenAiFormatter(std::move(request->format));
+  return generation;
+}
 
 void AddOpenAiRoutes(Front* front, HttpRouter* router) {
   const auto complete = [&](std::string path, bool chat) {

@@ -172,7 +172,9 @@ class TgiFormatter : public ResponseFormatter {
       headers->emplace_back(name, absl::StrCat(value));
     };
     const int64_t tokens = std::max<int64_t>(1, finished_.output_tokens);
-    add("x-total-time", (finished_.queue_us + finished_.inference_us) / 1000);
+    add("x-total-time",
+        (finished_.validation_us + finished_.queue_us + finished_.inference_us) / 1000);
+    add("x-validation-time", finished_.validation_us / 1000);
     add("x-queue-time", finished_.queue_us / 1000);
     add("x-inference-time", finished_.inference_us / 1000);
     add("x-time-per-token", finished_.inference_us / tokens / 1000);

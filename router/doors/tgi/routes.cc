@@ -1,5 +1,6 @@
 #include "router/doors/tgi/routes.h"
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,124 +19,54 @@
 #include "router/doors/http/parameters.h"
 #include "router/doors/http/replies.h"
 #include "router/doors/openai/request.h"
+#include "router/doors/openai/routes.h"
 #include "router/doors/tgi/format.h"
+#include "router/doors/tgi/request.h"
 #include "router/errors.h"
 
 namespace weft::router {
 namespace {
 
-// Which of TGI's three generating routes.
-enum class Route { kRoot, kGenerate, kGenerateStream };
+using GenerationOrReply = std::variant<ReadGeneration, HttpReply>;
 
-constexpr RefusedField kRefusedParameters[] = {{"best_of", "1"},
-                                               {"watermark", "false"},
-                                               {"decoder_input_details", "false"},
-                                               {"grammar", ""},
-                                               {"adapter_id", ""},
-                                               {"frequency_penalty_decay", ""},
-                                               {"min_new_tokens", "0"},
-                                               {"num_beams", "1"},
-                                               {"stop_token_ids", "[]"},
-                                               {"length_penalty", "1|1.0"}};
-
-// What a body asked for.
-struct TgiRequest {
-  GenerateInput input;
-  TgiFormat format;
-  std::vector<std::string> ignored;
-};
-
-void ReadInputs(FieldReader& fields, GenerateInput* input, std::string* text) {
-  const boost::json::value* inputs = fields.Value("inputs");
-  if (inputs == nullptr) {
-    fields.Fail("inputs", "is required");
-  } else if (const boost::json::array* array = inputs->if_array()) {
-    absl::StatusOr<std::vector<TokenId>> ids = ReadTokenIds(*array, "inputs");
-    if (ids.ok()) {
-      input->prompt = *std::move(ids);
-    } else {
-      fields.Fail(ids.status());
-    }
-  } else if (const boost::json::string* string = inputs->if_string()) {
-    *text = std::string(string->data(), string->size());
-    fields.Fail(CheckPromptText(*text, "inputs"));
-    input->prompt = *text;
-  } else {
-    fields.Fail("inputs", absl::StrCat("must be a string or a list of token ids, not ",
-                                       JsonKindName(*inputs)));
-  }
-}
-
-// Greedy unless do_sample is true or a sampling knob is away from its neutral value.
-void ReadTemperature(FieldReader& fields, SamplingParams* sampling) {
-  const std::optional<float> temperature = fields.Float("temperature", {0, kTemperatureMax, true});
-  const bool do_sample = fields.Bool("do_sample").value_or(false);
-  const bool knob = temperature.value_or(1.0f) != 1.0f || sampling->top_k != 0 ||
-                    sampling->top_p != 1.0f || sampling->typical_p != 1.0f ||
-                    sampling->min_p != 0.0f;
-  sampling->temperature = do_sample || knob ? temperature.value_or(1.0f) : 0.0f;
-}
-
-void ReadParameters(FieldReader& fields, const std::string& prompt_text, TgiRequest* request) {
-  GenerateInput& input = request->input;
-  TgiFormat& format = request->format;
-  ReadCommonParameters(fields, &input);
-  ReadTemperature(fields, &input.sampling);
-  ReadStop(fields, "stop", &input);
-  input.max_tokens = ReadTokenCount(fields, "max_new_tokens");
-  input.truncate_prompt_tokens = ReadTokenCount(fields, "truncate");
-  format.details = fields.Bool("details").value_or(false);
-  if (fields.Bool("return_full_text").value_or(false)) {
-    if (std::holds_alternative<std::string>(input.prompt)) {
-      format.text_prefix = prompt_text;
-    } else {
-      input.echo_prompt = true;  // the text of ids is the tokenizer's to say
-    }
-  }
-  input.sampling.top_logprobs =
-      static_cast<uint32_t>(fields.Integer("top_n_tokens", 0, kTopLogprobsMax).value_or(0));
-  format.top_tokens = input.sampling.top_logprobs > 0;
-  fields.Refuse(kRefusedParameters);
-}
-
-absl::StatusOr<TgiRequest> ReadRequest(const Front& front, Route route, const HttpRequest& http) {
-  WEFT_ASSIGN_OR_RETURN(const boost::json::value body, ParseBody(http.body));
-  TgiRequest request;
-  GenerateInput& input = request.input;
-  FieldReader fields(body.get_object());
-  std::string prompt_text;
-  ReadInputs(fields, &input, &prompt_text);
-
-  const std::optional<bool> stream = fields.Bool("stream");
-  request.format.stream =
-      route == Route::kRoot ? stream.value_or(false) : route == Route::kGenerateStream;
-  if (route != Route::kRoot && stream.has_value() && *stream != request.format.stream) {
-    fields.Fail("stream", absl::StrCat("must be ", request.format.stream ? "true" : "false",
-                                       " on this route, or left out"));
-  }
-  request.format.wrap_in_list = route == Route::kRoot && !request.format.stream;
-
-  static const boost::json::object kNoParameters;
-  const boost::json::object* object = fields.Object("parameters");
-  FieldReader parameters(object == nullptr ? kNoParameters : *object, "parameters.");
-  ReadParameters(parameters, prompt_text, &request);
-
-  FieldReader* const readers[] = {&fields, &parameters};
-  WEFT_RETURN_IF_ERROR(FinishFields(front, Door::kTgi, readers, &request.ignored));
-  // A stream's tokens always carry their log-probability, a whole answer's only with details.
-  input.sampling.logprobs =
-      request.format.stream || request.format.details || request.format.top_tokens;
-  input.correlation_id = http.request_id;
-  return request;
-}
-
-// A user error that no engine has seen, counted here.
+// An error of the client that no engine sees.
 HttpReply Refusal(const Front& front, const absl::Status& status) {
-  if (!RetryAfter(status).has_value()) front.probe().Failed(FailureReason::kValidation);
+  front.probe().Failed(FailureReason::kValidation);
   return TgiError(status);
 }
 
-std::shared_ptr<HttpExchange> Generate(Front* front, Route route, HttpRequest http,
+GenerationOrReply ReadGenerate(const Front& front, TgiRoute route, const boost::json::object& body,
+                               const std::string& request_id) {
+  absl::StatusOr<TgiRequest> request = ReadTgiRequest(front, route, body, request_id);
+  if (!request.ok()) return Refusal(front, request.status());
+  ReadGeneration generation;
+  AddIgnoredHeader(request->ignored, &generation.headers);
+  generation.input = std::move(request->input);
+  generation.formatter = NewTgiFormatter(std::move(request->format));
+  return generation;
+}
+
+// SageMaker sends bodies of every kind to one route. What a body is shows by the field that its
+// kind cannot do without, looked for in TGI's order; one that has none of them is read as TGI's
+// own, which says what is missing.
+GenerationOrReply ReadInvocation(const Front& front, const boost::json::object& body,
+                                 const std::string& request_id) {
+  const auto has = [&body](absl::string_view name) {
+    const boost::json::value* const value = body.if_contains({name.data(), name.size()});
+    return value != nullptr && !value->is_null();
+  };
+  const bool chat = has("messages");
+  if (!has("inputs") && (chat || has("prompt"))) {
+    return ReadOpenAiGeneration(front, chat, body, request_id, Door::kTgi);
+  }
+  return ReadGenerate(front, TgiRoute::kRoot, body, request_id);
+}
+
+// Makes a generation of a parsed body, or its refusal. Any thread.
+using BodyReader = std::function<GenerationOrReply(
+    const Front& front, const boost::json::object& body, const std::string& request_id)>;
+
+std::shared_ptr<HttpExchange> Generate(Front* front, const BodyReader& read_body, HttpRequest http,
                                        HttpResponder& responder, IoWaker& waker) {
   absl::StatusOr<Admission::Permit> permit =
       front->Enter({http.authorization, http.api_key}, http.body.size());
@@ -143,17 +74,13 @@ std::shared_ptr<HttpExchange> Generate(Front* front, Route route, HttpRequest ht
     responder.Reply(TgiError(permit.status()));
     return nullptr;
   }
-  const auto read = [front, route](HttpRequest body) -> std::variant<ReadGeneration, HttpReply> {
-    absl::StatusOr<TgiRequest> request = ReadRequest(*front, route, body);
-    if (!request.ok()) return Refusal(*front, request.status());
-    ReadGeneration generation;
-    AddIgnoredHeader(request->ignored, &generation.headers);
-    generation.input = std::move(request->input);
-    generation.formatter = NewTgiFormatter(std::move(request->format));
-    return generation;
+  const auto read = [front, read_body](HttpRequest request) -> GenerationOrReply {
+    const absl::StatusOr<boost::json::value> body = ParseBody(request.body);
+    if (!body.ok()) return Refusal(*front, body.status());
+    return read_body(*front, body->get_object(), request.request_id);
   };
-  return GenerateExchange::Start(front->entrance(), std::move(http), *std::move(permit), read,
-                                 TgiError, responder, waker);
+  return GenerateExchange::Start(*front, std::move(http), *std::move(permit), read, TgiError,
+                                 responder, waker);
 }
 
 // [{id, text, start, stop}]: start and stop are bytes of the text, where the tokenizer tells them.
@@ -198,7 +125,7 @@ void Tokenize(Front* front, HttpRequest http, Admission::Permit permit,
   bool add_special_tokens = true;
   std::vector<std::string> ignored;
   absl::StatusOr<std::string> text = ReadTokenize(*front, http, &add_special_tokens, &ignored);
-  if (!text.ok()) return call->Done(Refusal(*front, text.status()));
+  if (!text.ok()) return call->Done(TgiError(text.status()));
   HttpHeaders headers;
   AddIgnoredHeader(ignored, &headers);
   auto done = [call, headers, text = *text](absl::StatusOr<TokenizeResult> result) {
@@ -218,8 +145,11 @@ void Tokenize(Front* front, HttpRequest http, Admission::Permit permit,
 
 void ChatTokenize(Front* front, HttpRequest http, Admission::Permit permit,
                   const std::shared_ptr<HttpCall>& call) {
-  absl::StatusOr<OpenAiRequest> chat = ReadChatRequest(*front, http, Door::kTgi);
-  if (!chat.ok()) return call->Done(Refusal(*front, chat.status()));
+  const absl::StatusOr<boost::json::value> body = ParseBody(http.body);
+  if (!body.ok()) return call->Done(TgiError(body.status()));
+  absl::StatusOr<OpenAiRequest> chat =
+      ReadChatRequest(*front, body->get_object(), http.request_id, Door::kTgi);
+  if (!chat.ok()) return call->Done(TgiError(chat.status()));
   HttpHeaders headers;
   AddIgnoredHeader(chat->ignored, &headers);
   auto done = [call, headers](absl::StatusOr<TokenizeResult> result) {
@@ -292,12 +222,13 @@ HttpReply Info(const Front& front) {
       .Key("parameters")
       .Unsigned(model.shape.parameters);
   json.Key("shards").Unsigned(model.shards).Key("vocab_size").Unsigned(model.shape.vocab_size);
-  json.Key("max_concurrent_requests").Unsigned(front.options().queue_requests_max);
+  json.Key("max_concurrent_requests").Unsigned(model.requests_max);
   json.Key("max_best_of").Unsigned(1).Key("max_stop_sequences").Unsigned(kStopSequencesMax);
   json.Key("max_input_tokens")
       .Unsigned(model.shape.request_tokens_max > 0 ? model.shape.request_tokens_max - 1 : 0);
   json.Key("max_total_tokens").Unsigned(model.shape.request_tokens_max);
   json.Key("max_top_n_tokens").Unsigned(kTopLogprobsMax).Key("max_client_batch_size").Unsigned(1);
+  json.Key("validation_workers").Unsigned(front.options().text_threads);
   json.Key("router").String("weft-router").Key("version").String(Version());
   json.Key("sha").String(Revision()).Key("docker_label").Null().EndObject();
   return reply;
@@ -306,15 +237,23 @@ HttpReply Info(const Front& front) {
 }  // namespace
 
 void AddTgiRoutes(Front* front, HttpRouter* router) {
-  const auto generate = [&](std::string path, Route route) {
+  const auto add = [&](std::string path, BodyReader read) {
     router->Add(HttpMethod::kPost, std::move(path),
-                [front, route](HttpRequest request, HttpResponder& responder, IoWaker& waker) {
-                  return Generate(front, route, std::move(request), responder, waker);
+                [front, read = std::move(read)](HttpRequest request, HttpResponder& responder,
+                                                IoWaker& waker) {
+                  return Generate(front, read, std::move(request), responder, waker);
                 });
   };
-  generate("/", Route::kRoot);
-  generate("/generate", Route::kGenerate);
-  generate("/generate_stream", Route::kGenerateStream);
+  const auto generate = [](TgiRoute route) -> BodyReader {
+    return
+        [route](const Front& to, const boost::json::object& body, const std::string& request_id) {
+          return ReadGenerate(to, route, body, request_id);
+        };
+  };
+  add("/", generate(TgiRoute::kRoot));
+  add("/generate", generate(TgiRoute::kGenerate));
+  add("/generate_stream", generate(TgiRoute::kGenerateStream));
+  add("/invocations", ReadInvocation);
   router->Add(HttpMethod::kPost, "/tokenize",
               [front](HttpRequest request, HttpResponder& responder, IoWaker& waker) {
                 return StartTokenize(front, Tokenize, std::move(request), responder, waker);
@@ -323,7 +262,7 @@ void AddTgiRoutes(Front* front, HttpRouter* router) {
               [front](HttpRequest request, HttpResponder& responder, IoWaker& waker) {
                 return StartTokenize(front, ChatTokenize, std::move(request), responder, waker);
               });
-  for (const char* path : {"/", "/health"}) {
+  for (const char* path : {"/", "/health", "/ping"}) {
     router->Add(HttpMethod::kGet, path, [front](HttpRequest, HttpResponder& responder, IoWaker&) {
       responder.Reply(Health(*front));
       return std::shared_ptr<HttpExchange>();

@@ -8,8 +8,8 @@
 
 namespace weft::router {
 
-// GET /, /health, /info; POST /, /generate, /generate_stream, /tokenize, /chat_tokenize. `front`
-// must outlive the router.
+// GET /, /health, /ping, /info; POST /, /generate, /generate_stream, /invocations, /tokenize,
+// /chat_tokenize. `front` must outlive the router.
 void AddTgiRoutes(Front* front, HttpRouter* router);
 
 }  // namespace weft::router

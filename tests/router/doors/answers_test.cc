@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/time/time.h"
+#include "common/limits.h"
 #include "common/version.h"
 #include "router/doors/http/json.h"
 #include "router/errors.h"
@@ -103,7 +104,8 @@ TEST_CASE("TGI's whole answer has text, details and timing headers", "[router][t
   FrontFixture fixture;
   const RawResponse plain = fixture.Post("/generate", R"({"inputs":"Hi"})");
   CHECK(plain.body == R"({"generated_text":"Hello world"})");
-  CHECK(plain.headers.at("x-total-time") == "12");
+  CHECK(plain.headers.at("x-total-time") == "13");
+  CHECK(plain.headers.at("x-validation-time") == "1");
   CHECK(plain.headers.at("x-queue-time") == "2");
   CHECK(plain.headers.at("x-inference-time") == "10");
   CHECK(plain.headers.at("x-time-per-token") == "5");
@@ -131,6 +133,28 @@ TEST_CASE("TGI's root route wraps whole answers in a list and streams on demand"
   CHECK(fixture.Post("/", R"({"inputs":"Hi","parameters":{"return_full_text":true}})").body ==
         R"([{"generated_text":"HiHello world"}])");
   CHECK(absl::StartsWith(fixture.Post("/", R"({"inputs":"Hi","stream":true})").body, "data: "));
+}
+
+TEST_CASE("SageMaker's route takes bodies of every kind", "[router][tgi]") {
+  FrontFixture fixture;
+  const auto invoke = [&](const std::string& body) { return fixture.Post("/invocations", body); };
+  CHECK(invoke(R"({"inputs":"Hi"})").body == R"([{"generated_text":"Hello world"}])");
+  CHECK(absl::StartsWith(invoke(R"({"inputs":"Hi","stream":true})").body, "data: {\"index\":1"));
+  CHECK(invoke(R"({"inputs":"Hi"})").headers.count("x-validation-time") == 1);
+  CHECK(absl::StrContains(invoke(R"({"messages":[{"role":"user","content":"x"}]})").body,
+                          R"("object":"chat.completion")"));
+  CHECK(absl::StrContains(invoke(R"({"prompt":"Hi"})").body, R"("object":"text_completion")"));
+  CHECK(absl::StrContains(invoke(R"({"inputs":null,"prompt":"Hi"})").body, "text_completion"));
+  // Whose body has several of the fields means TGI's own.
+  CHECK(invoke(R"({"inputs":"Hi","prompt":"Ho"})").body == R"([{"generated_text":"Hello world"}])");
+
+  const RawResponse neither = invoke("{}");
+  CHECK(neither.status == 422);
+  CHECK(neither.body == R"({"error":"`inputs`: is required","error_type":"validation"})");
+  CHECK(invoke("[").status == 422);
+  const RawResponse chat = invoke(R"({"messages":[]})");
+  CHECK(chat.status == 400);
+  CHECK(absl::StrContains(chat.body, R"("type":"invalid_request_error","param":"messages")"));
 }
 
 TEST_CASE("Tokenize answers ids, texts and byte ranges", "[router][tgi]") {
@@ -344,11 +368,15 @@ TEST_CASE("Before the model is ready requests get 503 and startupz the percent",
                         R"("detail":"reading weights","stalled_ms":0})");
   CHECK(fixture.Get("/health").status == 503);
   CHECK(fixture.Get("/health").body == R"({"error":"unhealthy","error_type":"healthcheck"})");
+  CHECK(fixture.Get("/ping").status == 503);
+  CHECK(fixture.Get("/ping").body == fixture.Get("/health").body);
   CHECK(fixture.Get("/readyz").status == 503);
   CHECK(fixture.Get("/livez").status == 200);
   fixture.intake.SetStatus({ServerState::kRecovering, 100, "", 0});
   CHECK(fixture.Get("/readyz").status == 503);
   CHECK(fixture.Get("/health").status == 200);
+  CHECK(fixture.Get("/ping").status == 200);
+  CHECK(fixture.Get("/ping").body.empty());
   CHECK(fixture.Post("/generate", R"({"inputs":"x"})").status == 200);
   fixture.intake.SetStatus({ServerState::kReady, 100, "", kStalledUsMax + 1});
   CHECK(fixture.Get("/livez").status == 503);
@@ -358,9 +386,14 @@ TEST_CASE("Before the model is ready requests get 503 and startupz the percent",
 TEST_CASE("Info, version, config and metrics answer", "[router][http]") {
   FrontOptions options;
   options.config = {{"http-port", "0 (flag)"}};
+  options.text_threads = 3;
   FrontFixture fixture({}, options);
-  CHECK(absl::StrContains(fixture.Get("/info").body, R"("model_id":"fake/model")"));
-  CHECK(ParseJson(fixture.Get("/info").body).ok());
+  const std::string info = fixture.Get("/info").body;
+  CHECK(ParseJson(info).ok());
+  CHECK(absl::StrContains(info, R"("model_id":"fake/model")"));
+  CHECK(absl::StrContains(info, R"("validation_workers":3)"));
+  CHECK(absl::StrContains(
+      info, absl::StrCat("\"max_concurrent_requests\":", kRunningDefault + kQueueRequestsDefault)));
   CHECK(fixture.Get("/config").body == R"x({"http-port":"0 (flag)"})x");
   const RawResponse metrics = fixture.Get("/metrics");
   CHECK(absl::StartsWith(metrics.headers.at("content-type"), "text/plain; version=0.0.4"));

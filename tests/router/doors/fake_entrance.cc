@@ -229,6 +229,7 @@ ModelFacts FakeEntrance::Model() const {
   model.shape.dtype = "bfloat16";
   model.shape.device = "cpu";
   model.shards = 2;
+  model.requests_max = admission_.requests_max();
   model.has_chat_template = true;
   model.created_unix_s = 1700000000;
   return model;
@@ -269,6 +270,7 @@ FinishedEvent Finished(FinishReason reason, uint32_t output_tokens, const std::s
   event.prompt_tokens = 3;
   event.output_tokens = output_tokens;
   event.seed = 42;
+  event.validation_us = 1000;
   event.queue_us = 2000;
   event.inference_us = 10000;
   return event;

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,7 +16,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
 #include "common/check.h"
+#include "common/limits.h"
 #include "router/doors/http/listener.h"
 #include "router/doors/http/pace.h"
 #include "router/doors/http/sse.h"
@@ -242,6 +245,36 @@ TEST_CASE("A client that leaves is seen although its side is full of pipelined b
   client.Send(std::string(60000, '\r'));
   client.Close();
   CHECK(request->WaitCancelled() == CancelReason::kClientGone);
+}
+
+TEST_CASE("A client that leaves while its body is read counts as gone", "[router][http]") {
+  FrontFixture fixture;
+  const std::string series = "weft_requests_cancelled_total{by=\"client\",phase=\"text\"} ";
+  const auto count = [&] {
+    const std::string text = fixture.probe.Render();
+    const size_t at = text.find(series);
+    REQUIRE(at != std::string::npos);
+    return std::atoi(text.c_str() + at + series.size());
+  };
+  const int before = count();
+  // The thread that reads long bodies is busy until the client has left.
+  absl::Notification left, read;
+  REQUIRE(fixture.intake.Run(0, [&] { left.WaitForNotification(); }));
+  RawClient client(fixture.port());
+  client.Send(PostText("/generate",
+                       absl::StrCat(R"({"inputs":")", std::string(kLongBodyBytes, 'x'), "\"}")));
+  client.Close();
+  // Its connection is there until the server has seen that; each answer gives it time.
+  for (int i = 0; i < 10'000; ++i) {
+    if (absl::StrContains(fixture.probe.Render(), "\nweft_http_connections 0\n")) break;
+    REQUIRE(fixture.Get("/health").status == 200);
+  }
+  CHECK(fixture.intake.admission().waiting() == 1);
+  left.Notify();
+  REQUIRE(fixture.intake.Run(0, [&] { read.Notify(); }));
+  REQUIRE(read.WaitForNotificationWithTimeout(absl::Seconds(10)));
+  CHECK(count() == before + 1);
+  CHECK(fixture.intake.request_count() == 0);
 }
 
 TEST_CASE("An exchange is asked for a sign of life in each silence", "[router][http]") {

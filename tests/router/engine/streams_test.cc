@@ -64,6 +64,43 @@ TEST_CASE("Text, ids and chat prompts give the answers of their ids", "[router][
   rig.CheckClean();
 }
 
+std::vector<TokenId> ChatIds(Core& core, const std::string& content) {
+  absl::StatusOr<Admission::Permit> permit = core.EnterText(Anonymous(), content.size());
+  REQUIRE(permit.ok());
+  absl::Notification done;
+  std::vector<TokenId> ids;
+  ChatPrompt chat;
+  chat.messages = {{"user", content}};
+  core.Tokenize(chat, /*add_special_tokens=*/false, *std::move(permit), /*call=*/nullptr,
+                [&](absl::StatusOr<TokenizeResult> result) {
+                  if (result.ok()) ids = result->ids;
+                  done.Notify();
+                });
+  done.WaitForNotification();
+  return ids;
+}
+
+TEST_CASE("Control tokens in a message are read as such where the operator allows it",
+          "[router][engine]") {
+  constexpr TokenId kEos = 256;
+  const std::string content = "a<eos>b";
+  const std::string prefix = "user:";
+  for (const bool allowed : {false, true}) {
+    RigOptions options;
+    options.engine.allow_control_tokens = allowed;
+    EngineRig rig(options);
+    const std::vector<TokenId> ids = ChatIds(rig.engine(), content);
+    std::vector<TokenId> expected(prefix.begin(), prefix.end());
+    if (allowed) {
+      expected.insert(expected.end(), {'a', kEos, 'b'});
+    } else {
+      expected.insert(expected.end(), content.begin(), content.end());
+    }
+    expected.push_back(';');
+    CHECK(ids == expected);
+  }
+}
+
 TEST_CASE("A truncated prompt keeps its last tokens", "[router][engine]") {
   EngineRig rig({});
   rig.WaitReady();

@@ -6,10 +6,14 @@
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <fstream>
+#include <map>
 #include <set>
 #include <sstream>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -50,6 +54,77 @@ TEST_CASE("The router's metrics are exactly those of the list", "[router][probe]
   CHECK(names == golden.str());
 }
 
+// Values of a family's labels by label; those that every series has are left out.
+using Labels = std::map<std::string, std::set<std::string>>;
+
+// What docs/METRICS.md says of the router: rows of name, type, labels ("by: a, b; phase: c",
+// "rank") and meaning.
+std::map<std::string, std::pair<std::string, Labels>> Documented() {
+  std::ifstream file(std::string(WEFT_FRONT_TEST_DIR) + "/../../../docs/METRICS.md");
+  std::map<std::string, std::pair<std::string, Labels>> rows;
+  std::string line;
+  while (std::getline(file, line) && line != "## Shard") {
+    const std::vector<std::string> cells = absl::StrSplit(line, '|');
+    if (cells.size() < 6 || !absl::StrContains(cells[1], '`')) continue;
+    Labels labels;
+    for (const absl::string_view part : absl::StrSplit(cells[3], ';', absl::SkipWhitespace())) {
+      // Labels without values may share a part: "version, revision".
+      const std::pair<absl::string_view, absl::string_view> pair =
+          absl::StrSplit(part, absl::MaxSplits(':', 1));
+      for (const absl::string_view name : absl::StrSplit(pair.first, ',')) {
+        std::set<std::string>& values = labels[std::string(absl::StripAsciiWhitespace(name))];
+        for (const absl::string_view value :
+             absl::StrSplit(pair.second, ',', absl::SkipWhitespace())) {
+          values.emplace(absl::StripAsciiWhitespace(value));
+        }
+      }
+    }
+    const std::vector<std::string> name = absl::StrSplit(cells[1], '`');
+    rows[name[1]] = {std::string(absl::StripAsciiWhitespace(cells[2])), labels};
+  }
+  return rows;
+}
+
+// The labels of the series of `name` in `text`; those of histograms have a suffix.
+Labels LabelsOf(const std::string& text, const std::string& name, const std::string& type) {
+  const std::string prefix = absl::StrCat(name, type == "histogram" ? "_count" : "", "{");
+  Labels labels;
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+    if (!absl::StartsWith(line, prefix)) continue;
+    const size_t end = line.rfind('}');
+    for (const absl::string_view label :
+         absl::StrSplit(line.substr(prefix.size(), end - prefix.size()), ',')) {
+      const std::pair<absl::string_view, absl::string_view> pair = absl::StrSplit(label, '=');
+      labels[std::string(pair.first)].emplace(pair.second.substr(1, pair.second.size() - 2));
+    }
+  }
+  return labels;
+}
+
+TEST_CASE("docs/METRICS.md lists the router's metrics with their types and labels",
+          "[router][probe]") {
+  Probe probe;
+  probe.SetWorld(1);
+  probe.CacheConfig(16, 1, true);
+  const std::string text = probe.Render();
+  const auto documented = Documented();
+  std::string names;
+  for (const auto& [name, row] : documented) absl::StrAppend(&names, name, " ", row.first, "\n");
+  CHECK(names == Names(text));
+  for (const auto& [name, row] : documented) {
+    const auto& [type, labels] = row;
+    INFO(name);
+    const Labels served = LabelsOf(text, name, type);
+    CHECK(labels.size() == served.size());
+    for (const auto& [label, values] : labels) {
+      INFO(label);
+      REQUIRE(served.count(label) == 1);
+      // Values that are not fixed are not listed.
+      if (!values.empty()) CHECK(values == served.at(label));
+    }
+  }
+}
+
 TEST_CASE("Labelled series exist at zero before anything happened", "[router][probe]") {
   Probe probe;
   const std::string text = probe.Render();
@@ -58,9 +133,12 @@ TEST_CASE("Labelled series exist at zero before anything happened", "[router][pr
         "weft_request_failure_total{reason=\"shard_lost\"}",
         "weft_admission_rejections_total{reason=\"queue_tokens\"}",
         "weft_requests_cancelled_total{by=\"slow_reader\",phase=\"decode\"}",
-        "weft_steps_total{kind=\"filter\"}", "weft_steps_lost_total{kind=\"decode\"}",
-        "weft_group_losses_total{state=\"warming\"}", "weft_kv_blocks{state=\"cached\"}",
-        "weft_group_state{state=\"recovering\"}", "weft_shard_restarts_total{reason=\"timeout\"}",
+        "weft_requests_cancelled_total{by=\"client\",phase=\"text\"}",
+        "weft_requests_cancelled_total{by=\"admin\",phase=\"queue\"}",
+        "weft_log_lines_dropped_total", "weft_steps_total{kind=\"filter\"}",
+        "weft_steps_lost_total{kind=\"decode\"}", "weft_group_losses_total{state=\"warming\"}",
+        "weft_kv_blocks{state=\"cached\"}", "weft_group_state{state=\"recovering\"}",
+        "weft_shard_restarts_total{reason=\"timeout\"}",
         "weft_batch_forward_duration_seconds_count{phase=\"prefill\"}",
         "weft_shard_rpc_duration_seconds_count{method=\"FilterBatch\"}"}) {
     INFO(series);
@@ -84,6 +162,8 @@ TEST_CASE("Events change the series they should", "[router][probe]") {
   CHECK(grown("weft_inter_token_latency_seconds_bucket{le=\"0.05\"}") == 3);
   CHECK(grown("weft_inter_token_latency_seconds_bucket{le=\"80\"}") == 3);
   CHECK(grown("weft_inter_token_latency_seconds_sum") == Approx(100.031));
+  CHECK(grown("weft_time_per_output_token_seconds_bucket{le=\"0.05\"}") == 3);
+  CHECK(grown("weft_time_per_output_token_seconds_sum") == Approx(100.031));
 
   probe.RequestAccepted(10, 4, 100, 1000);
   CHECK(grown("weft_prompt_tokens_total") == 10);
@@ -96,10 +176,19 @@ TEST_CASE("Events change the series they should", "[router][probe]") {
   probe.Finished(sample);
   CHECK(grown("weft_request_success_total{finished_reason=\"stop\"}") == 1);
   CHECK(grown("weft_request_time_per_output_token_seconds_sum") == Approx(0.001));
+  CHECK(grown("weft_request_max_num_generation_tokens_sum") == 5);
 
   probe.Cancelled(CancelReason::kSlowReader, CancelPhase::kDecode);
   CHECK(grown("weft_requests_cancelled_total{by=\"slow_reader\",phase=\"decode\"}") == 1);
   CHECK(grown("weft_request_success_total{finished_reason=\"abort\"}") == 1);
+  probe.Cancelled(CancelReason::kQueueTimeout, CancelPhase::kQueue);
+  probe.Cancelled(CancelReason::kDeadline, CancelPhase::kQueue);
+  CHECK(grown("weft_request_success_total{finished_reason=\"abort\"}") == 1);
+  CHECK(grown("weft_request_failure_total{reason=\"unavailable\"}") == 1);
+  CHECK(grown("weft_request_failure_total{reason=\"deadline\"}") == 1);
+
+  probe.HttpRoute("/served");
+  CHECK(Value(probe.Render(), "weft_http_requests_total{code=\"200\",route=\"/served\"}") == 0);
 
   StepSample step;
   step.kind = StepKind::kPrefill;

@@ -4,6 +4,7 @@
 #include "router/text/chat_marks.h"
 
 #include <catch2/catch.hpp>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -55,8 +56,9 @@ std::unique_ptr<Tokenizer> Variant(absl::string_view name) {
   return nullptr;
 }
 
-std::unique_ptr<ChatTemplate> Compile(const Tokenizer& tokenizer, absl::string_view source) {
-  auto made = ChatTemplate::Create(&Templates(), &tokenizer, source, {});
+std::unique_ptr<ChatTemplate> Compile(const Tokenizer& tokenizer, absl::string_view source,
+                                      ChatTemplate::Options options = {}) {
+  auto made = ChatTemplate::Create(&Templates(), &tokenizer, source, std::move(options));
   INFO(made.status().ToString());
   REQUIRE(made.ok());
   return std::move(made).value();
@@ -261,12 +263,15 @@ TEST_CASE("White space that is an added token stays one in users' text", "[route
 
 TEST_CASE("Control tokens in users' text are read when that is allowed", "[router][text]") {
   const Tokenizer& tokenizer = DemoTokenizer();
-  const auto chat = Compile(tokenizer, "{{ messages[0].content }}");
+  const std::string source = "{{ messages[0].content }}";
   const auto prompt = Conversation({"<|im_start|>x"});
-  const auto rendered = chat->Render(prompt, /*allow_control_tokens=*/true);
-  CHECK(rendered->breaks.empty());
-  CHECK(Ids(tokenizer, *rendered).front() == tokenizer.FindToken("<|im_start|>"));
-  CHECK(Ids(tokenizer, *chat->Render(prompt)).front() != tokenizer.FindToken("<|im_start|>"));
+  ChatTemplate::Options options;
+  options.allow_control_tokens = true;
+  const auto allowed = Compile(tokenizer, source, options)->Render(prompt);
+  CHECK(allowed->breaks.empty());
+  CHECK(Ids(tokenizer, *allowed).front() == tokenizer.FindToken("<|im_start|>"));
+  const auto rendered = Compile(tokenizer, source)->Render(prompt);
+  CHECK(Ids(tokenizer, *rendered).front() != tokenizer.FindToken("<|im_start|>"));
 }
 
 TEST_CASE("A template that holds the mark's character is refused by name", "[router][text]") {

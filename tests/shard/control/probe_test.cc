@@ -27,6 +27,7 @@ TEST_CASE("All shard metrics exist at zero and count steps", "[shard][probe]") {
           R"(weft_shard_memory_bytes{model_name="tiny",rank="3",kind="kv"} 0)",
           R"(weft_shard_last_step_timestamp_seconds{model_name="tiny",rank="3"} 0)",
           R"(weft_shard_invalid_rows_total{model_name="tiny",rank="3"} 0)",
+          R"(weft_log_lines_dropped_total{model_name="tiny",rank="3"} 0)",
           "weft_build_info{",
       }) {
     INFO(series);

@@ -1,0 +1,115 @@
+#include "router/doors/tgi/request.h"
+
+#include <optional>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "common/limits.h"
+#include "common/status.h"
+#include "router/doors/http/fields.h"
+#include "router/doors/http/json.h"
+#include "router/doors/http/parameters.h"
+
+namespace weft::router {
+namespace {
+
+constexpr RefusedField kRefusedParameters[] = {{"best_of", "1"},
+                                               {"watermark", "false"},
+                                               {"decoder_input_details", "false"},
+                                               {"grammar", ""},
+                                               {"adapter_id", ""},
+                                               {"frequency_penalty_decay", ""},
+                                               {"min_new_tokens", "0"},
+                                               {"num_beams", "1"},
+                                               {"stop_token_ids", "[]"},
+                                               {"length_penalty", "1|1.0"}};
+
+void ReadInputs(FieldReader& fields, GenerateInput* input, std::string* text) {
+  const boost::json::value* inputs = fields.Value("inputs");
+  if (inputs == nullptr) {
+    fields.Fail("inputs", "is required");
+  } else if (const boost::json::array* array = inputs->if_array()) {
+    absl::StatusOr<std::vector<TokenId>> ids = ReadTokenIds(*array, "inputs");
+    if (ids.ok()) {
+      input->prompt = *std::move(ids);
+    } else {
+      fields.Fail(ids.status());
+    }
+  } else if (const boost::json::string* string = inputs->if_string()) {
+    *text = std::string(string->data(), string->size());
+    fields.Fail(CheckPromptText(*text, "inputs"));
+    input->prompt = *text;
+  } else {
+    fields.Fail("inputs", absl::StrCat("must be a string or a list of token ids, not ",
+                                       JsonKindName(*inputs)));
+  }
+}
+
+// Greedy unless do_sample is true or a sampling knob is away from its neutral value.
+void ReadTemperature(FieldReader& fields, SamplingParams* sampling) {
+  const std::optional<float> temperature = fields.Float("temperature", {0, kTemperatureMax, true});
+  const bool do_sample = fields.Bool("do_sample").value_or(false);
+  const bool knob = temperature.value_or(1.0f) != 1.0f || sampling->top_k != 0 ||
+                    sampling->top_p != 1.0f || sampling->typical_p != 1.0f ||
+                    sampling->min_p != 0.0f;
+  sampling->temperature = do_sample || knob ? temperature.value_or(1.0f) : 0.0f;
+}
+
+void ReadParameters(FieldReader& fields, const std::string& prompt_text, TgiRequest* request) {
+  GenerateInput& input = request->input;
+  TgiFormat& format = request->format;
+  ReadCommonParameters(fields, &input);
+  ReadTemperature(fields, &input.sampling);
+  ReadStop(fields, "stop", &input);
+  input.max_tokens = ReadTokenCount(fields, "max_new_tokens");
+  input.truncate_prompt_tokens = ReadTokenCount(fields, "truncate");
+  format.details = fields.Bool("details").value_or(false);
+  if (fields.Bool("return_full_text").value_or(false)) {
+    if (std::holds_alternative<std::string>(input.prompt)) {
+      format.text_prefix = prompt_text;
+    } else {
+      input.echo_prompt = true;  // the text of ids is the tokenizer's to say
+    }
+  }
+  input.sampling.top_logprobs =
+      static_cast<uint32_t>(fields.Integer("top_n_tokens", 0, kTopLogprobsMax).value_or(0));
+  format.top_tokens = input.sampling.top_logprobs > 0;
+  fields.Refuse(kRefusedParameters);
+}
+
+}  // namespace
+
+absl::StatusOr<TgiRequest> ReadTgiRequest(const Front& front, TgiRoute route,
+                                          const boost::json::object& body,
+                                          const std::string& request_id) {
+  TgiRequest request;
+  GenerateInput& input = request.input;
+  FieldReader fields(body);
+  std::string prompt_text;
+  ReadInputs(fields, &input, &prompt_text);
+
+  const std::optional<bool> stream = fields.Bool("stream");
+  request.format.stream =
+      route == TgiRoute::kRoot ? stream.value_or(false) : route == TgiRoute::kGenerateStream;
+  if (route != TgiRoute::kRoot && stream.has_value() && *stream != request.format.stream) {
+    fields.Fail("stream", absl::StrCat("must be ", request.format.stream ? "true" : "false",
+                                       " on this route, or left out"));
+  }
+  request.format.wrap_in_list = route == TgiRoute::kRoot && !request.format.stream;
+
+  static const boost::json::object kNoParameters;
+  const boost::json::object* object = fields.Object("parameters");
+  FieldReader parameters(object == nullptr ? kNoParameters : *object, "parameters.");
+  ReadParameters(parameters, prompt_text, &request);
+
+  FieldReader* const readers[] = {&fields, &parameters};
+  WEFT_RETURN_IF_ERROR(FinishFields(front, Door::kTgi, readers, &request.ignored));
+  // A stream's tokens always carry their log-probability, a whole answer's only with details.
+  input.sampling.logprobs =
+      request.format.stream || request.format.details || request.format.top_tokens;
+  input.correlation_id = request_id;
+  return request;
+}
+
+}  // namespace weft::router
