@@ -14,7 +14,7 @@ void LimitFreedMemory();
 
 // Returns freed memory to the system when the allocator keeps more than `kept_bytes_max`; returns
 // how much it kept before. Takes milliseconds when there is much to return, microseconds when not:
-// call it a few times a minute, from a thread that nobody waits for.
+// call it every few seconds, from a thread that nobody waits for.
 size_t ReturnFreedMemory(size_t kept_bytes_max);
 
 }  // namespace weft

@@ -26,7 +26,7 @@ namespace weft::router {
 namespace {
 
 // How often freed memory is looked at, and how much of it may stay with the process.
-constexpr int kReturnMemoryMs = 5'000;
+constexpr int kReturnMemoryMs = 2'000;
 constexpr size_t kFreedBytesKept = 32u << 20;
 // For answers that are complete to leave their sockets.
 constexpr absl::Duration kFlushTimeout = absl::Seconds(1);

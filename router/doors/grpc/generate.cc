@@ -98,26 +98,25 @@ GenerateReactor::GenerateReactor(Front* front, GrpcCalls* calls,
       traceparent_(MetadataOf(*context, "traceparent")) {}
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* GenerateReactor::Start(
-    Front* front, GrpcCalls* calls, grpc::CallbackServerContext* context,
-    const grpc::ByteBuffer* request, size_t message_bytes_max) {
+    Front* front, GrpcCalls* calls, grpc::CallbackServerContext* context, grpc::ByteBuffer* request,
+    size_t message_bytes_max) {
   std::shared_ptr<GenerateReactor> call(new GenerateReactor(front, calls, context));
   call->self_ = call;
   calls->Add(call.get());
-  call->Submit(*request, message_bytes_max);
+  call->Submit(request, message_bytes_max);
   return call.get();
 }
 
-void GenerateReactor::Submit(const grpc::ByteBuffer& bytes, size_t message_bytes_max) {
+void GenerateReactor::Submit(grpc::ByteBuffer* bytes, size_t message_bytes_max) {
   absl::StatusOr<Admission::Permit> permit =
-      front_->Enter(CredentialsOf(*context_), bytes.Length());
+      front_->Enter(CredentialsOf(*context_), bytes->Length());
   if (!permit.ok()) return End(permit.status());
-  const absl::Status fits = CheckMessageBytes(bytes.Length(), message_bytes_max);
+  const absl::Status fits = CheckMessageBytes(bytes->Length(), message_bytes_max);
   if (!fits.ok()) {
     front_->probe().Failed(FailureReason::kValidation);
     return End(fits);
   }
-  grpc::ByteBuffer copy(bytes);  // by reference
-  if (!grpc::SerializationTraits<weft::v1::GenerateRequest>::Deserialize(&copy, &request_).ok()) {
+  if (!grpc::SerializationTraits<weft::v1::GenerateRequest>::Deserialize(bytes, &request_).ok()) {
     front_->probe().Failed(FailureReason::kValidation);
     return End(FieldError("request",
                           "is not a GenerateRequest: malformed, or text in it is not "
@@ -125,6 +124,7 @@ void GenerateReactor::Submit(const grpc::ByteBuffer& bytes, size_t message_bytes
   }
   std::vector<std::string> ignored;
   absl::StatusOr<GenerateInput> input = ReadGenerate(*front_, request_, &ignored);
+  FreePrompt(&request_);  // `input` has it
   if (!input.ok()) {
     front_->probe().Failed(FailureReason::kValidation);
     return End(input.status());

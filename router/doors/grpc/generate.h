@@ -48,7 +48,7 @@ class GenerateReactor : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   // hand to gRPC.
   static grpc::ServerWriteReactor<grpc::ByteBuffer>* Start(Front* front, GrpcCalls* calls,
                                                            grpc::CallbackServerContext* context,
-                                                           const grpc::ByteBuffer* request,
+                                                           grpc::ByteBuffer* request,
                                                            size_t message_bytes_max);
 
   Waker* OnNews() override;
@@ -63,7 +63,7 @@ class GenerateReactor : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
  private:
   GenerateReactor(Front* front, GrpcCalls* calls, grpc::CallbackServerContext* context);
 
-  void Submit(const grpc::ByteBuffer& request, size_t message_bytes_max);
+  void Submit(grpc::ByteBuffer* request, size_t message_bytes_max);
   void End(const absl::Status& status);
   void CancelRequest(CancelReason reason);
   // Reads the answer's next token or end into `response`. True when there is something to write or

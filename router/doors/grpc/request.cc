@@ -257,6 +257,13 @@ absl::StatusOr<GenerateInput> ReadGenerate(const Front& front,
   return input;
 }
 
+void FreePrompt(weft::v1::GenerateRequest* request) {
+  // Clear() would keep the memory for the next message.
+  if (request->has_text()) std::string().swap(*request->mutable_text());
+  if (request->has_token_ids()) weft::v1::TokenIds().Swap(request->mutable_token_ids());
+  if (request->has_chat()) weft::v1::ChatPrompt().Swap(request->mutable_chat());
+}
+
 absl::StatusOr<std::variant<std::string, ChatPrompt>> ReadTokenize(
     const weft::v1::TokenizeRequest& request) {
   switch (request.prompt_case()) {

@@ -23,6 +23,9 @@ absl::StatusOr<GenerateInput> ReadGenerate(const Front& front,
                                            const weft::v1::GenerateRequest& request,
                                            std::vector<std::string>* ignored);
 
+// Frees the memory of a prompt that has been read; of which kind it was can still be asked.
+void FreePrompt(weft::v1::GenerateRequest* request);
+
 absl::StatusOr<std::variant<std::string, ChatPrompt>> ReadTokenize(
     const weft::v1::TokenizeRequest& request);
 absl::StatusOr<std::vector<TokenId>> ReadDetokenize(const weft::v1::DetokenizeRequest& request);

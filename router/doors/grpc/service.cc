@@ -96,7 +96,10 @@ class TextGenerationService : public RawService {
                                            const ByteBuffer* request) override {
     const absl::Status wanted = watch_->Check(*context, *request);
     if (wanted.ok()) {
-      return GenerateReactor::Start(front_, &calls_, context, request, message_bytes_max_);
+      // gRPC keeps the message for as long as the stream, megabytes that nobody reads again. It is
+      // no constant there (ServerCallbackWriterImpl) and may be emptied.
+      return GenerateReactor::Start(front_, &calls_, context, const_cast<ByteBuffer*>(request),
+                                    message_bytes_max_);
     }
     const grpc::Status answer = ToGrpcStatus(wanted);
     front_->probe().GrpcHandled("Generate", GrpcCodeName(answer.error_code()), 0);
