@@ -17,6 +17,8 @@ constexpr int64_t kOne = 1'000'000;
 
 // HEADERS with a compressed header block, and RST_STREAM.
 constexpr uint64_t kCallBytesMin = 9 + 4 + 13;
+// Calls beyond the most that may be under way which are told so by their handlers.
+constexpr int64_t kRefusedCallsMax = 256;
 
 int64_t NowUs() { return MonotonicClock().NowUs(); }
 
@@ -118,10 +120,10 @@ bool GrpcCallWatch::Arrived(const void* key, int64_t now_us) {
     const int64_t passed_us = std::clamp<int64_t>(now_us - account.at_us, 0, 3600 * kOne);
     account.left = std::min(account.left + passed_us * allowance_.calls_per_s, full);
     account.at_us = now_us;
-    // From calls_max on handlers refuse with details. Twice as many: they do not get to it.
+    // From calls_max on handlers refuse with details, so many at a time; more do not get to it.
     if (account.left >= kOne) {
       account.left -= kOne;
-      return calls() < 2 * calls_max_;
+      return calls() < calls_max_ + kRefusedCallsMax;
     }
     if (connection != nullptr && connection->ended()) return false;
   }

@@ -43,7 +43,7 @@ using weft::v1::TextGeneration;
 constexpr char kServiceName[] = "weft.v1.TextGeneration";
 constexpr int64_t kDayMs = 24 * 3600 * 1000;
 constexpr int64_t kHandshakeTimeoutMs = 10'000;
-constexpr int64_t kReadBytesMax = 16 << 10;
+constexpr int64_t kReadBytesMax = 4 << 10;
 constexpr int kReflectionThreadsMax = 16;
 
 // Messages come as bytes, so that one which does not parse gets INVALID_ARGUMENT from us and not a
