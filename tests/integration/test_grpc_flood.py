@@ -20,7 +20,7 @@ SECONDS = 5
 BYTES_PER_S = 4.4e6  # of all together
 MEMORY_MAX_MIB = 150
 # For what the library answers by itself.
-LIBRARY_MEMORY_MAX_MIB = 400
+LIBRARY_MEMORY_MAX_MIB = 250
 
 
 def field(name, value):
