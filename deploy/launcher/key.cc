@@ -40,7 +40,9 @@ class FolderLock {
  public:
   static absl::StatusOr<FolderLock> Take(const std::string& file) {
     std::error_code error;
-    const std::filesystem::path whole = std::filesystem::weakly_canonical(file, error);
+    // Made absolute first: of a name alone whose file is not there yet no folder would be left.
+    std::filesystem::path whole = std::filesystem::absolute(file, error);
+    if (!error) whole = std::filesystem::weakly_canonical(whole, error);
     const std::string folder = error ? "." : whole.parent_path().string();
     const int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("--file: ", folder));
