@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
+#include "common/exit_code.h"
 #include "common/flags.h"
 #include "common/limits.h"
 #include "common/small_file.h"
@@ -258,7 +259,7 @@ int RunKey(int argc, char** argv) {
       "\n"
       "weft key COMMAND --help lists the flags of each.\n",
       help ? stdout : stderr);
-  return help ? 0 : 2;
+  return help ? kExitOk : kExitStartup;
 }
 
 }  // namespace weft::launcher
