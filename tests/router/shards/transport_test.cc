@@ -20,6 +20,7 @@
 #include "router/shards/client_http2.h"
 #include "tests/router/engine/engine_rig.h"
 #include "tests/router/shards/echo_shard.h"
+#include "tests/support/test_certificate.h"
 
 namespace weft::router {
 namespace {
@@ -95,7 +96,7 @@ class Caller {
 struct Route {
   explicit Route(const std::string& kind) : mutual_tls(kind == "mutual TLS") {
     if (mutual_tls) {
-      WriteTestCertificate(dir.path());
+      testing::WriteTestCertificate(dir.path());
       tls = {dir.path() + "/cert.pem", dir.path() + "/key.pem", dir.path() + "/ca.pem"};
     }
     Serve(kind == "unix" ? absl::StrCat("unix:", dir.path(), "/echo.sock") : "127.0.0.1:0");
