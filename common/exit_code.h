@@ -9,7 +9,8 @@ namespace weft {
 enum ExitCode : int {
   // It did what it was told, or ended on SIGTERM after its drain.
   kExitOk = 0,
-  // It cannot start as it was told to: another try would end the same way.
+  // It cannot start as it was told to, or was told what it does not know (a command, a flag, a
+  // value): another try would end the same way.
   kExitStartup = 1,
   // A second signal stopped it at once: requests were cut off.
   kExitCut = 2,

@@ -20,9 +20,9 @@ prometheus::Registry& MetricRegistry() {
 }
 
 // The registry, and what is counted elsewhere and fetched when somebody reads.
-class ProcessMetrics : public prometheus::Collectable {
+class ProcessMetrics {
  public:
-  std::vector<prometheus::MetricFamily> Collect() const override {
+  std::vector<prometheus::MetricFamily> Collect() const {
     FollowLog();
     return MetricRegistry().Collect();
   }
@@ -77,14 +77,9 @@ prometheus::Family<prometheus::Histogram>& HistogramFamily(const std::string& na
       .Register(MetricRegistry());
 }
 
-const std::shared_ptr<prometheus::Collectable>& AllMetrics() {
-  static auto* metrics =
-      new std::shared_ptr<prometheus::Collectable>(std::make_shared<ProcessMetrics>());
-  return *metrics;
-}
-
 std::string RenderMetrics() {
-  return prometheus::TextSerializer().Serialize(AllMetrics()->Collect());
+  static const auto* metrics = new ProcessMetrics();
+  return prometheus::TextSerializer().Serialize(metrics->Collect());
 }
 
 const std::vector<double>& TimeToFirstTokenBuckets() {

@@ -7,11 +7,9 @@
 
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "prometheus/collectable.h"
 #include "prometheus/counter.h"
 #include "prometheus/family.h"
 #include "prometheus/gauge.h"
@@ -29,9 +27,7 @@ prometheus::Family<prometheus::Gauge>& GaugeFamily(const std::string& name,
 prometheus::Family<prometheus::Histogram>& HistogramFamily(const std::string& name,
                                                            const std::string& help);
 
-// All series, as they are when it is asked. Never destroyed.
-const std::shared_ptr<prometheus::Collectable>& AllMetrics();
-// The same in Prometheus text format 0.0.4.
+// All series, as they are when it is asked, in Prometheus text format 0.0.4.
 std::string RenderMetrics();
 
 // Bucket lists that dashboards already know (upper bounds).

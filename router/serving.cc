@@ -23,7 +23,7 @@ EngineLoopOptions LoopOptions(const EngineOptions& options, const ModelText& tex
   out.inter_token_target_us = options.inter_token_target_us;
   out.prefix_cache = options.prefix_cache;
   out.eos_ids = text.eos_ids;
-  out.model = {tokenizer.vocab_size(), text.eos_ids, /*context_tokens=*/0, fingerprint};
+  out.model = {tokenizer.vocab_size(), text.eos_ids, text.context_tokens, fingerprint};
   out.launcher = options.launcher;
   out.hang_timeout_ms = options.hang_timeout_ms;
   out.recovery_timeout_us = options.recovery_timeout_s * 1'000'000;

@@ -9,7 +9,6 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <exception>
 #include <memory>
 #include <string>
 #include <utility>
@@ -17,21 +16,19 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/exit_code.h"
-#include "common/host_port.h"
 #include "common/library_log.h"
 #include "common/log.h"
-#include "common/metrics.h"
 #include "common/model_path.h"
 #include "common/shutdown.h"
 #include "common/status.h"
 #include "common/thread.h"
 #include "common/version.h"
 #include "grpc/support/log.h"
-#include "prometheus/exposer.h"
 #include "shard/control/executor.h"
 #include "shard/control/probe.h"
 #include "shard/control/step_service.h"
 #include "shard/flags.h"
+#include "shard/metrics_server.h"
 #include "shard/model_loading.h"
 
 namespace weft::shard {
@@ -46,23 +43,14 @@ constexpr int kProgressMs = 100;
 constexpr uint32_t kLibraryThreads = 12;
 
 // /metrics on its own port. Null when it was not asked for.
-absl::StatusOr<std::unique_ptr<prometheus::Exposer>> StartMetrics(const ShardFlags& flags) {
+absl::StatusOr<std::unique_ptr<MetricsServer>> StartMetrics(const ShardFlags& flags) {
   if (!flags.metrics_port.has_value()) return nullptr;
-  const std::string address = HostPort(flags.metrics_host, *flags.metrics_port);
-  // The library reports by exceptions; this is the edge where they become a Status.
-  try {
-    auto exposer = std::make_unique<prometheus::Exposer>(address, 1);
-    exposer->RegisterCollectable(AllMetrics());
-    for (const int port : exposer->GetListeningPorts()) {
-      PrintLine(absl::StrCat("metrics on http://",
-                             HostPort(flags.metrics_host, static_cast<uint32_t>(port)),
-                             "/metrics"));
-    }
-    return exposer;
-  } catch (const std::exception& error) {
-    return absl::UnavailableError(absl::StrCat("--metrics-port: cannot listen on ", address, " (",
-                                               error.what(), "); is the port taken?"));
-  }
+  MetricsServerOptions options;
+  options.host = flags.metrics_host;
+  options.port = *flags.metrics_port;
+  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<MetricsServer> server, MetricsServer::Start(options));
+  PrintLine(absl::StrCat("metrics on http://", server->address(), "/metrics"));
+  return server;
 }
 
 // The load, on its own thread; `finished` becomes readable when it has ended.
@@ -160,7 +148,7 @@ absl::Status Serve(const ShardFlags& flags, ShutdownSignals signals) {
   WEFT_RETURN_IF_ERROR(Annotate(CheckModelPath(flags.model), "--model"));
   WEFT_RETURN_IF_ERROR(CheckThreadsLeft(flags.memory.threads + kLibraryThreads));
   ShardProbe probe(flags.model, flags.rank);
-  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<prometheus::Exposer> exposer, StartMetrics(flags));
+  WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<MetricsServer> metrics, StartMetrics(flags));
 
   LoadProgress progress;
   ExecutorOptions options;

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "common/exit_code.h"
 #include "deploy/launcher/commands.h"
 
 namespace weft::launcher {
@@ -23,7 +24,7 @@ int RunBench(int argc, char** argv) {
       "\n"
       "weft bench COMMAND --help lists the flags of each.\n",
       help ? stdout : stderr);
-  return help ? 0 : 2;
+  return help ? kExitOk : kExitStartup;
 }
 
 }  // namespace weft::launcher

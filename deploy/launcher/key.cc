@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
+#include "common/exit_code.h"
 #include "common/flags.h"
 #include "common/limits.h"
 #include "common/small_file.h"
@@ -40,7 +41,9 @@ class FolderLock {
  public:
   static absl::StatusOr<FolderLock> Take(const std::string& file) {
     std::error_code error;
-    const std::filesystem::path whole = std::filesystem::weakly_canonical(file, error);
+    // Made absolute first: of a name alone whose file is not there yet no folder would be left.
+    std::filesystem::path whole = std::filesystem::absolute(file, error);
+    if (!error) whole = std::filesystem::weakly_canonical(whole, error);
     const std::string folder = error ? "." : whole.parent_path().string();
     const int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("--file: ", folder));
@@ -256,7 +259,7 @@ int RunKey(int argc, char** argv) {
       "\n"
       "weft key COMMAND --help lists the flags of each.\n",
       help ? stdout : stderr);
-  return help ? 0 : 2;
+  return help ? kExitOk : kExitStartup;
 }
 
 }  // namespace weft::launcher

@@ -1,6 +1,7 @@
 // The last link of every door's chain: one line in the log for each request that ended, however it
-// ended. Never a prompt, an answer or a key. Called once per request, on the thread that saw its
-// end; costs about 2 us and never waits (common/log.h).
+// ended, also before it was complete. Never a prompt, an answer or a key. Called once per request,
+// on the thread that saw its end; costs about 2 us and never waits (common/log.h): in a flood the
+// log's bounded writer drops lines.
 
 #pragma once
 
@@ -24,7 +25,7 @@ struct AccessRecord {
   std::string client;
   // "http" or "grpc".
   absl::string_view door;
-  // Of the route table, or the method: never what the client typed.
+  // Of the route table, or the method: never what the client typed. "-" where there is none yet.
   absl::string_view route;
   // 200 ... or OK, INVALID_ARGUMENT ...
   std::string status;

@@ -174,7 +174,7 @@ absl::Status FitsRouter(const RouterModel& model, const InfoResponse& info) {
         model.eos_ids.empty() ? std::string("none") : absl::StrJoin(model.eos_ids, " ")));
     break;
   }
-  if (model.context_tokens > 0 && info.context_tokens() > model.context_tokens) {
+  if (model.context_tokens > 0 && info.context_tokens() != model.context_tokens) {
     differences.push_back(absl::StrCat("the router's model has a context of ", model.context_tokens,
                                        " tokens, rank 0's ", info.context_tokens()));
   }
@@ -187,7 +187,7 @@ absl::Status FitsRouter(const RouterModel& model, const InfoResponse& info) {
 std::string TokenizersNotCompared(const RouterModel& model, const InfoResponse& info) {
   if (model.vocab_size == 0 || SameSource(model, info)) return "";
   return absl::StrCat(
-      "the tokenizers are not compared, only the vocabularies and end ids: the "
+      "the tokenizers are not compared, only the vocabularies, end ids and contexts: the "
       "router has ",
       SourceName(static_cast<int>(model.tokenizer.source)), ", rank 0 ",
       SourceName(static_cast<int>(info.tokenizer_source())));

@@ -30,6 +30,8 @@ constexpr int kReconnectMaxMs = 200;
 // Time for connect and HTTP/2 hand-shake; a loaded machine needs some.
 constexpr int kConnectTimeoutMs = 2000;
 constexpr int kKeepaliveMs = 10'000;
+// For the answer to why there is no connection, which the channel has at hand.
+constexpr std::chrono::milliseconds kWhyTimeout(50);
 
 grpc::ChannelArguments ChannelArguments() {
   grpc::ChannelArguments arguments;
@@ -107,7 +109,10 @@ class GrpcShardClient : public ShardClient {
 
   ~GrpcShardClient() override {
     absl::MutexLock lock(&mutex_);
-    for (InFlight* call : calls_) call->context.TryCancel();
+    for (InFlight* call : calls_) {
+      call->context.TryCancel();
+      call->why_context.TryCancel();
+    }
     mutex_.Await(absl::Condition(
         +[](GrpcShardClient* self)
              ABSL_EXCLUSIVE_LOCKS_REQUIRED(self->mutex_) { return self->calls_.empty(); },
@@ -125,6 +130,7 @@ class GrpcShardClient : public ShardClient {
     in_flight->context.set_deadline(std::chrono::system_clock::now() +
                                     std::chrono::microseconds(timeout_us));
     in_flight->context.set_wait_for_ready(wait_for_ready);
+    in_flight->waits = wait_for_ready;
     InFlight* raw = in_flight.release();  // owned by the completion from here on
     {
       absl::MutexLock lock(&mutex_);
@@ -148,6 +154,12 @@ class GrpcShardClient : public ShardClient {
     grpc::ByteBuffer response;
     ShardReply reply;
     int64_t start_us = 0;
+    // Waits for a connection.
+    bool waits = false;
+    // Of the question why there is none.
+    grpc::ClientContext why_context;
+    grpc::ByteBuffer why_request;
+    grpc::ByteBuffer why_response;
   };
 
   // On a gRPC thread.
@@ -157,6 +169,40 @@ class GrpcShardClient : public ShardClient {
     reply.status = ToStatus(status);
     if (status.ok()) reply.body = Flatten(in_flight->response);
     reply.call_us = MonotonicClock().NowUs() - in_flight->start_us;
+    if (in_flight->waits && absl::IsDeadlineExceeded(reply.status) && !Connected()) {
+      AskWhy(in_flight.release());
+      return;
+    }
+    sink_(std::move(reply));
+    absl::MutexLock lock(&mutex_);
+    calls_.erase(raw);
+  }
+
+  // A call that waits for a connection hears of its own deadline alone. One that does not wait is
+  // refused with what the last attempt to connect broke of: an Info, which changes nothing if there
+  // is a connection by then. The reply of `raw` goes out with its words.
+  void AskWhy(InFlight* raw) {
+    raw->why_context.set_deadline(std::chrono::system_clock::now() + kWhyTimeout);
+    raw->why_context.set_wait_for_ready(false);
+    raw->why_request = ReferTo(std::make_shared<const std::string>());
+    stub_.UnaryCall(&raw->why_context, paths_[static_cast<size_t>(ShardCall::kInfo)],
+                    grpc::StubOptions(), &raw->why_request, &raw->why_response,
+                    [this, raw](grpc::Status why) { CompleteWithWhy(raw, why); });
+  }
+
+  // On a gRPC thread.
+  void CompleteWithWhy(InFlight* raw, const grpc::Status& why) {
+    std::unique_ptr<InFlight> in_flight(raw);
+    ShardReply& reply = in_flight->reply;
+    {
+      absl::MutexLock lock(&mutex_);
+      if (why.ok()) why_.clear();
+      if (why.error_code() == grpc::StatusCode::UNAVAILABLE) why_ = why.error_message();
+      // While an attempt is under way there is no answer; the one before it has the same.
+      if (!why_.empty()) {
+        reply.status = absl::DeadlineExceededError(absl::StrCat("no connection: ", why_));
+      }
+    }
     sink_(std::move(reply));
     absl::MutexLock lock(&mutex_);
     calls_.erase(raw);
@@ -169,6 +215,8 @@ class GrpcShardClient : public ShardClient {
   grpc::GenericStub stub_;
   absl::Mutex mutex_;
   absl::flat_hash_set<InFlight*> calls_ ABSL_GUARDED_BY(mutex_);
+  // What the last attempt to connect broke of.
+  std::string why_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 // The way to a shard of another host: gRPC's own client over mutual TLS. Owned by the shard group;
 // calls come from the engine loop's thread, replies are handed over on gRPC's threads. It never
-// repeats a call.
+// repeats a call; a call that waited in vain for a connection says what the last attempt broke of.
 
 #pragma once
 

@@ -16,7 +16,7 @@ struct RouterModel {
   uint32_t vocab_size = 0;
   // Ids that end an answer, ascending.
   std::vector<TokenId> eos_ids;
-  // Longest sequence that the model's files allow; 0 = not known.
+  // Longest sequence that the model's files allow, as the shards' files tell them; 0 = not known.
   uint32_t context_tokens = 0;
   TokenizerFingerprint tokenizer;
 };

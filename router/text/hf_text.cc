@@ -1,5 +1,6 @@
 #include "router/text/hf_text.h"
 
+#include <algorithm>
 #include <boost/json.hpp>
 #include <filesystem>
 
@@ -83,6 +84,17 @@ absl::Status AppendIds(const Config& config, const char* key, std::vector<TokenI
   return absl::OkStatus();
 }
 
+// The model's longest sequence; 0 when it is not told.
+absl::StatusOr<uint32_t> ContextOf(const Config& config) {
+  constexpr char kKey[] = "max_position_embeddings";
+  const json::value* value = config.Find(kKey);
+  if (value == nullptr) return 0;
+  json::error_code error;
+  const auto tokens = value->to_number<uint64_t>(error);
+  if (error) return config.Wrong(kKey, "a number of tokens");
+  return static_cast<uint32_t>(std::min<uint64_t>(tokens, kContextTokensMax));
+}
+
 // A token's written form under `key`: a string or an object with "content".
 absl::StatusOr<std::string> TokenText(const Config& config, const char* key) {
   const json::value* value = config.Find(key);
@@ -152,6 +164,7 @@ absl::StatusOr<ModelText> LoadHfText(const std::string& directory) {
   WEFT_RETURN_IF_ERROR(AppendIds(generation, "bos_token_id", &bos));
   if (bos.empty()) WEFT_RETURN_IF_ERROR(AppendIds(model, "bos_token_id", &bos));
   if (!bos.empty()) text.bos = bos.front();
+  WEFT_ASSIGN_OR_RETURN(text.context_tokens, ContextOf(model));
 
   WEFT_ASSIGN_OR_RETURN(text.chat_template, ReadOptional(in("chat_template.jinja")));
   if (text.chat_template.empty()) {

@@ -38,6 +38,16 @@ absl::StatusOr<std::optional<TokenId>> OptionalToken(const GgufFile& file, absl:
   return std::optional<TokenId>(static_cast<TokenId>(id));
 }
 
+absl::StatusOr<uint32_t> ContextOf(const GgufFile& file) {
+  if (!file.Has("general.architecture")) return 0;
+  WEFT_ASSIGN_OR_RETURN(const absl::string_view architecture,
+                        file.GetString("general.architecture"));
+  const std::string key = absl::StrCat(architecture, ".context_length");
+  if (!file.Has(key)) return 0;
+  WEFT_ASSIGN_OR_RETURN(const uint64_t tokens, file.GetUint(key));
+  return static_cast<uint32_t>(std::min<uint64_t>(tokens, kContextTokensMax));
+}
+
 absl::StatusOr<ModelText> FromGguf(const std::string& path) {
   WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<GgufFile> file, GgufFile::Open(path));
   WEFT_ASSIGN_OR_RETURN(const auto tokens, file->GetStrings("tokenizer.ggml.tokens"));
@@ -66,6 +76,7 @@ absl::StatusOr<ModelText> FromGguf(const std::string& path) {
                           file->GetString("tokenizer.chat_template"));
     text.chat_template = std::string(source);
   }
+  WEFT_ASSIGN_OR_RETURN(text.context_tokens, ContextOf(*file));
   text.model_name = std::filesystem::path(path).stem().string();
   return text;
 }

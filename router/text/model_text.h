@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -28,6 +29,10 @@ struct ModelText {
   // Written forms for the template's variables of these names; may be empty.
   std::string bos_token;
   std::string eos_token;
+  // Longest sequence that the model was made for: max_position_embeddings of config.json, or the
+  // architecture's context_length of a GGUF file; kContextTokensMax at most, as shards say it. 0 =
+  // the files do not tell.
+  uint32_t context_tokens = 0;
   // Last part of the directory's path, or the file's name without .gguf.
   std::string model_name;
 };

@@ -195,6 +195,7 @@ absl::Status PrepareSocketPath(const std::string& path) {
 struct Endpoint {
   std::string host;
   uint32_t port = 0;
+  bool wildcard = false;
   bool loopback = false;
 };
 
@@ -246,11 +247,10 @@ absl::StatusOr<Endpoint> ParseListen(const std::string& listen) {
   }
   endpoint.host = listen.substr(0, colon);
   WEFT_ASSIGN_OR_RETURN(const Reach reach, FindReach(endpoint.host));
-  if (reach.wildcard) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--listen: ", listen, " is a wildcard address; name the one the router uses"));
-  }
+  endpoint.wildcard = reach.wildcard;
   endpoint.loopback = reach.loopback;
+  // Every address, of IPv4 too, as gRPC writes it.
+  if (endpoint.host.empty() || endpoint.host == "*") endpoint.host = "[::]";
   return endpoint;
 }
 
@@ -260,7 +260,9 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeCredentials(
   if (given == 0 && endpoint.loopback) return grpc::InsecureServerCredentials();
   if (given != 3) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "--listen: ", options.listen, " needs --tls-cert, --tls-key and --tls-ca together"));
+        "--listen: ", options.listen, endpoint.wildcard ? " is a wildcard address: it" : "",
+        " needs --tls-cert, --tls-key and --tls-ca together",
+        endpoint.wildcard ? "; or name the one the router uses" : ""));
   }
   WEFT_ASSIGN_OR_RETURN(std::string cert, ReadFile("tls-cert", options.tls_cert));
   WEFT_ASSIGN_OR_RETURN(std::string key, ReadFile("tls-key", options.tls_key));
@@ -302,7 +304,8 @@ absl::StatusOr<std::unique_ptr<ShardServer>> ShardServer::Start(const ListenOpti
     WEFT_ASSIGN_OR_RETURN(endpoint, ParseListen(options.listen));
     WEFT_ASSIGN_OR_RETURN(std::shared_ptr<grpc::ServerCredentials> credentials,
                           MakeCredentials(options, endpoint));
-    builder.AddListeningPort(options.listen, std::move(credentials), &port);
+    builder.AddListeningPort(absl::StrCat(endpoint.host, ":", endpoint.port),
+                             std::move(credentials), &port);
   }
   builder.RegisterService(&impl->service);
   builder.SetMaxReceiveMessageSize(static_cast<int>(kShardMessageBytesMax));

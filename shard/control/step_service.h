@@ -19,8 +19,8 @@ struct ListenOptions {
   // Path of a Unix socket, under 100 bytes; its folder is made (0700) when it is missing, a socket
   // left over there is replaced. Or:
   std::string socket;
-  // "host:port"; port 0 picks a free one. Never a wildcard address; another host than loopback
-  // needs the three TLS files.
+  // "host:port"; port 0 picks a free one. Another address than loopback, so also a wildcard (all
+  // of the host's), needs the three TLS files.
   std::string listen;
   // PEM files of mutual TLS: own certificate and key, and the authority that signs the router's.
   std::string tls_cert;
@@ -43,7 +43,7 @@ class ShardServer {
   ShardServer(const ShardServer&) = delete;
   ShardServer& operator=(const ShardServer&) = delete;
 
-  // "unix:/path" or "host:port" as a client dials it.
+  // "unix:/path" or "host:port" as a client dials it; of a wildcard address, as it is listened on.
   const std::string& address() const;
 
   // Ends the calls in flight after `grace` and stops serving. Blocks. Idempotent.

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -51,6 +52,18 @@ TEST_CASE("A new key opens the router and stands in the file as a digest alone",
   for (const std::string& key : {made.key, second.key}) {
     CHECK(identity->Authenticate(absl::StrCat("Bearer ", key)).value()->name == "team");
   }
+}
+
+TEST_CASE("A key file may be named without a folder, also before it is there", "[launcher][key]") {
+  const test::TempDir folder;
+  const std::filesystem::path before = std::filesystem::current_path();
+  const absl::Cleanup back = [&before] { std::filesystem::current_path(before); };
+  std::filesystem::current_path(folder.path());
+  CHECK(MakeKey(Options("keys.json", "team"), absl::Now()).value().tenant_is_new);
+  CHECK_FALSE(MakeKey(Options("keys.json", "team"), absl::Now()).value().tenant_is_new);
+  CHECK(router::LoadKeyFile(KeysPath(folder)).value().keys() == 2);
+  CHECK(absl::StrContains(
+      MakeKey(Options("nowhere/keys.json", "team"), absl::Now()).status().message(), "nowhere"));
 }
 
 TEST_CASE("Limits that stand in the file outlive new keys and revocations", "[launcher][key]") {

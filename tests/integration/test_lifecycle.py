@@ -8,15 +8,17 @@ import pathlib
 import resource
 import signal
 import socket
+import struct
 import subprocess
 import tempfile
 import threading
 import unittest
+import urllib.request
 
 from weft_server import BIN, DEMO_MODEL, WeftServer, alive, children_of, wait_until
 
 
-EXIT_FATAL = 4  # common/exit_code.h
+EXIT_STARTUP, EXIT_FATAL = 1, 4  # common/exit_code.h
 PR_CAPBSET_DROP, CAP_SYS_ADMIN, CAP_SYS_RESOURCE = 24, 21, 24
 
 
@@ -151,6 +153,64 @@ class LifecycleTest(unittest.TestCase):
                     shard.wait(30)
         self.assertEqual(router.returncode, EXIT_FATAL)
         self.assertIn("dtype", router.stderr)
+
+    def test_a_router_whose_model_has_another_context_says_so_before_it_serves(self):
+        with tempfile.TemporaryDirectory(prefix="weft-run-") as folder:
+            shorter = pathlib.Path(folder, "shorter.gguf")
+            key = b"llama.context_length" + struct.pack("<I", 4)  # of type uint32
+            model = pathlib.Path(DEMO_MODEL).read_bytes()
+            self.assertEqual(model.count(key + struct.pack("<I", 8192)), 1)
+            shorter.write_bytes(model.replace(key + struct.pack("<I", 8192),
+                                              key + struct.pack("<I", 4096)))
+            shard = subprocess.Popen(
+                [str(BIN / "weft-shard"), f"--model={DEMO_MODEL}", f"--socket={folder}/0.sock",
+                 "--device=cpu"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            try:
+                router = subprocess.run(
+                    [str(BIN / "weft-router"), f"--model={shorter}", "--http-port=0",
+                     "--grpc-port=0", f"--shard=unix:{folder}/0.sock"],
+                    capture_output=True, text=True, timeout=60)
+            finally:
+                shard.terminate()
+                shard.wait(30)
+        self.assertEqual(router.returncode, EXIT_FATAL)
+        self.assertIn("the router's model has a context of 4096 tokens, rank 0's 8192",
+                      router.stderr)
+
+    def test_a_shards_metrics_have_a_port_of_their_own(self):
+        with tempfile.TemporaryDirectory(prefix="weft-run-") as folder:
+            command = [str(BIN / "weft-shard"), f"--model={DEMO_MODEL}",
+                       f"--socket={folder}/0.sock", "--device=cpu"]
+            shard = subprocess.Popen([*command, "--metrics-port=0"], stdout=subprocess.PIPE,
+                                     stderr=subprocess.DEVNULL, text=True)
+            try:
+                line = shard.stdout.readline()
+                self.assertTrue(line.startswith("metrics on http://127.0.0.1:"), line)
+                url = line.split()[-1]
+                with urllib.request.urlopen(url, timeout=30) as answer:
+                    self.assertIn(b"weft_shard_steps_total", answer.read())
+                port = url.split(":")[2].split("/")[0]
+                taken = subprocess.run([*command, f"--metrics-port={port}"], capture_output=True,
+                                       text=True, timeout=60)
+            finally:
+                shard.terminate()
+                shard.wait(30)
+                shard.stdout.close()
+        self.assertEqual(taken.returncode, EXIT_STARTUP)
+        self.assertIn(f"--metrics-port: cannot listen on 127.0.0.1:{port}", taken.stderr)
+
+    def test_what_the_command_does_not_know_ends_with_one_code(self):
+        for words in ([], ["bogus"], ["key"], ["key", "bogus"], ["key", "new", "--bogus"],
+                      ["bench"], ["bench", "bogus"], ["bench", "load", "--bogus"],
+                      ["serve", "--bogus"], ["chat", "--bogus"], ["inspect", "--bogus"]):
+            done = subprocess.run([str(BIN / "weft"), *words], capture_output=True, text=True,
+                                  timeout=60)
+            self.assertEqual(done.returncode, EXIT_STARTUP, words)
+            self.assertTrue(done.stderr, words)
+        for words in (["--help"], ["key", "--help"], ["bench", "--help"]):
+            done = subprocess.run([str(BIN / "weft"), *words], capture_output=True, timeout=60)
+            self.assertEqual(done.returncode, 0, words)
+            self.assertTrue(done.stdout, words)
 
     def test_a_limit_of_processes_that_is_too_small_ends_the_start_by_name(self):
         def few():

@@ -21,6 +21,7 @@
 #include "grpcpp/grpcpp.h"
 #include "grpcpp/health_check_service_interface.h"
 #include "grpcpp/resource_quota.h"
+#include "router/doors/access_log.h"
 #include "router/doors/grpc/call_watch.h"
 #include "router/doors/grpc/caller.h"
 #include "router/doors/grpc/credentials.h"
@@ -40,6 +41,7 @@ using grpc::ServerUnaryReactor;
 using grpc::ServerWriteReactor;
 using weft::v1::TextGeneration;
 
+constexpr absl::string_view kGetModel = "GetModel";
 constexpr char kServiceName[] = "weft.v1.TextGeneration";
 constexpr int64_t kDayMs = 24 * 3600 * 1000;
 constexpr int64_t kHandshakeTimeoutMs = 10'000;
@@ -85,6 +87,22 @@ class RefusedStream : public ServerWriteReactor<ByteBuffer> {
   void OnDone() override { const std::unique_ptr<RefusedStream> self(this); }
 };
 
+// A call with one answer.
+struct UnaryCall {
+  UnaryCall(CallbackServerContext* of, absl::string_view name)
+      : context(of),
+        reactor(of->DefaultReactor()),
+        method(name),
+        start_us(MonotonicClock().NowUs()) {}
+
+  CallbackServerContext* context;
+  ServerUnaryReactor* reactor;
+  absl::string_view method;
+  int64_t start_us;
+  // Of one that was let in.
+  std::string tenant;
+};
+
 class TextGenerationService : public RawService {
  public:
   TextGenerationService(Front* front, GrpcCallWatch* watch, size_t message_bytes_max)
@@ -102,93 +120,93 @@ class TextGenerationService : public RawService {
                                     message_bytes_max_);
     }
     const grpc::Status answer = ToGrpcStatus(wanted);
-    front_->probe().GrpcHandled("Generate", GrpcCodeName(answer.error_code()), 0);
+    Record(*context, "Generate", MonotonicClock().NowUs(), /*tenant=*/"", answer.error_code());
     return std::make_unique<RefusedStream>(answer).release();
   }
 
   ServerUnaryReactor* Tokenize(CallbackServerContext* context, const ByteBuffer* bytes,
                                ByteBuffer* answer) override {
-    auto* reactor = context->DefaultReactor();
-    const int64_t start_us = MonotonicClock().NowUs();
+    UnaryCall call(context, "Tokenize");
     absl::StatusOr<Admission::Permit> permit =
         front_->EnterText(CredentialsOf(*context), bytes->Length());
-    if (!permit.ok()) return Finish(reactor, "Tokenize", start_us, permit.status());
+    if (!permit.ok()) return Finish(call, permit.status());
+    call.tenant = permit->tenant()->name;
     weft::v1::TokenizeRequest request;
     if (absl::Status status = Read(context, *bytes, &request); !status.ok()) {
-      return Finish(reactor, "Tokenize", start_us, status);
+      return Finish(call, status);
     }
     auto prompt = ReadTokenize(request);
-    if (!prompt.ok()) return Finish(reactor, "Tokenize", start_us, prompt.status());
+    if (!prompt.ok()) return Finish(call, prompt.status());
     const bool add = !request.has_add_special_tokens() || request.add_special_tokens();
-    front_->entrance().Tokenize(
-        *std::move(prompt), add, *std::move(permit), /*call=*/nullptr,
-        [this, reactor, answer, start_us](absl::StatusOr<TokenizeResult> result) {
-          if (result.ok()) {
-            weft::v1::TokenizeResponse response;
-            response.mutable_ids()->Add(result->ids.begin(), result->ids.end());
-            for (std::string& token : result->tokens) response.add_tokens(std::move(token));
-            Encode(response, answer);
-          }
-          Finish(reactor, "Tokenize", start_us, result.status());
-        });
-    return reactor;
+    front_->entrance().Tokenize(*std::move(prompt), add, *std::move(permit), /*call=*/nullptr,
+                                [this, call, answer](absl::StatusOr<TokenizeResult> result) {
+                                  if (result.ok()) {
+                                    weft::v1::TokenizeResponse response;
+                                    response.mutable_ids()->Add(result->ids.begin(),
+                                                                result->ids.end());
+                                    for (std::string& token : result->tokens)
+                                      response.add_tokens(std::move(token));
+                                    Encode(response, answer);
+                                  }
+                                  Finish(call, result.status());
+                                });
+    return call.reactor;
   }
 
   ServerUnaryReactor* Detokenize(CallbackServerContext* context, const ByteBuffer* bytes,
                                  ByteBuffer* answer) override {
-    auto* reactor = context->DefaultReactor();
-    const int64_t start_us = MonotonicClock().NowUs();
+    UnaryCall call(context, "Detokenize");
     absl::StatusOr<Admission::Permit> permit =
         front_->EnterText(CredentialsOf(*context), bytes->Length());
-    if (!permit.ok()) return Finish(reactor, "Detokenize", start_us, permit.status());
+    if (!permit.ok()) return Finish(call, permit.status());
+    call.tenant = permit->tenant()->name;
     weft::v1::DetokenizeRequest request;
     if (absl::Status status = Read(context, *bytes, &request); !status.ok()) {
-      return Finish(reactor, "Detokenize", start_us, status);
+      return Finish(call, status);
     }
     absl::StatusOr<std::vector<TokenId>> ids = ReadDetokenize(request);
-    if (!ids.ok()) return Finish(reactor, "Detokenize", start_us, ids.status());
+    if (!ids.ok()) return Finish(call, ids.status());
     const bool skip = !request.has_skip_special_tokens() || request.skip_special_tokens();
-    front_->entrance().Detokenize(
-        *std::move(ids), skip, *std::move(permit), /*call=*/nullptr,
-        [this, reactor, answer, start_us](absl::StatusOr<std::string> text) {
-          if (text.ok()) {
-            weft::v1::DetokenizeResponse response;
-            response.set_text(*std::move(text));
-            Encode(response, answer);
-          }
-          Finish(reactor, "Detokenize", start_us, text.status());
-        });
-    return reactor;
+    front_->entrance().Detokenize(*std::move(ids), skip, *std::move(permit), /*call=*/nullptr,
+                                  [this, call, answer](absl::StatusOr<std::string> text) {
+                                    if (text.ok()) {
+                                      weft::v1::DetokenizeResponse response;
+                                      response.set_text(*std::move(text));
+                                      Encode(response, answer);
+                                    }
+                                    Finish(call, text.status());
+                                  });
+    return call.reactor;
   }
 
   ServerUnaryReactor* Cancel(CallbackServerContext* context, const ByteBuffer* bytes,
                              ByteBuffer* answer) override {
-    auto* reactor = context->DefaultReactor();
-    const int64_t start_us = MonotonicClock().NowUs();
+    UnaryCall call(context, "Cancel");
     weft::v1::CancelRequest request;
     absl::Status status = Read(context, *bytes, &request);
     if (status.ok() && !IsRequestId(request.request_id())) {
       status = FieldError("request_id", "must have 1 to 128 characters of [A-Za-z0-9._-]");
     }
     const absl::StatusOr<TenantRef> tenant = front_->Authenticate(CredentialsOf(*context));
+    if (tenant.ok()) call.tenant = (*tenant)->name;
     if (status.ok()) status = tenant.status();
     if (status.ok()) {
       weft::v1::CancelResponse response;
       response.set_found(front_->entrance().Cancel(**tenant, request.request_id()));
       Encode(response, answer);
     }
-    return Finish(reactor, "Cancel", start_us, status);
+    return Finish(call, status);
   }
 
   ServerUnaryReactor* GetModel(CallbackServerContext* context, const ByteBuffer* bytes,
                                ByteBuffer* answer) override {
-    auto* reactor = context->DefaultReactor();
-    const int64_t start_us = MonotonicClock().NowUs();
+    UnaryCall call(context, kGetModel);
     const absl::StatusOr<TenantRef> tenant = front_->Authenticate(CredentialsOf(*context));
-    if (!tenant.ok()) return Finish(reactor, "GetModel", start_us, tenant.status());
+    if (!tenant.ok()) return Finish(call, tenant.status());
+    call.tenant = (*tenant)->name;
     weft::v1::GetModelRequest request;
     if (absl::Status status = Read(context, *bytes, &request); !status.ok()) {
-      return Finish(reactor, "GetModel", start_us, status);
+      return Finish(call, status);
     }
     const ModelFacts model = front_->entrance().Model();
     weft::v1::GetModelResponse response;
@@ -203,7 +221,7 @@ class TextGenerationService : public RawService {
     response.mutable_build()->set_revision(Revision());
     response.set_request_tokens_max(model.shape.request_tokens_max);
     Encode(response, answer);
-    return Finish(reactor, "GetModel", start_us, absl::OkStatus());
+    return Finish(call, absl::OkStatus());
   }
 
  private:
@@ -213,13 +231,28 @@ class TextGenerationService : public RawService {
     return Decode(bytes, message_bytes_max_, message);
   }
 
-  ServerUnaryReactor* Finish(ServerUnaryReactor* reactor, absl::string_view method,
-                             int64_t start_us, const absl::Status& status) {
+  ServerUnaryReactor* Finish(const UnaryCall& call, const absl::Status& status) {
     const grpc::Status answer = ToGrpcStatus(status);
-    front_->probe().GrpcHandled(method, GrpcCodeName(answer.error_code()),
-                                MonotonicClock().NowUs() - start_us);
-    reactor->Finish(answer);
-    return reactor;
+    Record(*call.context, call.method, call.start_us, call.tenant, answer.error_code());
+    call.reactor->Finish(answer);
+    return call.reactor;
+  }
+
+  // The end of a call, for metrics and log. While its context is there: before it is finished.
+  void Record(const CallbackServerContext& context, absl::string_view method, int64_t start_us,
+              const std::string& tenant, grpc::StatusCode code) {
+    AccessRecord record;
+    record.traceparent = MetadataOf(context, "traceparent");
+    if (!IsTraceparent(record.traceparent)) record.traceparent.clear();
+    record.tenant = tenant;
+    record.client = PeerOf(context);
+    record.door = "grpc";
+    record.route = method;
+    record.status = std::string(GrpcCodeName(code));
+    record.total_us = MonotonicClock().NowUs() - start_us;
+    front_->probe().GrpcHandled(method, GrpcCodeName(code), record.total_us);
+    // What needs no work is asked for every few seconds, as on HTTP.
+    LogAccess(record, /*quiet=*/method == kGetModel && code == grpc::StatusCode::OK);
   }
 
   Front* const front_;

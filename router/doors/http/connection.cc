@@ -1,5 +1,4 @@
 #include "router/doors/http/connection.h"
-#include "router/doors/access_log.h"
 
 #include <algorithm>
 #include <utility>
@@ -71,6 +70,7 @@ void HttpConnection::TurnAway() {
   turned_away_ = true;
   worker_->shared().turned_away[admin_].fetch_add(1);
   socket_.SetOptions(worker_->shared().limits);
+  peer_ = socket_.PeerName();
   if (socket_.tls()) {
     Close(CancelReason::kClientGone);  // a handshake is more than it can have
   } else {

@@ -85,8 +85,10 @@ class HttpConnection : public HttpResponder,
   void Dispatch();
   void Answer(HttpRequest request);
   void AnswerOptions(const HttpRequest& request, const std::string& methods);
-  // Answers a request that never reached a handler, and closes.
+  // Answers a request that was refused before it was complete, and closes.
   void Refuse(const HttpRefusal& refusal);
+  // By the table of routes; "-" where it has none for this path.
+  absl::string_view RouteOf(const std::string& path) const;
   void AppendHead(const HttpReply& reply, absl::string_view framing);
   void FinishResponse();
   // One line for the request that ended; `cause` when it ended early.
@@ -128,6 +130,8 @@ class HttpConnection : public HttpResponder,
   // When it was complete; 0 = none is under way.
   int64_t request_us_ = 0;
   absl::string_view route_ = "other";
+  // Of a request that was refused before it was complete: its route, or "-"; for the log alone.
+  absl::string_view refused_route_;
   bool keep_alive_ = false;
   bool http_1_1_ = true;
   bool head_only_ = false;

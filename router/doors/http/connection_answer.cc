@@ -90,14 +90,21 @@ void HttpConnection::Refuse(const HttpRefusal& refusal) {
   // Of what has been read so far: empty while it is not known.
   const std::string path =
       reader_.stage() == RequestReader::Stage::kIdle ? "" : reader_.head().path;
+  refused_route_ = RouteOf(path);
   HttpReply reply = TransportError(path, refusal.status, refusal.message);
   if (refusal.retry_after_s > 0) {
     reply.headers.emplace_back("retry-after", absl::StrCat(refusal.retry_after_s));
   }
   reader_.Begin();
   request_id_ = NewRequestId();
+  request_us_ = MonotonicClock().NowUs();
   Enter(Phase::kBusy, 0);
   Reply(std::move(reply));
+}
+
+absl::string_view HttpConnection::RouteOf(const std::string& path) const {
+  const absl::string_view route = path.empty() ? "-" : routes_->Find(HttpMethod::kGet, path).route;
+  return route == "other" ? "-" : route;
 }
 
 void HttpConnection::AppendHead(const HttpReply& reply, absl::string_view framing) {
@@ -211,7 +218,7 @@ void HttpConnection::ProbeClient() {
 }
 
 void HttpConnection::LogRequest(absl::string_view cause) {
-  if (request_us_ == 0) return;  // refused before it was one, or logged already
+  if (request_us_ == 0) return;  // none is under way, or it is logged already
   AccessRecord record;
   record.cause = cause;
   record.correlation_id = request_id_;
@@ -219,7 +226,7 @@ void HttpConnection::LogRequest(absl::string_view cause) {
   record.client = peer_;
   record.traceparent = traceparent_;
   record.door = "http";
-  record.route = route_;
+  record.route = refused_route_.empty() ? route_ : refused_route_;
   if (answering_) record.status = absl::StrCat(status_);
   record.total_us = MonotonicClock().NowUs() - std::exchange(request_us_, 0);
   // Probes and scrapes come every few seconds: they are not worth a line of their own.

@@ -15,16 +15,15 @@ std::shared_ptr<HttpExchange> GenerateExchange::Start(
   const size_t bytes = request.body.size();
   if (bytes < kLongBodyBytes) {
     std::optional<HttpReply> refusal =
-        exchange->ReadAndSubmit(front, std::move(request), std::move(permit), read, refuse);
+        exchange->ReadAndSubmit(front, std::move(request), std::move(permit), read);
     if (!refusal.has_value()) return exchange;
     responder.Reply(*std::move(refusal));
     return nullptr;
   }
   absl::AnyInvocable<void()> job = [exchange, &front, request = std::move(request),
-                                    permit = std::move(permit), read = std::move(read),
-                                    refuse]() mutable {
+                                    permit = std::move(permit), read = std::move(read)]() mutable {
     std::optional<HttpReply> refusal =
-        exchange->ReadAndSubmit(front, std::move(request), std::move(permit), read, refuse);
+        exchange->ReadAndSubmit(front, std::move(request), std::move(permit), read);
     if (!refusal.has_value()) return;
     {
       absl::MutexLock lock(&exchange->mutex_);
@@ -38,9 +37,9 @@ std::shared_ptr<HttpExchange> GenerateExchange::Start(
   return nullptr;
 }
 
-std::optional<HttpReply> GenerateExchange::ReadAndSubmit(
-    const Front& front, HttpRequest request, Admission::Permit permit, const GenerationReader& read,
-    const std::function<HttpReply(const absl::Status&)>& refuse) {
+std::optional<HttpReply> GenerateExchange::ReadAndSubmit(const Front& front, HttpRequest request,
+                                                         Admission::Permit permit,
+                                                         const GenerationReader& read) {
   {
     absl::MutexLock lock(&mutex_);
     if (gone_ != CancelReason::kNone) {
@@ -58,7 +57,13 @@ std::optional<HttpReply> GenerateExchange::ReadAndSubmit(
   }
   absl::StatusOr<std::shared_ptr<Answer>> answer =
       front.entrance().Submit(std::move(generation.input), std::move(permit), shared_from_this());
-  if (!answer.ok()) return refuse(answer.status());
+  if (!answer.ok()) {
+    // The formatter knows what the body's own door calls a field.
+    absl::MutexLock lock(&mutex_);
+    HttpReply reply = new_formatter_->Error(answer.status());
+    reply.headers.insert(reply.headers.end(), new_headers_.begin(), new_headers_.end());
+    return reply;
+  }
   CancelReason gone;
   {
     absl::MutexLock lock(&mutex_);

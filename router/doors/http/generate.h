@@ -52,8 +52,8 @@ class GenerateExchange : public HttpExchange,
                          public std::enable_shared_from_this<GenerateExchange> {
  public:
   // Reads `request` under `permit` and hands it in; a long body is read by a thread of text in.
-  // Null when `responder` has had its reply. `refuse` words an error of the entrance. `front` must
-  // outlive it.
+  // Null when `responder` has had its reply. `refuse` words an error that comes before the body is
+  // read. `front` must outlive it.
   static std::shared_ptr<HttpExchange> Start(
       const Front& front, HttpRequest request, Admission::Permit permit, GenerationReader read,
       const std::function<HttpReply(const absl::Status&)>& refuse, HttpResponder& responder,
@@ -73,9 +73,8 @@ class GenerateExchange : public HttpExchange,
       : waker_(waker), responder_(responder), start_us_(MonotonicClock().NowUs()) {}
 
   // Reads the body and hands the request in. Returns the refusal, or nothing.
-  std::optional<HttpReply> ReadAndSubmit(
-      const Front& front, HttpRequest request, Admission::Permit permit,
-      const GenerationReader& read, const std::function<HttpReply(const absl::Status&)>& refuse);
+  std::optional<HttpReply> ReadAndSubmit(const Front& front, HttpRequest request,
+                                         Admission::Permit permit, const GenerationReader& read);
   // Takes what the reading thread left; true when there is an answer to read.
   bool TakeAnswer();
   // Formats what was fetched; true when the request has ended.

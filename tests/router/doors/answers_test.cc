@@ -330,6 +330,29 @@ TEST_CASE("Retry-After is in whole seconds, at least one", "[router][http]") {
   CHECK(fixture.Post("/generate", R"({"inputs":"x"})").headers.at("retry-after") == "1");
 }
 
+TEST_CASE("A field that the entrance refuses has the name that the request's own door gives it",
+          "[router][tgi][openai]") {
+  FrontFixture fixture;
+  fixture.intake.RefuseRequests(FieldError("priority", "must be from -5 to 5 for tenant team"));
+  for (const char* path : {"/generate", "/generate_stream", "/", "/invocations"}) {
+    const RawResponse response =
+        fixture.Post(path, R"({"inputs":"Hi","parameters":{"priority":9},"nonsense":1})");
+    CHECK(response.status == 422);
+    CHECK(absl::StrContains(response.body, "`parameters.priority`: must be from -5 to 5"));
+    CHECK(response.headers.at("x-weft-ignored-fields") == "nonsense");
+  }
+  for (const char* path : {"/v1/completions", "/invocations"}) {
+    const RawResponse response = fixture.Post(path, R"({"prompt":"Hi","priority":9})");
+    CHECK(response.status == 400);
+    CHECK(absl::StrContains(response.body, R"("param":"priority")"));
+  }
+  // A long body is read by another thread.
+  const std::string text(kLongBodyBytes, 'x');
+  CHECK(absl::StrContains(
+      fixture.Post("/generate", absl::StrCat(R"({"inputs":")", text, R"("})")).body,
+      "`parameters.priority`"));
+}
+
 TEST_CASE("The engine's field names appear in each door's words", "[router][http]") {
   FrontFixture fixture;
   fixture.intake.SetScript({{FailedEvent{FieldError("max_tokens", "too many")}}});

@@ -114,6 +114,11 @@ void FakeEntrance::SetStatus(ServerStatus status) {
   status_ = std::move(status);
 }
 
+void FakeEntrance::RefuseRequests(absl::Status status) {
+  absl::MutexLock lock(&mutex_);
+  refusal_ = std::move(status);
+}
+
 std::shared_ptr<FakeRequest> FakeEntrance::WaitRequest(size_t index) {
   absl::MutexLock lock(&mutex_);
   const auto there = [&]()
@@ -144,6 +149,7 @@ absl::StatusOr<std::shared_ptr<Answer>> FakeEntrance::Submit(GenerateInput input
                                                              Admission::Permit permit,
                                                              std::shared_ptr<AnswerSink> sink) {
   absl::MutexLock lock(&mutex_);
+  if (!refusal_.ok()) return refusal_;
   const SequenceId sequence = requests_.size() + 1;
   auto answer = std::make_shared<Answer>(sequence, absl::StrCat("req-", sequence),
                                          input.correlation_id, std::move(permit), &tokens_, this);

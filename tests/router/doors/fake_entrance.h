@@ -100,6 +100,8 @@ class FakeEntrance : public Entrance, public AnswerRegistry {
   // Played to each request from now on, a batch a wake-up; empty = the test sends by hand.
   void SetScript(Script script);
   void SetStatus(ServerStatus status);
+  // What every request ends with at once from now on, as that of a tenant's limits does.
+  void RefuseRequests(absl::Status status);
 
   // The request number `index` since the start; waits up to 10 s, null then.
   std::shared_ptr<FakeRequest> WaitRequest(size_t index);
@@ -130,6 +132,7 @@ class FakeEntrance : public Entrance, public AnswerRegistry {
   mutable absl::Mutex mutex_;
   Script script_ ABSL_GUARDED_BY(mutex_);
   ServerStatus status_ ABSL_GUARDED_BY(mutex_);
+  absl::Status refusal_ ABSL_GUARDED_BY(mutex_);
   // By sequence, which counts from 1.
   std::deque<std::shared_ptr<FakeRequest>> requests_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::weak_ptr<Answer>> answers_ ABSL_GUARDED_BY(mutex_);

@@ -118,6 +118,9 @@ TEST_CASE("A router with another model than its shards is told what differs", "[
                           "rank 0's model ends with token 7, the router's with 3"));
   CHECK(absl::StrContains(error([](auto& model, auto&) { model.context_tokens = 2048; }),
                           "the router's model has a context of 2048 tokens, rank 0's 4096"));
+  CHECK(absl::StrContains(error([](auto& model, auto&) { model.context_tokens = 8192; }),
+                          "the router's model has a context of 8192 tokens, rank 0's 4096"));
+  CHECK(error([](auto& model, auto&) { model.context_tokens = 4096; }).empty());
   // A tokenizer with ids that the model has no rows for, as some fine-tuned ones.
   CHECK(error([](auto&, auto& info) { info.set_vocab_size(999); }).empty());
 }

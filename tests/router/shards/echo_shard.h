@@ -36,8 +36,4 @@ class EchoShard {
   std::unique_ptr<grpc::Server> server_;
 };
 
-// Certificate and key of one authority, which has signed both, as PEM files in `directory`:
-// cert.pem, key.pem and ca.pem. Valid for localhost and 127.0.0.1.
-void WriteTestCertificate(const std::string& directory);
-
 }  // namespace weft::router

@@ -20,6 +20,7 @@
 #include "router/shards/client_http2.h"
 #include "tests/router/engine/engine_rig.h"
 #include "tests/router/shards/echo_shard.h"
+#include "tests/support/test_certificate.h"
 
 namespace weft::router {
 namespace {
@@ -95,7 +96,7 @@ class Caller {
 struct Route {
   explicit Route(const std::string& kind) : mutual_tls(kind == "mutual TLS") {
     if (mutual_tls) {
-      WriteTestCertificate(dir.path());
+      testing::WriteTestCertificate(dir.path());
       tls = {dir.path() + "/cert.pem", dir.path() + "/key.pem", dir.path() + "/ca.pem"};
     }
     Serve(kind == "unix" ? absl::StrCat("unix:", dir.path(), "/echo.sock") : "127.0.0.1:0");
@@ -200,6 +201,42 @@ TEST_CASE("A server that goes away ends what is in flight, and is found again",
   route.Serve(address);
   CHECK(caller.Replies(1)[0].body == "back");
   CHECK(caller.client().Connected());
+}
+
+// Serves with the certificates of `server`, calls with those of `client`.
+ShardReply CallAcross(const ShardTls& server, const ShardTls& client) {
+  Route route("mutual TLS");
+  route.server.reset();
+  route.tls = server;
+  route.Serve("127.0.0.1:0");
+  Caller caller(route.server->address(), client);
+  // The first attempt to connect may still be under way at the first deadline.
+  ShardReply reply;
+  for (int attempt = 0; attempt < 20; ++attempt) {
+    reply = caller.Call(ShardCall::kInfo, "x", 500'000, /*wait_for_ready=*/true);
+    if (absl::StrContains(reply.status.message(), "no connection")) break;
+  }
+  return reply;
+}
+
+TEST_CASE("Certificates that do not fit are named by the calls that wait for a connection",
+          "[router][transport]") {
+  const Route one("mutual TLS");
+  const Route other("mutual TLS");
+  // The shard's certificate is signed by another authority than the router knows.
+  ShardTls client = one.tls;
+  client.ca = other.tls.ca;
+  const ShardReply unknown_shard = CallAcross(one.tls, client);
+  CAPTURE(unknown_shard.status.ToString());
+  CHECK(absl::IsDeadlineExceeded(unknown_shard.status));
+  CHECK(absl::StrContains(unknown_shard.status.message(), "certificate verify failed"));
+  // The router's certificate is signed by another authority than the shard knows.
+  client = other.tls;
+  client.ca = one.tls.ca;
+  const ShardReply unknown_router = CallAcross(one.tls, client);
+  CAPTURE(unknown_router.status.ToString());
+  CHECK(absl::IsDeadlineExceeded(unknown_router.status));
+  CHECK(absl::StrContains(unknown_router.status.message(), "no connection: "));
 }
 
 TEST_CASE("A client that goes away ends its calls once each", "[router][transport]") {

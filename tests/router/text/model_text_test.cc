@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "absl/strings/match.h"
+#include "common/limits.h"
 #include "text_fixture.h"
 
 namespace weft::router {
@@ -24,6 +25,7 @@ TEST_CASE("The demo file ends answers on its eos and on the end of text", "[rout
   CHECK(text->bos_token == "<|im_start|>");
   CHECK(text->eos_token == "<|im_end|>");
   CHECK(text->chat_template.size() == 368);
+  CHECK(text->context_tokens == 8192);
   CHECK(text->model_name == "SmolLM2-135M-Instruct.Q4_1");
 }
 
@@ -38,6 +40,7 @@ TEST_CASE("An end token outside the vocabulary is refused", "[router][text]") {
 TEST_CASE("A directory's files are read in transformers' order of precedence", "[router][text]") {
   const TempDir dir;
   CHECK(LoadModelText(dir.path())->eos_ids.empty());
+  CHECK(LoadModelText(dir.path())->context_tokens == 0);
   CHECK(LoadModelText(dir.path())->model_name ==
         std::filesystem::path(dir.path()).filename().string());
   CHECK(LoadModelText(dir.path() + "/")->model_name ==
@@ -68,12 +71,24 @@ TEST_CASE("A directory's files are read in transformers' order of precedence", "
   CHECK(LoadModelText(dir.path())->chat_template == "file");
 }
 
+TEST_CASE("A directory tells its model's context as shards say it", "[router][text]") {
+  const TempDir dir;
+  dir.Write("config.json", R"({"max_position_embeddings": 8192})");
+  CHECK(LoadModelText(dir.path())->context_tokens == 8192);
+  dir.Write("config.json", R"({"max_position_embeddings": 99999999999})");
+  CHECK(LoadModelText(dir.path())->context_tokens == kContextTokensMax);
+  dir.Write("config.json", R"({"max_position_embeddings": null})");
+  CHECK(LoadModelText(dir.path())->context_tokens == 0);
+}
+
 TEST_CASE("A broken file of a model directory is refused with file and key", "[router][text]") {
   const std::vector<std::vector<std::string>> cases = {
       {"config.json", "{", "JSON"},
       {"config.json", "[1]", "object"},
       {"config.json", R"({"eos_token_id": "two"})", "eos_token_id"},
       {"config.json", R"({"eos_token_id": -1})", "eos_token_id"},
+      {"config.json", R"({"max_position_embeddings": "long"})", "max_position_embeddings"},
+      {"config.json", R"({"max_position_embeddings": -1})", "max_position_embeddings"},
       {"generation_config.json", R"({"eos_token_id": [1, 2.5]})", "eos_token_id"},
       {"generation_config.json", R"({"eos_token_id": 99999999})", "eos_token_id"},
       {"tokenizer_config.json", R"({"bos_token": 1})", "bos_token"},

@@ -12,14 +12,18 @@
 #include <cstdlib>
 #include <fstream>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "common/limits.h"
 #include "tests/shard/control/executor_rig.h"
 #include "tests/support/grpc_threads.h"
+#include "tests/support/test_certificate.h"
 #include "weft/shard/v1/shard.grpc.pb.h"
 
 namespace weft::shard {
@@ -34,7 +38,8 @@ class TempFolder {
     path_ = path;
   }
   ~TempFolder() {
-    for (const char* name : {"run/shard.sock", "run", "shard.sock", "file"}) {
+    for (const char* name :
+         {"run/shard.sock", "run", "shard.sock", "file", "cert.pem", "key.pem", "ca.pem"}) {
       (void)!std::remove(absl::StrCat(path_, "/", name).c_str());
     }
     (void)!std::remove(path_.c_str());
@@ -47,25 +52,41 @@ class TempFolder {
 
 class Client {
  public:
-  explicit Client(const std::string& address)
-      : stub_(v1::ShardService::NewStub(
-            grpc::CreateChannel(address, grpc::InsecureChannelCredentials()))) {
+  explicit Client(const std::string& address,
+                  const std::shared_ptr<grpc::ChannelCredentials>& credentials =
+                      grpc::InsecureChannelCredentials())
+      : stub_(v1::ShardService::NewStub(grpc::CreateChannel(address, credentials))) {
     testing::KeepGrpcThreads();
   }
 
   template <typename Request, typename Response>
   grpc::Status Call(grpc::Status (v1::ShardService::Stub::*method)(grpc::ClientContext*,
                                                                    const Request&, Response*),
-                    const Request& request, Response* response) {
+                    const Request& request, Response* response,
+                    absl::Duration timeout = absl::Seconds(60)) {
     grpc::ClientContext context;
     context.set_wait_for_ready(true);
-    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
+    context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
     return (stub_.get()->*method)(&context, request, response);
   }
 
  private:
   std::unique_ptr<v1::ShardService::Stub> stub_;
 };
+
+// Of a router that has the certificate of WriteTestCertificate in `folder`.
+std::shared_ptr<grpc::ChannelCredentials> TestCredentials(const TempFolder& folder) {
+  const auto read = [&folder](const char* name) {
+    std::ostringstream content;
+    content << std::ifstream(folder / name).rdbuf();
+    return content.str();
+  };
+  grpc::SslCredentialsOptions options;
+  options.pem_root_certs = read("ca.pem");
+  options.pem_cert_chain = read("cert.pem");
+  options.pem_private_key = read("key.pem");
+  return grpc::SslCredentials(options);
+}
 
 ListenOptions OnSocket(const std::string& path) {
   ListenOptions options;
@@ -230,7 +251,32 @@ TEST_CASE("A socket left over is replaced, anything else is not", "[shard][servi
       ShardServer::Start(ListenOptions{}, *rig.executor, nullptr).status()));
 }
 
-TEST_CASE("TCP is loopback, or mutual TLS, and never a wildcard", "[shard][service]") {
+TEST_CASE("A wildcard address is served with mutual TLS", "[shard][service]") {
+  TempFolder folder;
+  testing::WriteTestCertificate(folder / "");
+  ExecutorRig rig;
+  for (const char* wildcard : {"0.0.0.0:0", "[::]:0", "*:0", ":0"}) {
+    INFO(wildcard);
+    ListenOptions options = OnTcp(wildcard);
+    options.tls_cert = folder / "cert.pem";
+    options.tls_key = folder / "key.pem";
+    options.tls_ca = folder / "ca.pem";
+    const auto server = ShardServer::Start(options, *rig.executor, nullptr);
+    INFO(server.status().ToString());
+    REQUIRE(server.ok());
+    const std::string address = (*server)->address();
+    const std::string dialled = absl::StrCat("127.0.0.1", address.substr(address.rfind(':')));
+    v1::InfoResponse facts;
+    CHECK_FALSE(
+        Client(dialled)
+            .Call(&v1::ShardService::Stub::Info, v1::InfoRequest(), &facts, absl::Milliseconds(200))
+            .ok());
+    Client client(dialled, TestCredentials(folder));
+    CHECK(client.Call(&v1::ShardService::Stub::Info, v1::InfoRequest(), &facts).ok());
+  }
+}
+
+TEST_CASE("TCP is loopback, or mutual TLS, and a wildcard only with that", "[shard][service]") {
   ExecutorRig rig;
   const auto start = [&](const ListenOptions& options) {
     return ShardServer::Start(options, *rig.executor, nullptr);
@@ -241,6 +287,7 @@ TEST_CASE("TCP is loopback, or mutual TLS, and never a wildcard", "[shard][servi
     INFO(wildcard << ": " << status.ToString());
     CHECK(absl::IsInvalidArgument(status));
     CHECK(absl::StrContains(status.message(), "wildcard"));
+    CHECK(absl::StrContains(status.message(), "--tls-cert, --tls-key and --tls-ca"));
   }
   for (const char* bad : {"localhost", "localhost:", "localhost:x", "localhost:70000"}) {
     CHECK(absl::IsInvalidArgument(start(OnTcp(bad)).status()));
