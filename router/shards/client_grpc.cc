@@ -114,8 +114,9 @@ class GrpcShardClient : public ShardClient {
       call->why_context.TryCancel();
     }
     mutex_.Await(absl::Condition(
-        +[](GrpcShardClient* self)
-             ABSL_EXCLUSIVE_LOCKS_REQUIRED(self->mutex_) { return self->calls_.empty(); },
+        +[](GrpcShardClient* self) ABSL_EXCLUSIVE_LOCKS_REQUIRED(self->mutex_) {
+          return self->calls_.empty() && self->delivering_ == 0;
+        },
         this));
   }
 
@@ -173,9 +174,22 @@ class GrpcShardClient : public ShardClient {
       AskWhy(in_flight.release());
       return;
     }
-    sink_(std::move(reply));
+    Deliver(std::move(in_flight));
+  }
+
+  // Hands the reply over and forgets the call. Its contexts own the channel as well, and the last
+  // owner's end joins gRPC's threads, of which this is one: so they go before this client, which
+  // the destructor waits for, has nothing more to do.
+  void Deliver(std::unique_ptr<InFlight> in_flight) {
+    {
+      absl::MutexLock lock(&mutex_);
+      calls_.erase(in_flight.get());
+      ++delivering_;
+    }
+    sink_(std::move(in_flight->reply));
+    in_flight.reset();
     absl::MutexLock lock(&mutex_);
-    calls_.erase(raw);
+    --delivering_;
   }
 
   // A call that waits for a connection hears of its own deadline alone. One that does not wait is
@@ -203,9 +217,7 @@ class GrpcShardClient : public ShardClient {
         reply.status = absl::DeadlineExceededError(absl::StrCat("no connection: ", why_));
       }
     }
-    sink_(std::move(reply));
-    absl::MutexLock lock(&mutex_);
-    calls_.erase(raw);
+    Deliver(std::move(in_flight));
   }
 
   const Rank rank_;
@@ -215,6 +227,8 @@ class GrpcShardClient : public ShardClient {
   grpc::GenericStub stub_;
   absl::Mutex mutex_;
   absl::flat_hash_set<InFlight*> calls_ ABSL_GUARDED_BY(mutex_);
+  // Calls whose replies are being handed over.
+  int delivering_ ABSL_GUARDED_BY(mutex_) = 0;
   // What the last attempt to connect broke of.
   std::string why_ ABSL_GUARDED_BY(mutex_);
 };

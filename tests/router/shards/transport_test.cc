@@ -254,6 +254,16 @@ TEST_CASE("A client that goes away ends its calls once each", "[router][transpor
   }
 }
 
+TEST_CASE("A client may go away while its last reply is handed over", "[router][transport]") {
+  const Route route("mutual TLS");
+  for (int round = 0; round < 200; ++round) {
+    Caller caller(route.server->address(), route.tls);
+    // The client's end meets the thread that still cleans up after the reply.
+    REQUIRE(caller.Call(ShardCall::kInfo, "", kLongUs, true).status.ok());
+    caller.Destroy();
+  }
+}
+
 TEST_CASE("Addresses of shards are refused by name", "[router][transport]") {
   Poller poller(&MonotonicClock());
   const auto error = [&](const std::string& address, const ShardTls& tls = {}) {
