@@ -17,6 +17,10 @@ constexpr int64_t kOne = 1'000'000;
 
 // HEADERS with a compressed header block, and RST_STREAM.
 constexpr uint64_t kCallBytesMin = 9 + 4 + 13;
+// Of usual headers; what the library's own services receive is small.
+constexpr uint64_t kHeaderBytes = 1024;
+// HTTP/2 frames and TLS records add less than one byte to so many of a message.
+constexpr uint64_t kMessageBytesPerFraming = 256;
 // Calls beyond the most that may be under way which are told so by their handlers.
 constexpr int64_t kRefusedCallsMax = 256;
 
@@ -149,6 +153,7 @@ void GrpcCallWatch::Begin(const grpc::CallbackServerContext& context) {
   const std::shared_ptr<GrpcConnection> connection = gate_->Find(context.peer());
   if (connection == nullptr) return;
   gate_->Identify(connection.get());
+  connection->Took(kHeaderBytes);
   absl::MutexLock lock(&mutex_);
   const auto found = accounts_.find(KeyOf(context));
   if (found == accounts_.end()) return;
@@ -183,6 +188,9 @@ absl::Status GrpcCallWatch::Check(const grpc::CallbackServerContext& context,
     return absl::CancelledError("the connection was ended");
   }
   if (!message.Valid()) return FieldError("request", "is missing: the call has no message");
+  if (connection != nullptr) {
+    connection->Took(message.Length() + message.Length() / kMessageBytesPerFraming);
+  }
   if (calls() > calls_max_) {
     return OverloadedError("TOO_MANY_CALLS", "too many calls are under way", absl::Seconds(1));
   }

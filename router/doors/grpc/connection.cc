@@ -5,12 +5,23 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace weft::router {
+namespace {
+
+// Pings, acknowledgements and window updates, and what TLS adds to each.
+constexpr uint64_t kForgivenBytesPerS = 64 << 10;
+
+}  // namespace
 
 GrpcConnection::GrpcConnection(uint64_t id, std::string peer, int fd, int64_t accepted_us)
-    : id_(id), peer_(std::move(peer)), accepted_us_(accepted_us), fd_(fd) {}
+    : id_(id),
+      peer_(std::move(peer)),
+      accepted_us_(accepted_us),
+      taken_at_us_(accepted_us),
+      fd_(fd) {}
 
 GrpcConnection::~GrpcConnection() { Closed(); }
 
@@ -31,10 +42,30 @@ bool GrpcConnection::ended() const {
 
 uint64_t GrpcConnection::ReceivedBytes() const {
   absl::MutexLock lock(&mutex_);
+  return Received();
+}
+
+uint64_t GrpcConnection::Received() const {
   tcp_info facts{};
   socklen_t bytes = sizeof(facts);
   if (fd_ < 0 || getsockopt(fd_, IPPROTO_TCP, TCP_INFO, &facts, &bytes) != 0) return 0;
   return facts.tcpi_bytes_received;
+}
+
+void GrpcConnection::Took(uint64_t bytes) {
+  absl::MutexLock lock(&mutex_);
+  taken_bytes_ += bytes;
+}
+
+uint64_t GrpcConnection::UnfinishedBytes(int64_t now_us) {
+  absl::MutexLock lock(&mutex_);
+  const uint64_t received = Received();
+  const int64_t passed_us = std::clamp<int64_t>(now_us - taken_at_us_, 0, 3'600'000'000);
+  taken_at_us_ = now_us;
+  taken_bytes_ += static_cast<uint64_t>(passed_us) * kForgivenBytesPerS / 1'000'000;
+  // A message that came compressed is larger than what was received; nobody saves up by that.
+  taken_bytes_ = std::min(taken_bytes_, received);
+  return received - taken_bytes_;
 }
 
 void GrpcConnection::End() {

@@ -32,6 +32,12 @@ class GrpcConnection {
   // Bytes that its client sent so far; 0 when it has closed, and for Unix sockets.
   uint64_t ReceivedBytes() const;
 
+  // So many bytes have become a call's headers or its whole message.
+  void Took(uint64_t bytes);
+  // Bytes that its client sent and that have become neither yet: gRPC keeps them, without bound
+  // while headers are not whole. Frames that belong to no call are forgiven at a slow rate.
+  uint64_t UnfinishedBytes(int64_t now_us);
+
   bool ended() const;
   // Cuts the connection at once: what its client sent and nobody read is thrown away, gRPC sees an
   // error and lets go of its calls.
@@ -44,7 +50,12 @@ class GrpcConnection {
   const std::string peer_;
   const int64_t accepted_us_;
 
+  uint64_t Received() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
   mutable absl::Mutex mutex_;
+  // Of the bytes received, those that are not unfinished, as of `taken_at_us_`.
+  uint64_t taken_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t taken_at_us_ ABSL_GUARDED_BY(mutex_);
   int fd_ ABSL_GUARDED_BY(mutex_);
   bool identified_ ABSL_GUARDED_BY(mutex_) = false;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;

@@ -29,6 +29,8 @@ constexpr int kEventsMax = 64;
 // Connections taken from one socket before closed ones are looked at again.
 constexpr int kAcceptsAtOnce = 64;
 constexpr int64_t kDescriptorsPauseUs = 50'000;
+// Between two looks at what connections have sent; some tens of megabytes can come meanwhile.
+constexpr int kUnfinishedPauseMs = 50;
 constexpr int64_t kLogPauseUs = 10'000'000;
 // A peer that is gone is noticed after 60 + 3 × 10 s of silence, or 60 s after bytes were sent to
 // it that it never acknowledged.
@@ -80,6 +82,12 @@ void SetTcpOptions(int fd) {
   set(IPPROTO_TCP, TCP_KEEPINTVL, kKeepIntervalS);
   set(IPPROTO_TCP, TCP_KEEPCNT, kKeepProbes);
   set(IPPROTO_TCP, TCP_USER_TIMEOUT, kUserTimeoutMs);
+}
+
+// Of two times to wait, of which -1 is for ever.
+int Sooner(int a_ms, int b_ms) {
+  if (a_ms < 0 || b_ms < 0) return std::max(a_ms, b_ms);
+  return std::min(a_ms, b_ms);
 }
 
 int OpenSpare() { return open("/dev/null", O_RDONLY | O_CLOEXEC); }
@@ -147,13 +155,13 @@ void ConnectionGate::Stop() {
 void ConnectionGate::Run() {
   while (true) {
     const int64_t now_us = NowUs();
-    int wait_ms = CheckStarting(now_us);
+    int wait_ms = Sooner(CheckStarting(now_us), CheckUnfinished(now_us));
     if (!accepting_) {
       if (now_us >= resume_us_) {
         SetAccepting(true);
       } else {
         const int pause_ms = static_cast<int>((resume_us_ - now_us) / 1000 + 1);
-        wait_ms = wait_ms < 0 ? pause_ms : std::min(wait_ms, pause_ms);
+        wait_ms = Sooner(wait_ms, pause_ms);
       }
     }
     std::array<epoll_event, kEventsMax> events;
@@ -330,6 +338,48 @@ int ConnectionGate::CheckStarting(int64_t now_us) {
     late->End();
     Remove(late->id());
   }
+}
+
+int ConnectionGate::CheckUnfinished(int64_t now_us) {
+  std::vector<std::shared_ptr<GrpcConnection>> open;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (by_id_.empty()) return -1;
+    open.reserve(by_id_.size());
+    for (const auto& [id, entry] : by_id_) open.push_back(entry.connection);
+  }
+  uint64_t total = 0;
+  std::vector<std::pair<uint64_t, GrpcConnection*>> by_bytes;
+  for (const std::shared_ptr<GrpcConnection>& connection : open) {
+    if (connection->ended()) continue;
+    const uint64_t bytes = connection->UnfinishedBytes(now_us);
+    total += bytes;
+    if (bytes > 0) by_bytes.emplace_back(bytes, connection.get());
+  }
+  std::sort(by_bytes.rbegin(), by_bytes.rend());
+  for (const auto& [bytes, connection] : by_bytes) {
+    if (bytes <= options_.unfinished_connection_bytes_max &&
+        total <= options_.unfinished_bytes_max) {
+      break;
+    }
+    connection->End();
+    total -= bytes;
+    NoteUnfinished(*connection, bytes);
+  }
+  return kUnfinishedPauseMs;
+}
+
+void ConnectionGate::NoteUnfinished(const GrpcConnection& connection, uint64_t bytes) {
+  int64_t held_back = 0;
+  {
+    absl::MutexLock lock(&mutex_);
+    ++stats_.floods;
+  }
+  if (!unfinished_log_.Due(NowUs(), &held_back)) return;
+  WEFT_LOG_WARN(
+      "a gRPC connection was ended, {} bytes of its client were neither whole headers nor a whole "
+      "message: {} ({} more were since the last such line)",
+      bytes, connection.peer(), held_back);
 }
 
 std::shared_ptr<GrpcConnection> ConnectionGate::Find(const std::string& peer) const {

@@ -35,6 +35,10 @@ struct ConnectionGateOptions {
   size_t starting_max = 256;
   // From accept to the first call.
   int64_t first_call_timeout_us = 20'000'000;
+  // Bytes of headers and messages that are not whole yet, on one connection and on all together;
+  // one more ends the connection that has most.
+  uint64_t unfinished_connection_bytes_max = 64u << 20;
+  uint64_t unfinished_bytes_max = 128u << 20;
   // Whether a connection that is turned away may be told so in clear text.
   bool plain_text = true;
 };
@@ -71,7 +75,7 @@ class ConnectionGate {
     size_t starting = 0;    // of them, without a call so far
     int64_t refused = 0;    // turned away or pushed out because there were too many
     int64_t timed_out = 0;  // made no call in time
-    int64_t floods = 0;     // ended for their resets
+    int64_t floods = 0;     // ended for their resets or their unfinished bytes
   };
   Stats stats() const;
 
@@ -104,6 +108,10 @@ class ConnectionGate {
   // Ends those that made no call in time. How long until the next may be due, in milliseconds; -1
   // when there is none.
   int CheckStarting(int64_t now_us);
+  // Ends those that fill memory with what never becomes a call. How long until the next look, in
+  // milliseconds; -1 without connections.
+  int CheckUnfinished(int64_t now_us);
+  void NoteUnfinished(const GrpcConnection& connection, uint64_t bytes);
   void LeaveStarting(Entry* entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const ConnectionGateOptions options_;
@@ -117,6 +125,7 @@ class ConnectionGate {
   uint64_t last_id_;
   RareLog refused_log_;
   RareLog descriptors_log_;
+  RareLog unfinished_log_;
 
   mutable absl::Mutex mutex_;
   absl::flat_hash_map<uint64_t, Entry> by_id_ ABSL_GUARDED_BY(mutex_);

@@ -265,6 +265,10 @@ ConnectionGateOptions GateOptions(const GrpcServerOptions& options) {
   ConnectionGateOptions gate;
   gate.connections_max = options.connections_max;
   gate.starting_max = std::min(options.starting_connections_max, options.connections_max);
+  gate.unfinished_connection_bytes_max =
+      std::max(options.unfinished_bytes_max / 2, 2 * options.message_bytes_max);
+  gate.unfinished_bytes_max =
+      std::max(options.unfinished_bytes_max, 2 * gate.unfinished_connection_bytes_max);
   gate.first_call_timeout_us = options.first_call_timeout_us;
   gate.plain_text = options.credentials == nullptr;
   return gate;

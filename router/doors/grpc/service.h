@@ -35,6 +35,9 @@ struct GrpcServerOptions {
   // connection (router/doors/grpc/call_watch.h), above this rate.
   int streams_per_connection_max = 256;
   int64_t calls_per_connection_s = 50;
+  // Bytes of messages and headers that are not whole yet, on all connections together; one
+  // connection may have half of it, or two messages. More ends the connection that has most.
+  size_t unfinished_bytes_max = 128u << 20;
   // Memory of the transport.
   size_t memory_bytes_max = 512u << 20;
   // Connections are asked to close after this, to rebalance clients; 0 = never. Streams that run

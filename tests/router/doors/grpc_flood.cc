@@ -22,6 +22,12 @@ std::string Field(const std::string& name, const std::string& value) {
                       Number(static_cast<uint32_t>(value.size()), 1), value);
 }
 
+// Indexed fields 3 and 6: POST, http.
+std::string CallHeaders(const std::string& path) {
+  return absl::StrCat("\x83\x86", Field(":path", path), Field(":authority", "localhost"),
+                      Field("content-type", "application/grpc"), Field("te", "trailers"));
+}
+
 }  // namespace
 
 std::string Http2Preface() {
@@ -29,18 +35,24 @@ std::string Http2Preface() {
 }
 
 std::string Http2Call(uint32_t stream, const std::string& path, const std::string& message) {
-  // Indexed fields 3 and 6: POST, http.
-  const std::string headers =
-      absl::StrCat("\x83\x86", Field(":path", path), Field(":authority", "localhost"),
-                   Field("content-type", "application/grpc"), Field("te", "trailers"));
   constexpr char kEndHeaders = 4;
   constexpr char kEndStream = 1;
-  std::string call = Frame(1, kEndHeaders, stream, headers);
+  std::string call = Frame(1, kEndHeaders, stream, CallHeaders(path));
   if (message.empty()) return call;
   return absl::StrCat(
       call, Frame(0, kEndStream, stream,
                   absl::StrCat(std::string(1, '\0'),
                                Number(static_cast<uint32_t>(message.size()), 4), message)));
+}
+
+std::string Http2OpenHeaders(uint32_t stream, const std::string& path) {
+  return Frame(1, 0, stream, CallHeaders(path));
+}
+
+std::string Http2Continuation(uint32_t stream, size_t bytes) {
+  std::string fields;
+  while (fields.size() < bytes) fields += Field("x-a", std::string(120, 'a'));
+  return Frame(9, 0, stream, fields);
 }
 
 std::string Http2Reset(uint32_t stream) {

@@ -11,6 +11,10 @@ namespace weft::router {
 std::string Http2Preface();
 // A call's HEADERS; `message` with its frame after it unless that is empty. Streams are odd.
 std::string Http2Call(uint32_t stream, const std::string& path, const std::string& message);
+// A call's HEADERS that go on: what follows must be continuations.
+std::string Http2OpenHeaders(uint32_t stream, const std::string& path);
+// More of them, one field of so many bytes, and still not the last.
+std::string Http2Continuation(uint32_t stream, size_t bytes);
 // RST_STREAM with CANCEL.
 std::string Http2Reset(uint32_t stream);
 

@@ -297,6 +297,40 @@ TEST_CASE("One gRPC call too many in all is refused with a time to wait", "[rout
   CHECK(status.ok());
 }
 
+TEST_CASE("Headers of gRPC that never end, end their connection", "[router][grpc]") {
+  GrpcServerOptions options;
+  options.message_bytes_max = 64 << 10;
+  options.unfinished_bytes_max = 1 << 20;
+  Server server(options);
+  RawClient endless(server.port());
+  endless.Send(Http2Preface() + Http2OpenHeaders(1, kGenerate));
+  const std::string more = Http2Continuation(1, 16'000);
+  for (int i = 0; i < 500; ++i) endless.Send(more);
+  CHECK(endless.ReadToEnd().has_value());
+  CHECK(server.Generate().ok());
+}
+
+TEST_CASE("Messages of gRPC that came whole never end their connection", "[router][grpc]") {
+  GrpcServerOptions options;
+  options.message_bytes_max = 64 << 10;
+  options.unfinished_bytes_max = 1 << 20;
+  Server server(options);
+  const auto channel = grpc::CreateChannel(absl::StrCat("127.0.0.1:", server.port()),
+                                           grpc::InsecureChannelCredentials());
+  const auto stub = weft::v1::TextGeneration::NewStub(channel);
+  weft::v1::TokenizeRequest request;
+  request.set_text(std::string(60'000, 'x'));
+  // Until the gate has surely looked, each time at more bytes than may be unfinished.
+  const int64_t end_us = MonotonicClock().NowUs() + 300'000;
+  int calls = 0;
+  while (calls < 40 || MonotonicClock().NowUs() < end_us) {
+    grpc::ClientContext context;
+    weft::v1::TokenizeResponse response;
+    ++calls;
+    REQUIRE(stub->Tokenize(&context, request, &response).ok());
+  }
+}
+
 TEST_CASE("The gRPC door comes back after descriptors ran out", "[router][grpc]") {
   Server server;
   rlimit before{};
