@@ -90,9 +90,10 @@ class Flood:
 
 class GrpcFlood(unittest.TestCase):
     def setUp(self):
+        # Nobody reads its log, which has a line for each call.
         self.process = subprocess.Popen([weft_server.BIN / "weft-front-fake"], text=True,
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        stderr=subprocess.DEVNULL)
+                                        stderr=subprocess.PIPE)
         ports = re.findall(r"=127\.0\.0\.1:(\d+)", self.process.stdout.readline())
         self.http, self.grpc = map(int, ports[:2])
 
@@ -100,6 +101,7 @@ class GrpcFlood(unittest.TestCase):
         self.process.stdin.close()
         self.process.wait(20)
         self.process.stdout.close()
+        self.process.stderr.close()
 
     def memory_mib(self):
         status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()

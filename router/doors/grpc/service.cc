@@ -87,20 +87,26 @@ class RefusedStream : public ServerWriteReactor<ByteBuffer> {
   void OnDone() override { const std::unique_ptr<RefusedStream> self(this); }
 };
 
-// A call with one answer.
-struct UnaryCall {
-  UnaryCall(CallbackServerContext* of, absl::string_view name)
-      : context(of),
-        reactor(of->DefaultReactor()),
-        method(name),
-        start_us(MonotonicClock().NowUs()) {}
+// What is known of a call.
+struct Call {
+  Call(CallbackServerContext* of, absl::string_view name, const ByteBuffer& bytes)
+      : context(of), method(name), has_message(bytes.Valid()), start_us(MonotonicClock().NowUs()) {}
 
   CallbackServerContext* context;
-  ServerUnaryReactor* reactor;
   absl::string_view method;
+  bool has_message;
   int64_t start_us;
   // Of one that was let in.
   std::string tenant;
+};
+
+// A call with one answer.
+struct UnaryCall : Call {
+  // Once a call: it makes the call's reactor.
+  UnaryCall(CallbackServerContext* of, absl::string_view name, const ByteBuffer& bytes)
+      : Call(of, name, bytes), reactor(of->DefaultReactor()) {}
+
+  ServerUnaryReactor* reactor;
 };
 
 class TextGenerationService : public RawService {
@@ -120,13 +126,13 @@ class TextGenerationService : public RawService {
                                     message_bytes_max_);
     }
     const grpc::Status answer = ToGrpcStatus(wanted);
-    Record(*context, "Generate", MonotonicClock().NowUs(), /*tenant=*/"", answer.error_code());
+    Record(Call(context, "Generate", *request), answer.error_code());
     return std::make_unique<RefusedStream>(answer).release();
   }
 
   ServerUnaryReactor* Tokenize(CallbackServerContext* context, const ByteBuffer* bytes,
                                ByteBuffer* answer) override {
-    UnaryCall call(context, "Tokenize");
+    UnaryCall call(context, "Tokenize", *bytes);
     absl::StatusOr<Admission::Permit> permit =
         front_->EnterText(CredentialsOf(*context), bytes->Length());
     if (!permit.ok()) return Finish(call, permit.status());
@@ -155,7 +161,7 @@ class TextGenerationService : public RawService {
 
   ServerUnaryReactor* Detokenize(CallbackServerContext* context, const ByteBuffer* bytes,
                                  ByteBuffer* answer) override {
-    UnaryCall call(context, "Detokenize");
+    UnaryCall call(context, "Detokenize", *bytes);
     absl::StatusOr<Admission::Permit> permit =
         front_->EnterText(CredentialsOf(*context), bytes->Length());
     if (!permit.ok()) return Finish(call, permit.status());
@@ -181,7 +187,7 @@ class TextGenerationService : public RawService {
 
   ServerUnaryReactor* Cancel(CallbackServerContext* context, const ByteBuffer* bytes,
                              ByteBuffer* answer) override {
-    UnaryCall call(context, "Cancel");
+    UnaryCall call(context, "Cancel", *bytes);
     weft::v1::CancelRequest request;
     absl::Status status = Read(context, *bytes, &request);
     if (status.ok() && !IsRequestId(request.request_id())) {
@@ -200,7 +206,7 @@ class TextGenerationService : public RawService {
 
   ServerUnaryReactor* GetModel(CallbackServerContext* context, const ByteBuffer* bytes,
                                ByteBuffer* answer) override {
-    UnaryCall call(context, kGetModel);
+    UnaryCall call(context, kGetModel, *bytes);
     const absl::StatusOr<TenantRef> tenant = front_->Authenticate(CredentialsOf(*context));
     if (!tenant.ok()) return Finish(call, tenant.status());
     call.tenant = (*tenant)->name;
@@ -233,26 +239,29 @@ class TextGenerationService : public RawService {
 
   ServerUnaryReactor* Finish(const UnaryCall& call, const absl::Status& status) {
     const grpc::Status answer = ToGrpcStatus(status);
-    Record(*call.context, call.method, call.start_us, call.tenant, answer.error_code());
+    Record(call, answer.error_code());
     call.reactor->Finish(answer);
     return call.reactor;
   }
 
   // The end of a call, for metrics and log. While its context is there: before it is finished.
-  void Record(const CallbackServerContext& context, absl::string_view method, int64_t start_us,
-              const std::string& tenant, grpc::StatusCode code) {
+  void Record(const Call& call, grpc::StatusCode code) {
+    const int64_t total_us = MonotonicClock().NowUs() - call.start_us;
+    front_->probe().GrpcHandled(call.method, GrpcCodeName(code), total_us);
+    // Taken back before anything was done for it. Floods of calls that are reset at once are such:
+    // a line for each would be work for the threads that have to end them.
+    if (!call.has_message || code == grpc::StatusCode::CANCELLED) return;
     AccessRecord record;
-    record.traceparent = MetadataOf(context, "traceparent");
+    record.traceparent = MetadataOf(*call.context, "traceparent");
     if (!IsTraceparent(record.traceparent)) record.traceparent.clear();
-    record.tenant = tenant;
-    record.client = PeerOf(context);
+    record.tenant = call.tenant;
+    record.client = PeerOf(*call.context);
     record.door = "grpc";
-    record.route = method;
+    record.route = call.method;
     record.status = std::string(GrpcCodeName(code));
-    record.total_us = MonotonicClock().NowUs() - start_us;
-    front_->probe().GrpcHandled(method, GrpcCodeName(code), record.total_us);
+    record.total_us = total_us;
     // What needs no work is asked for every few seconds, as on HTTP.
-    LogAccess(record, /*quiet=*/method == kGetModel && code == grpc::StatusCode::OK);
+    LogAccess(record, /*quiet=*/call.method == kGetModel && code == grpc::StatusCode::OK);
   }
 
   Front* const front_;

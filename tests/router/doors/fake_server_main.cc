@@ -4,11 +4,14 @@
 #include <cstdio>
 
 #include "common/freed_memory.h"
+#include "common/log.h"
 #include "router/doors/grpc/service.h"
 #include "tests/router/doors/front_fixture.h"
 
 int main() {
   weft::LimitFreedMemory();
+  // As the router logs: nobody waits for whoever reads stderr.
+  if (!weft::InitLogging("router", weft::LogFormat::kText, "info").ok()) return 1;
   weft::router::HttpServerOptions options;
   options.admin_port = 0;
   weft::router::FrontFixture fixture(options);
