@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "common/near_name.h"
 #include "common/small_file.h"
 #include "common/status.h"
 #include "common/version.h"
@@ -18,6 +19,7 @@ namespace weft {
 namespace {
 
 constexpr char kOrigins[] = "flag-origins";
+constexpr char kHandedConfig[] = "flag-config";
 // A configuration has a line for each flag.
 constexpr size_t kConfigBytesMax = 1u << 20;
 
@@ -31,6 +33,13 @@ bool IsArgument(absl::string_view argument, const std::string& name) {
          (absl::StartsWith(argument, name) && argument.substr(name.size(), 1) == "=");
 }
 
+// As they were typed, but of a flag that was given more than once only what counts.
+std::vector<std::string> Values(const CLI::Option& option) {
+  const std::vector<std::string>& all = option.results();
+  const bool last = option.get_multi_option_policy() == CLI::MultiOptionPolicy::TakeLast;
+  return last && !all.empty() ? std::vector<std::string>{all.back()} : all;
+}
+
 }  // namespace
 
 bool ParseNumber(absl::string_view text, int64_t* number) { return absl::SimpleAtoi(text, number); }
@@ -41,12 +50,15 @@ bool ParseNumber(absl::string_view text, double* number) {
   return absl::SimpleAtod(text, number) && std::isfinite(*number);
 }
 
-Flags::Flags(const std::string& program, const std::string& description)
-    : app_(description, program) {
+Flags::Flags(const std::string& program, const std::string& description, FlagSources sources)
+    : sources_(sources), app_(description, program) {
   app_.set_version_flag("--version", absl::StrCat(program, " ", Version(), " (", Revision(), ")"));
-  Add("config", &config_path_, "File with values (TOML or INI), one key per flag");
+  if (sources_.file) {
+    Add("config", &config_path_, "File with values (TOML or INI), one key per flag");
+  }
   // For `weft serve` alone, which knows better than a command line where a value came from.
   app_.add_option(absl::StrCat("--", kOrigins), handed_origins_)->delimiter(',')->group("");
+  app_.add_option(absl::StrCat("--", kHandedConfig), handed_config_)->group("");
   app_.get_formatter()->column_width(44);
 }
 
@@ -60,8 +72,10 @@ CLI::Validator Flags::IsTrueOrFalse() {
 }
 
 CLI::App& Flags::AppOf(const std::string& name) {
-  if (!owner_.empty()) owners_[name].insert(owner_);
-  const bool used = withheld_.count(name) == 0 && app_.get_option_no_throw("--" + name) == nullptr;
+  const bool withheld = withheld_.count(name) != 0;
+  if (withheld) decided_.insert(name);
+  if (!owner_.empty() && !withheld) owners_[name].insert(owner_);
+  const bool used = !withheld && app_.get_option_no_throw("--" + name) == nullptr;
   if (used) return app_;
   if (CLI::Option* const other = unused_.get_option_no_throw("--" + name)) {
     unused_.remove_option(other);
@@ -70,9 +84,11 @@ CLI::App& Flags::AppOf(const std::string& name) {
 }
 
 CLI::Option* Flags::Finish(CLI::Option* option, const std::string& name) {
-  environment_names_.insert(EnvironmentName(name));
-  return option->envname(EnvironmentName(name))
-      ->group(owner_.empty() ? group_ : absl::StrCat(group_, " (", owner_, ")"));
+  if (sources_.environment) {
+    environment_names_.insert(EnvironmentName(name));
+    option->envname(EnvironmentName(name));
+  }
+  return option->group(owner_.empty() ? group_ : absl::StrCat(group_, " (", owner_, ")"));
 }
 
 void Flags::NoteOrigins(int argc, char** argv) {
@@ -90,6 +106,52 @@ void Flags::NoteOrigins(int argc, char** argv) {
   }
 }
 
+std::string Flags::Unknown(absl::string_view kind, const std::string& name) const {
+  const std::string typed = absl::StrCat(kind == "flag" ? "--" : "", name);
+  if (decided_.count(name) != 0) {
+    return absl::StrCat(kind, " ", typed, " is not taken: ", app_.get_name(), " decides it itself");
+  }
+  std::string out = absl::StrCat("unknown ", kind, " ", typed);
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app_.get_options()) {
+    const std::string known = option->get_name();
+    // Hidden ones have no group.
+    if (absl::StartsWith(known, "--") && !option->get_group().empty()) {
+      names.push_back(known.substr(2));
+    }
+  }
+  const std::string near = NearName(name, names);
+  if (!near.empty()) {
+    absl::StrAppend(&out, "; the nearest known one is ", kind == "flag" ? "--" : "", near);
+  }
+  return out;
+}
+
+std::string Flags::ExtrasMessage() const {
+  const std::vector<std::string> extras = app_.remaining();
+  for (const std::string& extra : extras) {
+    // What stands behind an unknown flag may be its value.
+    if (extra == "--" || !absl::StartsWith(extra, "--")) continue;
+    return Unknown("flag", extra.substr(2, extra.find('=') - 2));
+  }
+  return absl::StrCat("unexpected argument ", absl::StrJoin(extras, " "));
+}
+
+std::string Flags::ParseMessage(const CLI::Error& error, int argc, char** argv) const {
+  const std::string message = error.what();
+  for (const CLI::Option* option : app_.get_options()) {
+    const std::string name = option->get_name();
+    const std::string variable = option->get_envname();
+    if (!absl::StartsWith(message, absl::StrCat(name, ":")) || variable.empty()) continue;
+    bool on_line = false;
+    for (int i = 1; i < argc; ++i) on_line |= IsArgument(argv[i], name);
+    if (!on_line && std::getenv(variable.c_str()) != nullptr) {
+      return absl::StrCat(message, ", as ", variable, " says");
+    }
+  }
+  return message;
+}
+
 absl::Status Flags::Parse(int argc, char** argv, std::string* help_text) {
   // CLI11 reports everything by exceptions; this is the edge where they become a Status.
   try {
@@ -102,8 +164,11 @@ absl::Status Flags::Parse(int argc, char** argv, std::string* help_text) {
     *help_text = app_.help("", CLI::AppFormatMode::All);
   } catch (const CLI::CallForVersion&) {
     *help_text = absl::StrCat(app_.version(), "\n");
+  } catch (const CLI::ExtrasError&) {
+    return absl::InvalidArgumentError(absl::StrCat(ExtrasMessage(), " (see --help)"));
   } catch (const CLI::Error& error) {
-    return absl::InvalidArgumentError(absl::StrCat(error.what(), " (see --help)"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(ParseMessage(error, argc, argv), " (see --help)"));
   }
   return absl::OkStatus();
 }
@@ -118,14 +183,24 @@ absl::Status Flags::ApplyFile() {
     CLI::Option* option = app_.get_option_no_throw("--" + item.name);
     if (option == nullptr) {
       return absl::InvalidArgumentError(
-          absl::StrCat(config_path_, ": unknown key \"", item.fullname(), "\""));
+          absl::StrCat(config_path_, ": ", Unknown("key", item.fullname()), " (see --help)"));
     }
     if (option->count() > 0) continue;
     for (const std::string& value : item.inputs) option->add_result(value);
-    option->run_callback();
+    try {
+      option->run_callback();
+    } catch (const CLI::Error& error) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(error.what(), ", as ", config_path_, " says (see --help)"));
+    }
     origin_[option->get_name()] = "file";
   }
   return absl::OkStatus();
+}
+
+std::string Flags::Origin(const std::string& name) const {
+  const auto origin = origin_.find("--" + name);
+  return origin == origin_.end() ? "default" : origin->second;
 }
 
 std::map<std::string, std::string> Flags::Effective() const {
@@ -134,12 +209,27 @@ std::map<std::string, std::string> Flags::Effective() const {
     const std::string name = option->get_name();
     if (name == "--help" || name == "--version" || option->get_group().empty()) continue;
     if (!absl::StartsWith(name, "--")) continue;
-    const auto origin = origin_.find(name);
     const std::string value =
-        option->count() == 0 ? option->get_default_str() : absl::StrJoin(option->results(), ",");
-    out[name.substr(2)] =
-        absl::StrCat(value, " (", origin == origin_.end() ? "default" : origin->second, ")");
+        option->count() == 0 ? option->get_default_str() : absl::StrJoin(Values(*option), ",");
+    out[name.substr(2)] = absl::StrCat(value, " (", Origin(name.substr(2)), ")");
   }
+  // The file was read by the launcher, and its values came as flags.
+  if (!handed_config_.empty()) {
+    out["config"] = absl::StrCat(handed_config_, " (", Origin("config"), ")");
+  }
+  return out;
+}
+
+std::vector<std::string> Flags::HandedOn(
+    const std::vector<std::pair<std::string, std::string>>& origins) const {
+  std::vector<std::string> pairs;
+  for (const auto& [name, from] : origins) pairs.push_back(absl::StrCat(name, ":", from));
+  std::vector<std::string> out;
+  if (!config_path_.empty()) {
+    pairs.push_back(absl::StrCat("config:", Origin("config")));
+    out.push_back(absl::StrCat("--", kHandedConfig, "=", config_path_));
+  }
+  out.push_back(absl::StrCat("--", kOrigins, "=", absl::StrJoin(pairs, ",")));
   return out;
 }
 
@@ -148,8 +238,7 @@ std::vector<Flags::GivenFlag> Flags::Given(const std::string& owner) const {
   for (const auto& [name, owners] : owners_) {
     const CLI::Option* const option = app_.get_option_no_throw("--" + name);
     if (owners.count(owner) == 0 || option == nullptr || option->count() == 0) continue;
-    const auto origin = origin_.find("--" + name);
-    out.push_back({name, option->results(), origin == origin_.end() ? "flag" : origin->second});
+    out.push_back({name, Values(*option), Origin(name)});
   }
   return out;
 }

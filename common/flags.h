@@ -1,7 +1,8 @@
 // Command-line flags of all weft binaries, on top of CLI11. A value comes from the flag, else from
 // the environment (WEFT_<NAME>), else from the file named by --config (TOML or INI), else from the
-// default; --help shows name, unit, range, environment variable and default, in groups. An unknown
-// flag or key is an error. Used by main functions only, on one thread.
+// default; common/flag_sources.h says which programs have an environment and a file. --help shows
+// name, unit, range, environment variable and default, in groups. An unknown flag or key is an
+// error. Used by main functions only, on one thread.
 //
 // `weft serve` takes the flags of the processes that it starts as well: it lets their own tables
 // declare them here (For), and hands on what was set (Given) and where that came from.
@@ -23,6 +24,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "common/flag_sources.h"
 
 namespace weft {
 
@@ -43,14 +45,16 @@ struct IsVector<std::vector<T>> : std::true_type {};
 class Flags {
  public:
   // `program` as it is typed; `description` is the first line of --help.
-  Flags(const std::string& program, const std::string& description);
+  Flags(const std::string& program, const std::string& description)
+      : Flags(program, description, SourcesOf(program)) {}
+  Flags(const std::string& program, const std::string& description, FlagSources sources);
 
   // Flags added from here on stand under `title` in --help.
   void Group(const std::string& title) { group_ = title; }
   // Flags added from here on belong to the process `owner` ("router", "shard"), in --help beside
   // the group; empty = this one. A name that is there already is not added again but belongs to
   // `owner` as well: one value for both. Those in `withheld` are what this program itself decides
-  // for `owner`: they are not added at all.
+  // for `owner`: they are not added at all, and do not belong to it where they are there already.
   void For(const std::string& owner, std::set<std::string> withheld) {
     owner_ = owner;
     withheld_ = std::move(withheld);
@@ -98,8 +102,16 @@ class Flags {
   absl::Status Parse(int argc, char** argv, std::string* help_text);
 
   // All effective values with where each came from, for /config and the log: name -> "value
-  // (flag)". What a launcher handed on (--flag-origins) says where the launcher had it from.
+  // (flag)". What a launcher handed on (--flag-origins, --flag-config) says where the launcher had
+  // it from.
   std::map<std::string, std::string> Effective() const;
+  // For a launcher's child: arguments that say that `origins` (name, where from) hold there, and
+  // which file this program has read.
+  std::vector<std::string> HandedOn(
+      const std::vector<std::pair<std::string, std::string>>& origins) const;
+
+  // Where the value of "--<name>" came from: "flag", "environment", "file" or "default".
+  std::string Origin(const std::string& name) const;
 
   struct GivenFlag {
     std::string name;
@@ -122,16 +134,23 @@ class Flags {
   // Where a flag of that name is added: to the flags, or to those that nobody will parse.
   CLI::App& AppOf(const std::string& name);
   CLI::Option* Finish(CLI::Option* option, const std::string& name);
+  // What is wrong with a flag or key of that name, which this program does not have.
+  std::string Unknown(absl::string_view kind, const std::string& name) const;
+  std::string ExtrasMessage() const;
+  // `error` of the command line or the environment, and which of the two it was.
+  std::string ParseMessage(const CLI::Error& error, int argc, char** argv) const;
   // Fills options that neither flag nor environment set from the file `config_path_`.
   absl::Status ApplyFile();
   // Where the value of an option came from: of "--flag-origins" what it says.
   void NoteOrigins(int argc, char** argv);
 
+  const FlagSources sources_;
   CLI::App app_;
   // Takes declarations of flags that exist already or are withheld.
   CLI::App unused_;
   std::string config_path_;
   std::vector<std::string> handed_origins_;
+  std::string handed_config_;
   std::string group_ = "Options";
   std::string owner_;
   std::set<std::string> withheld_;
@@ -139,6 +158,8 @@ class Flags {
   std::map<std::string, std::set<std::string>> owners_;
   std::map<std::string, std::string> origin_;
   std::set<std::string> environment_names_;
+  // Withheld from this program's own users.
+  std::set<std::string> decided_;
 };
 
 }  // namespace weft

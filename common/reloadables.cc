@@ -12,7 +12,8 @@ int Reloadables::ReloadAll() {
     if (status.ok()) {
       WEFT_LOG_INFO("reloaded {}", part.name);
     } else {
-      WEFT_LOG_ERROR("{} stay as they were: {}", part.name, std::string(status.message()));
+      WEFT_LOG_WARN("SIGHUP: {} stay as they were, since what is there now cannot be used",
+                    part.name);
       ++failures;
     }
   }

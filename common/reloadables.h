@@ -15,8 +15,8 @@ namespace weft {
 
 class Reloadables {
  public:
-  // `reload` reads the part called `name` again; on an error it has kept the old one. It may read
-  // files, and must not wait for anything else.
+  // `reload` reads the part called `name` again; on an error it has kept the old one, and has
+  // logged why if this was news. It may read files, and must not wait for anything else.
   void Add(std::string name, absl::AnyInvocable<absl::Status()> reload) {
     parts_.push_back({std::move(name), std::move(reload)});
   }

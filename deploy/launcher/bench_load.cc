@@ -184,11 +184,9 @@ class LoadGenerator {
 };
 
 absl::StatusOr<LoadTarget> ResolveTarget(const LoadOptions& options) {
+  WEFT_RETURN_IF_ERROR(CheckConnect(options.connect));
   LoadTarget target;
   const size_t colon = options.connect.rfind(':');
-  if (colon == std::string::npos) {
-    return absl::InvalidArgumentError("--connect: expected host:port");
-  }
   target.host = std::string(WithoutBrackets(options.connect.substr(0, colon)));
   target.port = options.connect.substr(colon + 1);
   if (options.route == "completions") {

@@ -65,9 +65,11 @@ class Chat {
                  stderr);
       if (connected(most)) return absl::OkStatus();
     }
-    return absl::UnavailableError(absl::StrCat(
-        "no gRPC server answers at ", options_.connect,
-        "; start one with: weft serve (is --connect its gRPC address, not the HTTP one?)"));
+    return absl::UnavailableError(
+        absl::StrCat("no gRPC server answers at ", options_.connect,
+                     " without TLS; start one with: weft serve (is --connect its gRPC address, not "
+                     "the HTTP one? "
+                     "A server with --tls-cert is none for weft chat, which speaks no TLS)"));
   }
 
   // Sends `text` and prints the answer. Question and answer become part of the history, also when
@@ -170,6 +172,7 @@ absl::Status ConverseInTerminal(Chat& chat, Interrupt& interrupt) {
 }
 
 absl::Status Converse(const ChatOptions& options) {
+  WEFT_RETURN_IF_ERROR(CheckConnect(options.connect));
   const bool terminal = options.prompt.empty() && isatty(STDIN_FILENO) != 0;
   // Before the channel, whose threads must inherit the signal mask.
   std::unique_ptr<Interrupt> interrupt;

@@ -240,7 +240,9 @@ absl::StatusOr<std::string> RevokeKey(const std::string& file, const std::string
                      " digits or more); `weft key list` shows them"));
   }
   if (matches > 1) {
-    return absl::InvalidArgumentError(absl::StrCat(file, ": this names several keys: ", found));
+    return absl::InvalidArgumentError(
+        absl::StrCat(file, ": this names several keys: ", found,
+                     "; give the digits instead, or --tenant where tenants differ"));
   }
   WEFT_RETURN_IF_ERROR(WriteFileAtomically(file, router::FormatKeyFile(keys)));
   return found;

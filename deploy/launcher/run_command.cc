@@ -40,4 +40,24 @@ absl::StatusOr<std::vector<uint32_t>> ParseNumbers(const std::string& flag,
   return values;
 }
 
+absl::Status CheckConnect(const std::string& address) {
+  const size_t colon = address.rfind(':');
+  const bool has_port = colon != std::string::npos && address.find(']', colon) == std::string::npos;
+  if (!has_port || colon + 1 == address.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--connect: ", address, " lacks the port; expected host:port, as in 127.0.0.1:8081"));
+  }
+  uint32_t port = 0;
+  const std::string text = address.substr(colon + 1);
+  if (!absl::SimpleAtoi(text, &port) || port == 0 || port > 65535) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--connect: the port \"", text, "\" of ", address, " is not in 1 .. 65535"));
+  }
+  if (colon == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--connect: ", address, " lacks the host; expected host:port"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace weft::launcher

@@ -1,6 +1,6 @@
 // What every sub-command does around its work: parse the flags, print help, run, and turn an error
 // into one line on stderr and an exit code. Called by the RunX functions of commands.h. And flags
-// that are lists.
+// that are lists or addresses.
 
 #pragma once
 
@@ -22,5 +22,9 @@ int RunCommand(Flags& flags, int argc, char** argv, absl::FunctionRef<absl::Stat
 // Numbers above 0 with commas between them. INVALID_ARGUMENT, naming the flag, otherwise.
 absl::StatusOr<std::vector<uint32_t>> ParseNumbers(const std::string& flag,
                                                    const std::string& text);
+
+// OK for "host:port" with a port that can be connected to, "[::1]:80" too. INVALID_ARGUMENT, naming
+// --connect and what is missing, otherwise.
+absl::Status CheckConnect(const std::string& address);
 
 }  // namespace weft::launcher

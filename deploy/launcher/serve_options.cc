@@ -5,9 +5,9 @@
 
 #include <cstdlib>
 #include <set>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "common/limits.h"
 #include "common/model_path.h"
 #include "common/status.h"
@@ -61,19 +61,22 @@ bool ComputesOnCpu(const Flags& flags) {
 }
 
 // For the router's /config: where values came from before they became arguments.
-std::string Origins(const Flags& flags) {
-  std::vector<std::string> origins = {"model:weft serve", "shard:weft serve",
-                                      "supervisor-socket:weft serve"};
+std::vector<std::string> Origins(const Flags& flags, const ServeOptions& options) {
+  std::vector<std::pair<std::string, std::string>> origins;
+  for (const char* own : {"shard", "supervisor-socket", "launcher-id", "launcher-generation"}) {
+    origins.emplace_back(own, "weft serve");
+  }
+  origins.emplace_back("model", options.model.empty() ? "weft serve" : flags.Origin("model"));
   bool has_http_port = false;
   bool has_grpc_port = false;
   for (const Flags::GivenFlag& given : flags.Given(kRouter)) {
-    origins.push_back(absl::StrCat(given.name, ":", given.origin));
+    origins.emplace_back(given.name, given.origin);
     has_http_port |= given.name == "http-port";
     has_grpc_port |= given.name == "grpc-port";
   }
-  if (!has_http_port) origins.push_back("http-port:default");
-  if (!has_grpc_port) origins.push_back("grpc-port:default");
-  return absl::StrCat("--flag-origins=", absl::StrJoin(origins, ","));
+  if (!has_http_port) origins.emplace_back("http-port", "default");
+  if (!has_grpc_port) origins.emplace_back("grpc-port", "default");
+  return flags.HandedOn(origins);
 }
 
 std::string DemoModelPath() {
@@ -170,7 +173,7 @@ ChildSpec RouterSpec(const Flags& flags, const ServeOptions& options, const Serv
     spec.argv.push_back(absl::StrCat("--shard=unix:", ShardSocketPath(places.run_dir, rank)));
   }
   AppendGiven(flags, kRouter, &spec.argv);
-  spec.argv.push_back(Origins(flags));
+  for (std::string& argument : Origins(flags, options)) spec.argv.push_back(std::move(argument));
   spec.environment = ChildEnvironment(flags, environment);
   return spec;
 }

@@ -8,8 +8,12 @@
 #include <fstream>
 #include <utility>
 
+#include "common/near_name.h"
+
 namespace weft {
 namespace {
+
+constexpr FlagSources kAllSources = {.environment = true, .file = true};
 
 struct Options {
   int port = 1;
@@ -43,9 +47,9 @@ struct Parsed {
   std::map<std::string, std::string> effective;
 };
 
-Parsed Parse(std::vector<std::string> arguments) {
+Parsed Parse(std::vector<std::string> arguments, FlagSources sources = kAllSources) {
   Parsed out;
-  Flags flags("weft-test", "Tests flags.");
+  Flags flags("weft-test", "Tests flags.", sources);
   flags.Add("port", &out.options.port, "A port")->check(CLI::Range(0, 65535));
   flags.Add("name", &out.options.name, "A name");
   flags.Add("shards", &out.options.shards, "Addresses");
@@ -100,6 +104,69 @@ TEST_CASE("Unknown flags, unknown keys and bad values are errors that name them"
   CHECK(message(Parse({"--config", bad.path()})).find("port") != std::string::npos);
 }
 
+TEST_CASE("A program reads the environment and a file only where its row of the table says so",
+          "[common][flags]") {
+  CHECK(SourcesOf("weft serve").environment);
+  CHECK(SourcesOf("weft serve").file);
+  CHECK(SourcesOf("weft inspect").environment);
+  for (const char* program : {"weft inspect", "weft chat", "weft key new", "weft bench load"}) {
+    INFO(program);
+    CHECK_FALSE(SourcesOf(program).file);
+  }
+  for (const char* program : {"weft chat", "weft key new", "weft bench load"}) {
+    INFO(program);
+    CHECK_FALSE(SourcesOf(program).environment);
+  }
+  const ConfigFile server("served-model-name = \"x\"\n");
+  setenv("WEFT_CONFIG", server.path().c_str(), 1);
+  setenv("WEFT_PORT", "3", 1);
+  const Parsed alone = Parse({}, {});
+  CHECK(alone.status.ok());
+  CHECK(alone.options.port == 1);
+  CHECK(Parse({"--help"}, {}).help.find("WEFT_") == std::string::npos);
+  const Parsed without_file = Parse({}, {.environment = true, .file = false});
+  CHECK(without_file.status.ok());
+  CHECK(without_file.options.port == 3);
+  CHECK(Parse({"--config=x"}, {}).status.message() == "unknown flag --config (see --help)");
+  unsetenv("WEFT_CONFIG");
+  unsetenv("WEFT_PORT");
+}
+
+TEST_CASE("A refusal names the file or the variable that a value came from", "[common][flags]") {
+  const ConfigFile file("port = 70000\n");
+  const std::string in_file(Parse({"--config", file.path()}).status.message());
+  CHECK(in_file.find("--port: ") == 0);
+  CHECK(in_file.find(", as " + file.path() + " says") != std::string::npos);
+  setenv("WEFT_PORT", "70000", 1);
+  const std::string in_variable(Parse({}).status.message());
+  CHECK(in_variable.find("--port: ") == 0);
+  CHECK(in_variable.find(", as WEFT_PORT says") != std::string::npos);
+  const std::string on_line(Parse({"--port=70001"}).status.message());
+  CHECK(on_line.find("WEFT_PORT") == std::string::npos);
+  unsetenv("WEFT_PORT");
+}
+
+TEST_CASE("An unknown flag or key is told its nearest known one", "[common][flags]") {
+  CHECK(Parse({"--prt", "1"}).status.message() ==
+        "unknown flag --prt; the nearest known one is --port (see --help)");
+  CHECK(Parse({"--prt=1"}).status.message() ==
+        "unknown flag --prt; the nearest known one is --port (see --help)");
+  CHECK(Parse({"--quite-another"}).status.message() == "unknown flag --quite-another (see --help)");
+  CHECK(Parse({"stray"}).status.message() == "unexpected argument stray (see --help)");
+  const ConfigFile file("prt = 2\n");
+  CHECK(Parse({"--config", file.path()}).status.message() ==
+        file.path() + ": unknown key prt; the nearest known one is port (see --help)");
+}
+
+TEST_CASE("A near name differs in at most a third of its letters", "[common][flags]") {
+  const std::vector<std::string> names = {"grpc-port", "http-port", "host"};
+  CHECK(NearName("htp-port", names) == "http-port");
+  CHECK(NearName("hots", names).empty());
+  CHECK(NearName("hosts", names) == "host");
+  CHECK(NearName("", names).empty());
+  CHECK(NearName(std::string(100'000, 'x'), names).empty());
+}
+
 TEST_CASE("A pipe as a configuration file is refused and not waited for", "[common][flags]") {
   char path[] = "/tmp/weft-flags-XXXXXX";
   REQUIRE(mkdtemp(path) != nullptr);
@@ -120,7 +187,7 @@ TEST_CASE("A number out of range is refused with the range, also from environmen
   };
   const auto message = [](std::vector<std::string> arguments) {
     Numbers numbers;
-    Flags flags("weft-test", "Tests flags.");
+    Flags flags("weft-test", "Tests flags.", kAllSources);
     flags.AddNumber("port-number", &numbers.port, 0, 65535, "A port");
     flags.AddNumber("offset", &numbers.offset, -1, 7, "An offset");
     flags.AddNumber("seconds", &numbers.seconds, 0.5, 10, "A time, s");
@@ -156,7 +223,7 @@ TEST_CASE("Flags of other processes are declared once, withheld or handed on as 
   int second = 0;
   int hidden = 0;
   std::vector<std::string> names;
-  Flags flags("weft-test", "Tests flags.");
+  Flags flags("weft-test", "Tests flags.", kAllSources);
   flags.Add("own", &own, "Of this program");
   flags.For("one", {"hidden"});
   flags.Add("both", &first, "Of both");
@@ -179,6 +246,7 @@ TEST_CASE("Flags of other processes are declared once, withheld or handed on as 
   CHECK(one[0].origin == "flag");
   CHECK(one[1].values == std::vector<std::string>{"a", "b"});
   REQUIRE(flags.Given("two").size() == 1);
+  CHECK(flags.Origin("both") == "flag");
   CHECK(flags.Given("three").empty());
   CHECK(flags.environment_names().count("WEFT_HIDDEN") == 1);
 }
@@ -191,13 +259,19 @@ TEST_CASE("What a launcher hands on keeps the origin that the launcher saw", "[c
   CHECK(effective["port"] == "4 (environment)");
   CHECK(effective["name"] == "x (weft serve)");
   CHECK(effective["strict"] == "false (default)");
+  CHECK(effective["config"] == " (default)");
   CHECK(effective.count("flag-origins") == 0);
+  auto with_file = Parse({"--flag-config=/no/file.toml", "--flag-origins=config:flag"});
+  REQUIRE(with_file.status.ok());
+  CHECK(with_file.effective["config"] == "/no/file.toml (flag)");
+  CHECK(with_file.effective.count("flag-config") == 0);
 }
 
 TEST_CASE("A flag given twice counts the last time, a list takes all", "[common][flags]") {
   const Parsed parsed = Parse({"--port=5", "--port=6", "--shards=a", "--shards=b"});
   REQUIRE(parsed.status.ok());
   CHECK(parsed.options.port == 6);
+  CHECK(parsed.effective.at("port") == "6 (flag)");
   CHECK(parsed.options.shards == std::vector<std::string>{"a", "b"});
 }
 

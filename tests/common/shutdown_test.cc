@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "common/reloadables.h"
+#include "tests/common/log_lines.h"
 
 namespace weft {
 namespace {
@@ -79,7 +80,12 @@ TEST_CASE("A part that cannot be reloaded does not keep the others from it", "[c
     order.push_back("certificates");
     return absl::OkStatus();
   });
+  const test::LogLines lines;
   CHECK(reloadables.ReloadAll() == 1);
+  // The part itself says why, once.
+  CHECK(lines.Count("error") == 0);
+  CHECK(lines.Count("warning SIGHUP: keys stay as they were") == 1);
+  CHECK(lines.Count("info reloaded certificates") == 1);
   CHECK(order == std::vector<std::string>{"keys", "certificates"});
 }
 

@@ -9,6 +9,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "deploy/launcher/run_command.h"
 #include "tests/common/temp_dir.h"
 
 namespace weft::launcher {
@@ -134,7 +135,8 @@ TEST_CASE("What nobody set is handed to nobody", "[launcher]") {
         Arguments{"/bin/weft-router", "--model=/m.gguf", "--http-port=8080", "--grpc-port=8081",
                   "--supervisor-socket=/run/weft/supervisor.sock",
                   "--shard=unix:/run/weft/shard-0.sock",
-                  "--flag-origins=model:weft serve,shard:weft serve,supervisor-socket:weft serve,"
+                  "--flag-origins=shard:weft serve,supervisor-socket:weft serve,"
+                  "launcher-id:weft serve,launcher-generation:weft serve,model:weft serve,"
                   "http-port:default,grpc-port:default"});
 }
 
@@ -150,7 +152,38 @@ TEST_CASE("The router is told where values came from", "[launcher]") {
     INFO(origin);
     CHECK(absl::StrContains(origins, origin));
   }
-  CHECK_FALSE(absl::StrContains(origins, "config:"));
+  // It reads no file itself.
+  CHECK(Contains(serve.Router().argv, absl::StrCat("--flag-config=", file)));
+  CHECK(absl::StrContains(origins, "config:flag"));
+  CHECK_FALSE(HasFlag(serve.Router().argv, "config"));
+}
+
+TEST_CASE("The children get the model once, and the router is told that it was given",
+          "[launcher]") {
+  const Serve serve({"--model=/m.gguf"});
+  REQUIRE(serve.error.empty());
+  const auto models = [](const Arguments& argv) {
+    return std::count_if(argv.begin(), argv.end(), [](const std::string& argument) {
+      return absl::StartsWith(argument, "--model");
+    });
+  };
+  CHECK(models(serve.Router().argv) == 1);
+  CHECK(models(serve.Shards()[0].argv) == 1);
+  const std::string origins = serve.Router().argv.back();
+  CHECK(absl::StrContains(origins, "model:flag"));
+  CHECK_FALSE(absl::StrContains(origins, "model:weft serve"));
+  CHECK(absl::StrContains(origins, "launcher-id:weft serve"));
+  CHECK(absl::StrContains(origins, "launcher-generation:weft serve"));
+}
+
+TEST_CASE("What serve decides itself is refused with these words", "[launcher]") {
+  for (const char* argument : {"--rank=1", "--socket=/x"}) {
+    INFO(argument);
+    CHECK(
+        absl::StrContains(Serve({argument}).error, " is not taken: weft serve decides it itself"));
+  }
+  CHECK(Serve({"--htp-port", "1"}).error ==
+        "unknown flag --htp-port; the nearest known one is --http-port (see --help)");
 }
 
 TEST_CASE("A switch of a child may stand alone or with its value", "[launcher]") {
@@ -244,6 +277,21 @@ TEST_CASE("Help groups the flags by process and shows their ranges", "[launcher]
     CHECK(absl::StrContains(serve.help, says));
   }
   CHECK_FALSE(absl::StrContains(serve.help, "flag-origins"));
+}
+
+TEST_CASE("An address without its port is refused before anybody connects", "[launcher]") {
+  for (const char* good : {"127.0.0.1:8081", "localhost:1", "[::1]:65535"}) {
+    INFO(good);
+    CHECK(CheckConnect(good).ok());
+  }
+  for (const char* bad : {"127.0.0.1", "localhost", "[::1]", "localhost:"}) {
+    INFO(bad);
+    CHECK(absl::StrContains(CheckConnect(bad).message(), "lacks the port"));
+  }
+  for (const char* bad : {"localhost:0", "localhost:65536", "localhost:http", ":8081"}) {
+    INFO(bad);
+    CHECK(absl::StartsWith(CheckConnect(bad).message(), "--connect: "));
+  }
 }
 
 TEST_CASE("A model that cannot be one is named with the way out", "[launcher]") {

@@ -363,6 +363,10 @@ class CommandsTest(unittest.TestCase):
         self.assertIn(f"waiting for {address}, up to 2 s", chat.stderr)
         self.assertIn(f"no gRPC server answers at {address}", chat.stderr)
         self.assertIn("weft serve", chat.stderr)
+        self.assertIn("speaks no TLS", chat.stderr)
+        alone = self.run_weft("chat", "--connect=127.0.0.1", "--prompt=x")
+        self.assertEqual(alone.returncode, 1)
+        self.assertIn("--connect: 127.0.0.1 lacks the port", alone.stderr)
 
     def test_chat_and_bench(self):
         with WeftServer() as server:

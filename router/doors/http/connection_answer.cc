@@ -77,7 +77,7 @@ void HttpConnection::AnswerOptions(const HttpRequest& request, const std::string
   reply.content_type = "";
   reply.headers.emplace_back("allow", methods);
   if (!request.origin.empty() && !reader_.head().preflight_method.empty()) {
-    OriginPolicy::AddPreflight(methods, &reply.headers);
+    OriginPolicy::AddPreflight(methods, reader_.head().preflight_headers, &reply.headers);
   }
   Reply(std::move(reply));
 }

@@ -22,8 +22,11 @@ class OriginPolicy {
   bool Allows(absl::string_view origin) const;
   // Header lines, each with its CRLF, of every answer to an allowed origin; empty for an empty one.
   std::string AnswerLines(absl::string_view origin) const;
-  // What a preflight adds to them. `methods` as in Allow.
-  static void AddPreflight(absl::string_view methods, HttpHeaders* headers);
+  // What a preflight adds to them. `methods` as in Allow; `asked` is what the page wants to send
+  // (Access-Control-Request-Headers): beside the headers that are read here, those of OpenAI's
+  // client (x-stainless-*) are granted by name, which change nothing.
+  static void AddPreflight(absl::string_view methods, absl::string_view asked,
+                           HttpHeaders* headers);
 
  private:
   std::vector<std::string> allowed_;

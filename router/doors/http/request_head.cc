@@ -164,7 +164,8 @@ HttpRefusal ReadFields(const Message& message, RequestHead* head) {
       {"x-api-key", &head->api_key},
       {"content-type", &head->content_type},
       {"origin", &head->origin},
-      {"access-control-request-method", &head->preflight_method}};
+      {"access-control-request-method", &head->preflight_method},
+      {"access-control-request-headers", &head->preflight_headers}};
   for (const auto& [name, value] : fields) {
     if (!refusal.refused()) refusal = ReadOnce(message, name, value);
   }

@@ -43,7 +43,8 @@ struct RequestHead {
   std::string content_type;
   std::string origin;
   std::string traceparent;
-  std::string preflight_method;  // Access-Control-Request-Method
+  std::string preflight_method;   // Access-Control-Request-Method
+  std::string preflight_headers;  // Access-Control-Request-Headers
 
   bool has_body() const { return chunked || content_length > 0; }
 };

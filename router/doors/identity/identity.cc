@@ -26,7 +26,7 @@ absl::StatusOr<std::unique_ptr<Identity>> Identity::Create(IdentityOptions optio
   std::unique_ptr<Identity> identity(new Identity(std::move(options)));
   if (!identity->has_keys()) return identity;
   absl::MutexLock lock(&identity->reload_mutex_);
-  WEFT_RETURN_IF_ERROR(identity->Load());
+  WEFT_RETURN_IF_ERROR(Annotate(identity->Load(), "--api-keys"));
   return identity;
 }
 
@@ -37,6 +37,7 @@ Identity::Identity(IdentityOptions options)
       unknown_key_(absl::UnauthenticatedError("the API key is not known")),
       expired_key_(absl::UnauthenticatedError("the API key has expired")),
       directory_(options_.clock),
+      news_({options_.key_file}, kKeyFileBytesMax),
       table_(std::make_shared<Table>()) {
   absl::MutexLock lock(&reload_mutex_);
   anonymous_ = directory_.anonymous();
@@ -62,8 +63,15 @@ absl::Status Identity::Reload() {
   if (!has_keys()) return absl::OkStatus();
   absl::MutexLock lock(&reload_mutex_);
   const absl::Status status = Load();
-  if (!status.ok()) {
-    WEFT_LOG_ERROR("the keys stay as they were: {}", std::string(status.message()));
+  switch (news_.Look(status)) {
+    case ReloadNews::Kind::kBad:
+      WEFT_LOG_ERROR("the keys stay as they were: {}", std::string(status.message()));
+      break;
+    case ReloadNews::Kind::kGoodAgain:
+      WEFT_LOG_INFO("{}: is good again", options_.key_file);
+      break;
+    case ReloadNews::Kind::kNone:
+      break;
   }
   return status;
 }

@@ -21,6 +21,7 @@
 #include "absl/time/time.h"
 #include "absl/types/optional.h"
 #include "common/clock.h"
+#include "common/reload_news.h"
 #include "router/doors/identity/api_key.h"
 #include "router/doors/identity/tenant_directory.h"
 #include "router/tenants/tenant.h"
@@ -55,8 +56,9 @@ class Identity {
   absl::StatusOr<TenantRef> Authenticate(absl::string_view authorization,
                                          absl::string_view x_api_key = {}) const;
 
-  // Reads the key file again. Its error, which is also logged, leaves everything as it was; a file
-  // that says what it said before changes and logs nothing. Any thread; waits for the disk.
+  // Reads the key file again. Its error, which is also logged (once for each content), leaves
+  // everything as it was; a file that says what it said before changes and logs nothing, unless it
+  // was bad meanwhile. Any thread; waits for the disk.
   absl::Status Reload();
 
  private:
@@ -88,6 +90,7 @@ class Identity {
   TenantDirectory directory_ ABSL_GUARDED_BY(reload_mutex_);
   // Of the file's text that the table was made from.
   absl::optional<KeyDigest> text_digest_ ABSL_GUARDED_BY(reload_mutex_);
+  ReloadNews news_ ABSL_GUARDED_BY(reload_mutex_);
 
   mutable absl::Mutex table_mutex_ ABSL_ACQUIRED_AFTER(reload_mutex_);
   std::shared_ptr<const Table> table_ ABSL_GUARDED_BY(table_mutex_);

@@ -75,6 +75,13 @@ absl::Status CheckFlags(const TlsFiles& files) {
            : "--tls-client-ca: is missing; client certificates are checked against it");
 }
 
+// Says which flag named a file that cannot be read; what is wrong inside says its own file.
+absl::StatusOr<std::string> ReadNamed(absl::string_view flag, const std::string& path) {
+  absl::StatusOr<std::string> text = ReadSmallFile(path, kTlsFileBytesMax);
+  if (!text.ok()) return Annotate(text.status(), flag);
+  return text;
+}
+
 }  // namespace
 
 absl::StatusOr<ClientCertificates> ParseClientCertificates(absl::string_view text) {
@@ -140,9 +147,8 @@ absl::StatusOr<std::shared_ptr<const TlsMaterial>> LoadTlsMaterial(const TlsFile
   auto material = std::make_shared<TlsMaterial>();
   material->files = files;
   WEFT_ASSIGN_OR_RETURN(material->certificate_chain_pem,
-                        ReadSmallFile(files.certificate_chain, kTlsFileBytesMax));
-  WEFT_ASSIGN_OR_RETURN(material->private_key_pem,
-                        ReadSmallFile(files.private_key, kTlsFileBytesMax));
+                        ReadNamed("--tls-cert", files.certificate_chain));
+  WEFT_ASSIGN_OR_RETURN(material->private_key_pem, ReadNamed("--tls-key", files.private_key));
   WEFT_ASSIGN_OR_RETURN(
       const std::vector<X509Ptr> chain,
       ParseCertificates(files.certificate_chain, material->certificate_chain_pem));
@@ -166,7 +172,7 @@ absl::StatusOr<std::shared_ptr<const TlsMaterial>> LoadTlsMaterial(const TlsFile
     material->expires = std::min(material->expires, ToTime(X509_get0_notAfter(certificate.get())));
   }
   if (files.client_ca.empty()) return std::shared_ptr<const TlsMaterial>(std::move(material));
-  WEFT_ASSIGN_OR_RETURN(material->client_ca_pem, ReadSmallFile(files.client_ca, kTlsFileBytesMax));
+  WEFT_ASSIGN_OR_RETURN(material->client_ca_pem, ReadNamed("--tls-client-ca", files.client_ca));
   WEFT_RETURN_IF_ERROR(ParseCertificates(files.client_ca, material->client_ca_pem).status());
   return std::shared_ptr<const TlsMaterial>(std::move(material));
 }

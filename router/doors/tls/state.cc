@@ -36,9 +36,16 @@ void TlsState::OnChange(Listener listener) {
 absl::Status TlsState::Reload() {
   absl::MutexLock lock(&reload_mutex_);
   const absl::Status status = Load();
-  if (!status.ok()) {
-    WEFT_LOG_ERROR("TLS goes on with the certificate that it has: {}",
-                   std::string(status.message()));
+  switch (news_.Look(status)) {
+    case ReloadNews::Kind::kBad:
+      WEFT_LOG_ERROR("TLS goes on with the certificate that it has: {}",
+                     std::string(status.message()));
+      break;
+    case ReloadNews::Kind::kGoodAgain:
+      WEFT_LOG_INFO("the TLS files are good again");
+      break;
+    case ReloadNews::Kind::kNone:
+      break;
   }
   return status;
 }

@@ -17,6 +17,8 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/limits.h"
+#include "common/reload_news.h"
 #include "openssl/ssl.h"
 #include "router/doors/tls/material.h"
 
@@ -47,8 +49,9 @@ class TlsState {
   // reloads, one call at a time. It must not add listeners or reload.
   void OnChange(Listener listener);
 
-  // Reads the files again. Its error, which is also logged, leaves everything as it was; files that
-  // say what they said before change and log nothing. Any thread; waits for the disk.
+  // Reads the files again. Its error, which is also logged (once for each content), leaves
+  // everything as it was; files that say what they said before change and log nothing, unless they
+  // were bad meanwhile. Any thread; waits for the disk.
   absl::Status Reload();
 
   // Logs that the certificate has expired or will within kWarnBefore, at most every kWarnEvery;
@@ -59,7 +62,9 @@ class TlsState {
 
  private:
   TlsState(TlsFiles files, std::function<absl::Time()> wall_now)
-      : files_(std::move(files)), wall_now_(std::move(wall_now)) {}
+      : files_(std::move(files)),
+        wall_now_(std::move(wall_now)),
+        news_(files_.paths(), kTlsFileBytesMax) {}
   absl::Status Load() ABSL_EXCLUSIVE_LOCKS_REQUIRED(reload_mutex_);
 
   const TlsFiles files_;
@@ -67,6 +72,7 @@ class TlsState {
 
   absl::Mutex reload_mutex_;
   std::vector<Listener> listeners_ ABSL_GUARDED_BY(reload_mutex_);
+  ReloadNews news_ ABSL_GUARDED_BY(reload_mutex_);
   absl::Time warned_ ABSL_GUARDED_BY(reload_mutex_) = absl::InfinitePast();
 
   mutable absl::Mutex mutex_ ABSL_ACQUIRED_AFTER(reload_mutex_);

@@ -195,6 +195,7 @@ TEST_CASE("Preflights are answered for listed origins only", "[router][http]") {
   CHECK(yes.headers.at("access-control-allow-origin") == "https://chat.example");
   CHECK(yes.headers.at("access-control-allow-methods") == "POST, OPTIONS");
   CHECK(absl::StrContains(yes.headers.at("access-control-allow-headers"), "authorization"));
+  CHECK(absl::StrContains(yes.headers.at("access-control-allow-headers"), "x-api-key"));
   CHECK(ask("https://evil.example").status == 403);
   options.cors_origins = {"*"};
   FrontFixture open(options);

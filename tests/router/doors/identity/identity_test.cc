@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/thread.h"
 #include "router/doors/identity/key_file.h"
+#include "tests/common/log_lines.h"
 #include "tests/common/temp_dir.h"
 
 namespace weft::router {
@@ -141,13 +142,38 @@ TEST_CASE("A bad file keeps the keys that were, and refuses a start", "[router][
   CHECK(identity->Authenticate(Bearer(key)).ok());
   IdentityOptions options;
   options.key_file = keys.path();
-  CHECK(Identity::Create(options).status() == status);
+  const absl::Status refusal = Identity::Create(options).status();
+  CHECK(refusal.code() == status.code());
+  CHECK(refusal.message() == absl::StrCat("--api-keys: ", status.message()));
   std::filesystem::remove(keys.path());
   CHECK(absl::IsNotFound(identity->Reload()));
   CHECK(identity->Authenticate(Bearer(key)).ok());
-  CHECK(absl::IsNotFound(Identity::Create(options).status()));
+  const absl::Status missing = Identity::Create(options).status();
+  CHECK(absl::IsNotFound(missing));
+  CHECK(absl::StartsWith(missing.message(), absl::StrCat("--api-keys: ", keys.path())));
   keys.Write(keys.file());
   CHECK(identity->Reload().ok());
+}
+
+TEST_CASE("A bad file is an error once for each content, and a line says that it is good again",
+          "[router][identity]") {
+  Keys keys;
+  const std::string key = keys.Add("a");
+  const auto identity = keys.Load();
+  const test::LogLines lines;
+  keys.WriteText("garbage");
+  for (int i = 0; i < 3; ++i) CHECK_FALSE(identity->Reload().ok());
+  CHECK(lines.Count("error the keys stay as they were") == 1);
+  keys.WriteText("rubbish");
+  for (int i = 0; i < 3; ++i) CHECK_FALSE(identity->Reload().ok());
+  CHECK(lines.Count("error the keys stay as they were") == 2);
+  std::filesystem::remove(keys.path());
+  for (int i = 0; i < 3; ++i) CHECK_FALSE(identity->Reload().ok());
+  CHECK(lines.Count("error the keys stay as they were") == 3);
+  CHECK(lines.Count("good again") == 0);
+  keys.Write(keys.file());
+  for (int i = 0; i < 3; ++i) CHECK(identity->Reload().ok());
+  CHECK(lines.Count("info " + keys.path() + ": is good again") == 1);
 }
 
 TEST_CASE("Requests are told apart while the file is exchanged under them", "[router][identity]") {

@@ -4,10 +4,12 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "common/thread.h"
+#include "tests/common/log_lines.h"
 #include "tests/common/temp_dir.h"
 #include "tests/router/doors/tls/certificates.h"
 #include "tests/router/doors/tls/handshake.h"
@@ -87,6 +89,37 @@ TEST_CASE("Bad new files leave the old certificate in service", "[router][tls]")
   REQUIRE(state->Reload().ok());
   CHECK(Served(*state) == "two");
   CHECK(calls == 2);
+}
+
+TEST_CASE("Bad files are an error once for each content, and a line says that they are good again",
+          "[router][tls]") {
+  Folder folder("one");
+  const auto state = TlsState::Create(folder.files).value();
+  const weft::test::LogLines lines;
+  for (const char* content : {"garbage", "rubbish"}) {
+    folder.folder.Write("cert.pem", content);
+    for (int i = 0; i < 3; ++i) CHECK_FALSE(state->Reload().ok());
+  }
+  CHECK(lines.Count("error TLS goes on with the certificate that it has") == 2);
+  folder.Renew("two");
+  for (int i = 0; i < 3; ++i) CHECK(state->Reload().ok());
+  CHECK(lines.Count("info the TLS files are good again") == 1);
+}
+
+TEST_CASE("A TLS file that is not there is named with its flag", "[router][tls]") {
+  Folder folder("one");
+  const auto refusal = [](TlsFiles files) {
+    return std::string(TlsState::Create(std::move(files)).status().message());
+  };
+  TlsFiles files = folder.files;
+  files.private_key = "/no/such/key";
+  CHECK(absl::StartsWith(refusal(files), "--tls-key: /no/such/key: "));
+  files.certificate_chain = "/no/such/cert";
+  CHECK(absl::StartsWith(refusal(files), "--tls-cert: /no/such/cert: "));
+  files = folder.files;
+  files.clients = ClientCertificates::kRequired;
+  files.client_ca = "/no/such/ca";
+  CHECK(absl::StartsWith(refusal(files), "--tls-client-ca: /no/such/ca: "));
 }
 
 TEST_CASE("A bad certificate refuses the start", "[router][tls]") {

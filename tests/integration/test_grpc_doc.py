@@ -1,0 +1,36 @@
+"""The commands and the program of docs/GRPC.md, as they stand there."""
+
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from weft_server import ROOT, WeftServer
+
+TEXT = (ROOT / "docs/GRPC.md").read_text()
+DOCUMENTED_ADDRESS = "127.0.0.1:8081"
+
+
+class GrpcDocTest(unittest.TestCase):
+    def test_the_stubs_and_the_program(self):
+        command = re.search(r"^python -m grpc_tools.*$", TEXT, re.MULTILINE).group(0)
+        program = re.search(r"```python\n(.*?)```", TEXT, re.DOTALL).group(1)
+        self.assertIn(DOCUMENTED_ADDRESS, program)
+        with tempfile.TemporaryDirectory() as folder, WeftServer() as server:
+            # In a folder that looks like the checkout: the stubs are written beside proto/.
+            (pathlib.Path(folder) / "proto").symlink_to(ROOT / "proto")
+            subprocess.run([sys.executable, *shlex.split(command)[1:]], cwd=folder, check=True,
+                           timeout=60)
+            script = pathlib.Path(folder) / "ask.py"
+            script.write_text(program.replace(DOCUMENTED_ADDRESS, server.grpc))
+            answer = subprocess.run([sys.executable, str(script)], cwd=folder, check=True,
+                                    capture_output=True, text=True, timeout=120).stdout
+        self.assertIn("Paris", answer)
+        self.assertRegex(answer, r"\n\d+ tokens\n$")
+
+
+if __name__ == "__main__":
+    unittest.main()
