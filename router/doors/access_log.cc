@@ -26,6 +26,8 @@ void DescribeAnswer(const Answer& answer, AccessRecord* record) {
     record->cause = CancelReasonName(answer.cancelled());
     return;
   }
+  // A request that ended before its head was read has them in its end alone.
+  if (answer.head() == nullptr) record->prompt_tokens = end->prompt_tokens;
   record->output_tokens = end->output_tokens;
   record->validation_us = end->validation_us;
   record->queue_us = end->queue_us;

@@ -51,6 +51,10 @@ absl::StatusOr<Admission::Permit> Front::EnterText(const Credentials& credential
 absl::StatusOr<Admission::Permit> Front::Enter(const Credentials& credentials,
                                                size_t body_bytes) const {
   WEFT_ASSIGN_OR_RETURN(const TenantRef tenant, Authenticate(credentials));
+  return Enter(tenant, body_bytes);
+}
+
+absl::StatusOr<Admission::Permit> Front::Enter(const TenantRef& tenant, size_t body_bytes) const {
   const ServerStatus status = Status();
   switch (status.state) {
     case ServerState::kReady:

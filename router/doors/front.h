@@ -52,6 +52,8 @@ class Front {
   // UNAVAILABLE with Retry-After while loading or draining, RESOURCE_EXHAUSTED when the server or
   // the tenant's share is full. Counted as a rejection.
   absl::StatusOr<Admission::Permit> Enter(const Credentials& credentials, size_t body_bytes) const;
+  // The same for a tenant that Authenticate found before.
+  absl::StatusOr<Admission::Permit> Enter(const TenantRef& tenant, size_t body_bytes) const;
   // The same for Tokenize and Detokenize, which need no shards.
   absl::StatusOr<Admission::Permit> EnterText(const Credentials& credentials,
                                               size_t body_bytes) const;

@@ -8,6 +8,8 @@
 #include "common/clock.h"
 #include "router/doors/access_log.h"
 #include "router/doors/http/buffers.h"
+#include "router/doors/http/replies.h"
+#include "router/doors/identity/key_file.h"
 
 namespace weft::router {
 namespace {
@@ -144,6 +146,11 @@ void HttpConnection::CheckClient(int64_t now_us) {
   exchange->OnSilence();
 }
 
+CancelReason HttpConnection::WhyLost() const {
+  const bool waited = reader_pace_.running() && socket_.timed_out();
+  return waited ? CancelReason::kSlowReader : CancelReason::kClientGone;
+}
+
 void HttpConnection::CheckDeadline(int64_t now_us) {
   if (phase_ == Phase::kClosed) return;
   if (HasTooSlowPeer(now_us)) {
@@ -212,7 +219,7 @@ void HttpConnection::OnReadable() {
       OnEnd();
       return;
     case SocketIo::kFailed:
-      Close(CancelReason::kClientGone);
+      Close(WhyLost());
       return;
   }
   Read();
@@ -291,7 +298,7 @@ bool HttpConnection::ParseOnce() {
       return false;
     case RequestReader::Event::kHead:
       OnHead();
-      return phase_ == Phase::kBody;
+      return true;
     case RequestReader::Event::kRequest:
       Dispatch();
       return true;
@@ -307,23 +314,61 @@ void HttpConnection::OnHead() {
   const RequestHead& head = reader_.head();
   path_ = head.path;
   Enter(Phase::kBody, shared.limits.body_timeout_us);
-  if (!head.origin.empty() && !shared.origins.Allows(head.origin)) {
-    Refuse({403, absl::StrCat("pages of the origin `", head.origin.substr(0, 256),
-                              "` may not call this server; --cors-origins lists those that may")});
+  std::optional<HttpReply> refusal = CheckHead(head);
+  if (refusal.has_value()) {
+    RefuseHead(*std::move(refusal));
     return;
   }
-  origin_lines_ = shared.origins.AnswerLines(head.origin);
-  const bool typed = !head.content_type.empty() || !head.origin.empty();
-  if (head.method == HttpMethod::kPost && head.has_body() && typed &&
-      !IsJsonContentType(head.content_type)) {
-    Refuse({415, absl::StrCat("a body is JSON: send the header `content-type: application/json` "
-                              "(curl: -H 'content-type: application/json'), not `",
-                              head.content_type.substr(0, 256), "`")});
-    return;
-  }
+  if (head.has_body()) reader_.SetOwner(&worker_->shared().body_shares, BodyOwner());
   if (!head.expect_continue || !head.has_body() || input_at_ < input_.size()) return;
   output_ += "HTTP/1.1 100 Continue\r\n\r\n";
   Flush();
+}
+
+std::optional<HttpReply> HttpConnection::CheckHead(const RequestHead& head) {
+  const OriginPolicy& origins = worker_->shared().origins;
+  const HttpRouter::Match match = routes_->Find(head.method, path_);
+  route_ = match.route;
+  handler_ = match.handler;
+  allow_ = match.allow;
+  if (!head.origin.empty() && !origins.Allows(head.origin)) {
+    return TransportError(
+        path_, 403,
+        absl::StrCat("pages of the origin `", head.origin.substr(0, 256),
+                     "` may not call this server; --cors-origins lists those that may"));
+  }
+  origin_lines_ = origins.AnswerLines(head.origin);
+  if (handler_ == nullptr) return CheckMethod(head);
+  const bool typed = !head.content_type.empty() || !head.origin.empty();
+  if (head.method == HttpMethod::kPost && head.has_body() && typed &&
+      !IsJsonContentType(head.content_type)) {
+    return TransportError(
+        path_, 415,
+        absl::StrCat("a body is JSON: send the header `content-type: application/json` "
+                     "(curl: -H 'content-type: application/json'), not `",
+                     head.content_type.substr(0, 256), "`"));
+  }
+  if (*match.gate == nullptr) return std::nullopt;
+  absl::StatusOr<TenantRef> tenant = (*match.gate)(head.authorization, head.api_key);
+  if (!tenant.ok()) return TransportError(path_, tenant.status());
+  tenant_ = *std::move(tenant);
+  return std::nullopt;
+}
+
+std::string HttpConnection::BodyOwner() const {
+  if (tenant_ != nullptr && tenant_->name != kAnonymousTenant) {
+    return absl::StrCat("tenant ", tenant_->name);
+  }
+  return absl::StrCat("address ", peer_.substr(0, peer_.rfind(':')));
+}
+
+std::optional<HttpReply> HttpConnection::CheckMethod(const RequestHead& head) const {
+  const bool known = !allow_.empty();
+  if (head.method == HttpMethod::kOptions && (known || path_ == "*")) return std::nullopt;
+  HttpReply reply = TransportError(
+      path_, known ? 405 : 404, known ? absl::StrCat("this path takes ", allow_) : "no such path");
+  if (known) reply.headers.emplace_back("allow", allow_);
+  return reply;
 }
 
 void HttpConnection::Close(CancelReason reason) {

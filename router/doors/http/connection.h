@@ -18,6 +18,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "boost/asio/ip/tcp.hpp"
@@ -74,17 +75,28 @@ class HttpConnection : public HttpResponder,
   void Parse();
   // Handles one event of the reader; false when more input is needed or the phase has changed.
   bool ParseOnce();
-  // The head is complete: what can be refused before the body is read.
+  // The head is complete: what can be refused is, before a byte of the body is read or charged.
   void OnHead();
+  // Finds route and tenant; or the refusal, for the origin, path, method, type or key.
+  std::optional<HttpReply> CheckHead(const RequestHead& head);
+  std::optional<HttpReply> CheckMethod(const RequestHead& head) const;
+  // Whose share of the budget the body is counted to.
+  std::string BodyOwner() const;
   void Enter(Phase phase, int64_t timeout_us);
   WaitingFor PlaceOf(Phase phase) const;
   bool HasTooSlowPeer(int64_t now_us);
   void CheckClient(int64_t now_us);
+  // Whose fault a broken connection is: the kernel may run out of patience with a reader before its
+  // pace does.
+  CancelReason WhyLost() const;
 
   // Answering (connection_answer.cc).
   void Dispatch();
-  void Answer(HttpRequest request);
-  void AnswerOptions(const HttpRequest& request, const std::string& methods);
+  // Takes over from the head what every answer needs.
+  void BeginAnswer();
+  void AnswerOptions(const HttpRequest& request);
+  // Answers a request that its head is enough to refuse; closes unless all of it is here.
+  void RefuseHead(HttpReply reply);
   // Answers a request that was refused before it was complete, and closes.
   void Refuse(const HttpRefusal& refusal);
   // By the table of routes; "-" where it has none for this path.
@@ -122,6 +134,12 @@ class HttpConnection : public HttpResponder,
 
   // The request being answered.
   std::shared_ptr<HttpExchange> exchange_;
+  // By the table of routes; the handler is null where there is none, `allow_` then has the methods
+  // that the path takes.
+  const HttpHandler* handler_ = nullptr;
+  std::string allow_;
+  // Whose key was accepted; null before that, and where none is asked for.
+  TenantRef tenant_;
   std::string path_;
   std::string request_id_;
   std::string origin_lines_;

@@ -20,13 +20,20 @@ using boost::system::error_code;
 
 }  // namespace
 
-void HttpConnection::Dispatch() {
-  RequestHead& head = reader_.head();
-  served_ = true;
+void HttpConnection::BeginAnswer() {
+  const RequestHead& head = reader_.head();
   http_1_1_ = head.http_1_1;
   keep_alive_ = head.keep_alive && !worker_->shared().draining.load();
   head_only_ = head.method == HttpMethod::kHead;
   request_id_ = IsRequestId(head.request_id) ? head.request_id : NewRequestId();
+  if (IsTraceparent(head.traceparent)) traceparent_ = head.traceparent;
+  request_us_ = MonotonicClock().NowUs();
+}
+
+void HttpConnection::Dispatch() {
+  RequestHead& head = reader_.head();
+  served_ = true;
+  BeginAnswer();
   HttpRequest request;
   request.method = head.method;
   request.path = path_;
@@ -37,41 +44,23 @@ void HttpConnection::Dispatch() {
   request.peer = peer_;
   request.tls = socket_.tls();
   request.client_subject = client_subject_;
-  request.authorization = std::move(head.authorization);
-  request.api_key = std::move(head.api_key);
+  request.tenant = tenant_;
   request.content_type = std::move(head.content_type);
   request.origin = std::move(head.origin);
   request.traceparent = std::move(head.traceparent);
-  if (IsTraceparent(request.traceparent)) traceparent_ = request.traceparent;
-  request_us_ = MonotonicClock().NowUs();
   Enter(Phase::kBusy, 0);
-  Answer(std::move(request));
-}
-
-void HttpConnection::Answer(HttpRequest request) {
-  const HttpRouter::Match match = routes_->Find(request.method, request.path);
-  route_ = match.route;
-  if (match.handler != nullptr) {
-    std::shared_ptr<HttpExchange> exchange =
-        (*match.handler)(std::move(request), *this, worker_->waker());
-    // Not busy: it was answered at once, and the connection may even be gone.
-    if (phase_ == Phase::kBusy && !finishing_) exchange_ = std::move(exchange);
+  if (handler_ == nullptr) {
+    AnswerOptions(request);
     return;
   }
-  const bool known = !match.allow.empty();
-  if (request.method == HttpMethod::kOptions && (known || request.path == "*")) {
-    AnswerOptions(request, known ? absl::StrCat(match.allow, ", OPTIONS")
-                                 : std::string("GET, HEAD, POST, OPTIONS"));
-    return;
-  }
-  HttpReply reply =
-      TransportError(path_, known ? 405 : 404,
-                     known ? absl::StrCat("this path takes ", match.allow) : "no such path");
-  if (known) reply.headers.emplace_back("allow", match.allow);
-  Reply(std::move(reply));
+  std::shared_ptr<HttpExchange> exchange = (*handler_)(std::move(request), *this, worker_->waker());
+  // Not busy: it was answered at once, and the connection may even be gone.
+  if (phase_ == Phase::kBusy && !finishing_) exchange_ = std::move(exchange);
 }
 
-void HttpConnection::AnswerOptions(const HttpRequest& request, const std::string& methods) {
+void HttpConnection::AnswerOptions(const HttpRequest& request) {
+  const std::string methods =
+      allow_.empty() ? "GET, HEAD, POST, OPTIONS" : absl::StrCat(allow_, ", OPTIONS");
   HttpReply reply;
   reply.status = 204;
   reply.content_type = "";
@@ -79,6 +68,20 @@ void HttpConnection::AnswerOptions(const HttpRequest& request, const std::string
   if (!request.origin.empty() && !reader_.head().preflight_method.empty()) {
     OriginPolicy::AddPreflight(methods, reader_.head().preflight_headers, &reply.headers);
   }
+  Reply(std::move(reply));
+}
+
+void HttpConnection::RefuseHead(HttpReply reply) {
+  BeginAnswer();
+  // A body that is here already is dropped; one that is not is not waited for.
+  const RequestHead& head = reader_.head();
+  if (!head.chunked && head.content_length <= input_.size() - input_at_) {
+    input_at_ += static_cast<size_t>(head.content_length);
+  } else {
+    keep_alive_ = false;
+  }
+  reader_.Begin();
+  Enter(Phase::kBusy, 0);
   Reply(std::move(reply));
 }
 
@@ -188,7 +191,7 @@ void HttpConnection::Flush() {
       return;
     }
     if (result != SocketIo::kDone) {
-      Close(CancelReason::kClientGone);
+      Close(WhyLost());
       return;
     }
     output_at_ += count;
@@ -222,13 +225,17 @@ void HttpConnection::LogRequest(absl::string_view cause) {
   AccessRecord record;
   record.cause = cause;
   record.correlation_id = request_id_;
-  if (exchange_ != nullptr) exchange_->Describe(&record);
+  if (tenant_ != nullptr) record.tenant = tenant_->name;
   record.client = peer_;
   record.traceparent = traceparent_;
   record.door = "http";
   record.route = refused_route_.empty() ? route_ : refused_route_;
   if (answering_) record.status = absl::StrCat(status_);
   record.total_us = MonotonicClock().NowUs() - std::exchange(request_us_, 0);
+  if (exchange_ != nullptr) {
+    if (!cause.empty() && exchange_->LogLater(record)) return;
+    exchange_->Describe(&record);
+  }
   // Probes and scrapes come every few seconds: they are not worth a line of their own.
   LogAccess(record, /*quiet=*/exchange_ == nullptr && status_ == 200);
 }
@@ -236,10 +243,12 @@ void HttpConnection::LogRequest(absl::string_view cause) {
 void HttpConnection::NextRequest() {
   LogRequest("");
   exchange_.reset();
+  tenant_.reset();
   traceparent_.clear();
   finishing_ = false;
   answering_ = false;
   GiveBack(&origin_lines_);
+  GiveBack(&allow_);
   GiveBack(&path_);
   if (!keep_alive_) {
     Linger();

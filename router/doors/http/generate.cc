@@ -173,6 +173,23 @@ void GenerateExchange::Describe(AccessRecord* record) const {
   record->first_token_us = first_token_us_;
 }
 
+bool GenerateExchange::LogLater(const AccessRecord& record) {
+  if (ended_early_ == CancelReason::kNone) return false;
+  late_record_ = record;
+  return true;
+}
+
+GenerateExchange::~GenerateExchange() {
+  if (!late_record_.has_value()) return;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (answer_ == nullptr) answer_ = std::move(new_answer_);
+  }
+  if (answer_ != nullptr) answer_->Fetch();
+  Describe(&*late_record_);
+  LogAccess(*late_record_);
+}
+
 void GenerateExchange::OnGone(CancelReason reason) {
   responder_ = nullptr;
   {
@@ -180,8 +197,9 @@ void GenerateExchange::OnGone(CancelReason reason) {
     gone_ = reason;
     if (answer_ == nullptr) answer_ = std::move(new_answer_);
   }
-  if (answer_ == nullptr || answer_->end() != nullptr) return;
+  if (answer_ != nullptr && answer_->end() != nullptr) return;
   ended_early_ = reason;
+  if (answer_ == nullptr) return;
   answer_->Close();
   answer_->Cancel(reason);
 }

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
@@ -67,6 +68,11 @@ class GenerateExchange : public HttpExchange,
   void OnSilence() override;
   void OnGone(CancelReason reason) override;
   void Describe(AccessRecord* record) const override;
+  bool LogLater(const AccessRecord& record) override;
+
+  // The last that lets go is the connection, or the writer once the answer has its end: whichever
+  // thread that is writes the line of a request that its client left.
+  ~GenerateExchange() override;
 
  private:
   GenerateExchange(HttpResponder* responder, IoWaker* waker)
@@ -98,6 +104,8 @@ class GenerateExchange : public HttpExchange,
   int64_t first_token_us_ = 0;
   // Of an early end.
   CancelReason ended_early_ = CancelReason::kNone;
+  // Its line, which waits until the answer's end says how far it came.
+  std::optional<AccessRecord> late_record_;
   // The failure of a request that has sent nothing yet.
   absl::Status failed_;
 

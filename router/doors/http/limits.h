@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -28,12 +29,20 @@ struct HttpLimits {
   // A client takes at least so many bytes of an answer in each such time while they wait for it.
   int64_t reader_window_us = 60'000'000;
   uint64_t reader_window_bytes_min = 16u << 10;
+  // What was sent and no machine has taken for so long ends the connection; 0 = 30 s more than a
+  // reader's stall or window, so that it is its pace that ends a slow reader.
+  int64_t unacknowledged_timeout_us = 0;
   // For the client to close after an answer that closes the connection.
   int64_t linger_timeout_us = 2'000'000;
   // An answer in the making that has sent nothing for so long is asked for a sign of life.
   int64_t silence_us = 15'000'000;
   // TLS handshakes under way, over all connections.
   size_t handshakes_max = 256;
+
+  int64_t unacknowledged_us() const {
+    if (unacknowledged_timeout_us > 0) return unacknowledged_timeout_us;
+    return std::max(slow_reader_timeout_us, reader_window_us) + 30'000'000;
+  }
 
   // The budget of all bodies: room for several of the largest.
   static constexpr size_t kBodiesPerBudget = 8;

@@ -14,10 +14,12 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "router/doors/http/body_budget.h"
 #include "router/request.h"
+#include "router/tenants/tenant.h"
 #include "router/waker.h"
 
 namespace weft::router {
@@ -42,8 +44,9 @@ struct HttpRequest {
   // was verified (RFC 2253).
   bool tls = false;
   std::string client_subject;
-  std::string authorization;
-  std::string api_key;
+  // Whom the key belongs to, on routes that ask for one; null on others. The key itself stays with
+  // the head.
+  TenantRef tenant;
   std::string content_type;
   std::string origin;
   std::string traceparent;
@@ -91,6 +94,9 @@ class HttpExchange {
   virtual void OnGone(CancelReason reason) = 0;
   // Adds what is known of the request to its line in the access log. The last call.
   virtual void Describe(AccessRecord*) const {}
+  // After OnGone, in place of Describe: true when the exchange has taken the line, which it logs
+  // once it knows how far the answer came.
+  virtual bool LogLater(const AccessRecord&) { return false; }
 };
 
 // Collects the exchanges of one io_context that have news and wakes it once for all of them (one
@@ -127,6 +133,11 @@ class IoWaker : public Waker {
   std::vector<std::shared_ptr<HttpExchange>> dirty_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<HttpExchange>> draining_;
 };
+
+// Who asks, by `authorization` and `x-api-key` of a request's head; UNAUTHENTICATED without a good
+// key where keys are wanted. Asked before a byte of the body is read.
+using HttpGate = std::function<absl::StatusOr<TenantRef>(const std::string& authorization,
+                                                         const std::string& api_key)>;
 
 // Answers a request: at once through `responder` (then returns null), or later through the exchange
 // returned. The exchange may use `responder` until its OnGone, `waker` for ever.

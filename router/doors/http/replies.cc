@@ -113,6 +113,8 @@ std::string OpenAiBody(absl::string_view message, absl::string_view type,
   return body;
 }
 
+bool IsOpenAiPath(absl::string_view path) { return absl::StartsWith(path, "/v1/"); }
+
 // What a refusal says beside its body: how to be let in, or when to come back.
 void AddRefusalHeaders(const absl::Status& status, HttpReply* reply) {
   if (absl::IsUnauthenticated(status)) {
@@ -155,10 +157,13 @@ std::string OpenAiErrorBody(const absl::Status& status) {
 HttpReply TransportError(absl::string_view path, int code, absl::string_view message) {
   HttpReply reply;
   reply.status = code;
-  reply.body = absl::StartsWith(path, "/v1/")
-                   ? OpenAiBody(message, OpenAiType(code), std::nullopt, "")
-                   : TgiBody(message, TgiType(code));
+  reply.body = IsOpenAiPath(path) ? OpenAiBody(message, OpenAiType(code), std::nullopt, "")
+                                  : TgiBody(message, TgiType(code));
   return reply;
+}
+
+HttpReply TransportError(absl::string_view path, const absl::Status& status) {
+  return IsOpenAiPath(path) ? OpenAiError(status) : TgiError(status);
 }
 
 absl::string_view HttpReason(int code) {

@@ -23,6 +23,7 @@ std::string OpenAiErrorBody(const absl::Status& status);
 
 // For requests that reached no handler: OpenAI's shape below /v1/, TGI's elsewhere.
 HttpReply TransportError(absl::string_view path, int code, absl::string_view message);
+HttpReply TransportError(absl::string_view path, const absl::Status& status);
 
 // Text of the status line, for example "Not Found".
 absl::string_view HttpReason(int code);

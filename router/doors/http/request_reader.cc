@@ -29,12 +29,14 @@ void RequestReader::Begin() {
   GiveBack(&body_);
   body_bytes_ = 0;
   charge_ = BodyCharge(budget_);
+  share_.Release();
 }
 
 RequestReader::Event RequestReader::Refuse(HttpRefusal refusal) {
   refusal_ = std::move(refusal);
   GiveBack(&body_);
   charge_.Release();
+  share_.Release();
   return Event::kRefused;
 }
 
@@ -97,6 +99,9 @@ RequestReader::Event RequestReader::Append(absl::string_view piece) {
     const size_t first =
         head_.chunked ? kBodyBytesFirst : std::min<size_t>(kBodyBytesFirst, head_.content_length);
     const size_t capacity = std::max({size, 2 * body_.capacity(), first});
+    if (!share_.GrowTo(capacity)) {
+      return Refuse({503, "your requests' bodies hold as many bytes as they may", 1});
+    }
     if (!charge_.GrowTo(capacity)) {
       return Refuse({503, "the server holds as many bytes of request bodies as it may", 1});
     }
@@ -107,6 +112,12 @@ RequestReader::Event RequestReader::Append(absl::string_view piece) {
   return Event::kMore;
 }
 
+RequestReader::Event RequestReader::Complete() {
+  stage_ = Stage::kDone;
+  share_.Release();
+  return Event::kRequest;
+}
+
 RequestReader::Event RequestReader::NextBody(absl::string_view* input) {
   if (!head_.chunked) {
     const size_t size =
@@ -114,8 +125,7 @@ RequestReader::Event RequestReader::NextBody(absl::string_view* input) {
     if (size > 0 && Append(input->substr(0, size)) == Event::kRefused) return Event::kRefused;
     input->remove_prefix(size);
     if (body_bytes_ < head_.content_length) return Event::kMore;
-    stage_ = Stage::kDone;
-    return Event::kRequest;
+    return Complete();
   }
   while (true) {
     absl::string_view piece;
@@ -126,8 +136,7 @@ RequestReader::Event RequestReader::NextBody(absl::string_view* input) {
       case ChunkedDecoder::State::kMore:
         return Event::kMore;
       case ChunkedDecoder::State::kDone:
-        stage_ = Stage::kDone;
-        return Event::kRequest;
+        return Complete();
       case ChunkedDecoder::State::kMalformed:
         return Malformed(chunked_.problem());
     }

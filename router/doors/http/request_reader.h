@@ -12,6 +12,7 @@
 
 #include "absl/strings/string_view.h"
 #include "router/doors/http/body_budget.h"
+#include "router/doors/http/body_shares.h"
 #include "router/doors/http/chunked.h"
 #include "router/doors/http/request_head.h"
 
@@ -47,6 +48,8 @@ class RequestReader {
   // Of the body, read so far.
   uint64_t body_bytes() const { return body_bytes_; }
   std::string TakeBody() { return std::move(body_); }
+  // After kHead: the body is counted to the share of `owner` while it is read.
+  void SetOwner(BodyShares* shares, std::string owner) { share_.Begin(shares, std::move(owner)); }
   // The bytes of the budget that the body holds.
   BodyCharge TakeCharge() { return std::move(charge_); }
 
@@ -55,6 +58,7 @@ class RequestReader {
   Event NextBody(absl::string_view* input);
   // Appends a piece to the body; kMore when that is done.
   Event Append(absl::string_view piece);
+  Event Complete();
   Event Refuse(HttpRefusal refusal);
   Event Malformed(absl::string_view problem);
 
@@ -70,6 +74,7 @@ class RequestReader {
   std::string body_;
   uint64_t body_bytes_ = 0;
   BodyCharge charge_;
+  BodyShare share_;
 };
 
 }  // namespace weft::router

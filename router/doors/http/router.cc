@@ -15,8 +15,8 @@ bool Matches(absl::string_view pattern, absl::string_view path) {
 
 }  // namespace
 
-void HttpRouter::Add(HttpMethod method, std::string path, HttpHandler handler) {
-  routes_.push_back({method, std::move(path), std::move(handler)});
+void HttpRouter::Add(HttpMethod method, std::string path, HttpHandler handler, HttpGate gate) {
+  routes_.push_back({method, std::move(path), std::move(handler), std::move(gate)});
 }
 
 HttpRouter::Match HttpRouter::Find(HttpMethod method, absl::string_view path) const {
@@ -27,6 +27,7 @@ HttpRouter::Match HttpRouter::Find(HttpMethod method, absl::string_view path) co
     match.route = route.path;
     if (route.method == method) {
       match.handler = &route.handler;
+      match.gate = &route.gate;
       match.allow.clear();
       return match;
     }

@@ -1,5 +1,5 @@
-// The table of HTTP routes: path and method to handler, 404 and 405 otherwise. Filled once at
-// start, then only read, by all io_context threads.
+// The table of HTTP routes: path and method to handler and gate, 404 and 405 otherwise. Filled once
+// at start, then only read, by all io_context threads.
 
 #pragma once
 
@@ -14,12 +14,14 @@ namespace weft::router {
 class HttpRouter {
  public:
   // `path` matches exactly; one that ends in "/*" matches everything below it. A GET route serves
-  // HEAD too.
-  void Add(HttpMethod method, std::string path, HttpHandler handler);
+  // HEAD too. `gate` empty: everybody may ask.
+  void Add(HttpMethod method, std::string path, HttpHandler handler, HttpGate gate = nullptr);
 
   struct Match {
     // Null: the path is unknown (`allow` empty) or known with other methods (`allow` names them).
     const HttpHandler* handler = nullptr;
+    // Null without a handler.
+    const HttpGate* gate = nullptr;
     // Name for the metric: the path as it was added, or "other".
     absl::string_view route = "other";
     std::string allow;
@@ -34,6 +36,7 @@ class HttpRouter {
     HttpMethod method;
     std::string path;
     HttpHandler handler;
+    HttpGate gate;
   };
   std::vector<Route> routes_;
 };

@@ -22,7 +22,6 @@ using boost::system::error_code;
 constexpr int kKeepIdleS = 30;
 constexpr int kKeepIntervalS = 10;
 constexpr int kKeepProbes = 3;
-constexpr int64_t kUnacknowledgedMsMin = 60'000;
 // Unsent bytes that the kernel keeps for one connection.
 constexpr int kUnsentBytesMax = 128 << 10;
 // First byte of a TLS handshake record (RFC 8446, 5.1).
@@ -31,14 +30,6 @@ constexpr unsigned char kHandshakeRecord = 0x16;
 void SetOption(int fd, int level, int name, int value) {
   // One that this kernel lacks is not worth a connection.
   setsockopt(fd, level, name, &value, sizeof(value));
-}
-
-SocketIo ResultOf(const error_code& error) {
-  if (!error) return SocketIo::kDone;
-  if (error == asio::error::would_block || error == asio::error::try_again) {
-    return SocketIo::kBlocked;
-  }
-  return error == asio::error::eof ? SocketIo::kEnd : SocketIo::kFailed;
 }
 
 }  // namespace
@@ -55,11 +46,19 @@ void HttpSocket::SetOptions(const HttpLimits& limits) {
   SetOption(fd, IPPROTO_TCP, TCP_KEEPIDLE, kKeepIdleS);
   SetOption(fd, IPPROTO_TCP, TCP_KEEPINTVL, kKeepIntervalS);
   SetOption(fd, IPPROTO_TCP, TCP_KEEPCNT, kKeepProbes);
-  // Not before we would drop a slow reader ourselves.
-  const int64_t slow_ms = limits.slow_reader_timeout_us / 1000;
-  SetOption(fd, IPPROTO_TCP, TCP_USER_TIMEOUT,
-            static_cast<int>(std::clamp<int64_t>(slow_ms, kUnacknowledgedMsMin, 86'400'000)));
+  SetOption(
+      fd, IPPROTO_TCP, TCP_USER_TIMEOUT,
+      static_cast<int>(std::clamp<int64_t>(limits.unacknowledged_us() / 1000, 1, 86'400'000)));
   SetOption(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, kUnsentBytesMax);
+}
+
+SocketIo HttpSocket::ResultOf(const error_code& error) {
+  if (!error) return SocketIo::kDone;
+  if (error == asio::error::would_block || error == asio::error::try_again) {
+    return SocketIo::kBlocked;
+  }
+  if (error == asio::error::timed_out) timed_out_ = true;
+  return error == asio::error::eof ? SocketIo::kEnd : SocketIo::kFailed;
 }
 
 SocketIo HttpSocket::Handshake(bool* wants_write) {

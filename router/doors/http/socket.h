@@ -57,6 +57,8 @@ class HttpSocket {
   Peer CheckPeer();
   // Bytes on the wire that the other machine has acknowledged.
   uint64_t acknowledged_bytes();
+  // Of a connection that failed: because its other end took no byte for too long.
+  bool timed_out() const { return timed_out_ || (session_ != nullptr && session_->timed_out()); }
   // "ip:port", and with TLS the verified subject.
   std::string PeerName() const;
   std::string ClientSubject() const { return session_ == nullptr ? "" : session_->ClientSubject(); }
@@ -65,11 +67,14 @@ class HttpSocket {
   void Close();
 
  private:
+  SocketIo ResultOf(const boost::system::error_code& error);
+
   boost::asio::ip::tcp::socket socket_;
   const std::shared_ptr<SSL_CTX> context_;
   // After the socket, whose descriptor it uses. Made with the client's first byte.
   std::unique_ptr<TlsSession> session_;
   bool plain_client_ = false;
+  bool timed_out_ = false;
   uint64_t sent_bytes_ = 0;
 };
 

@@ -20,6 +20,7 @@ int BioWrite(BIO* bio, const char* data, int size) {
   TlsSession::Link* link = LinkOf(bio);
   const ssize_t count = send(link->fd, data, static_cast<size_t>(size), MSG_NOSIGNAL);
   if (count < 0 && IsBlocked(errno)) BIO_set_retry_write(bio);
+  if (count < 0 && errno == ETIMEDOUT) link->timed_out = true;
   if (count > 0) link->sent_bytes += static_cast<uint64_t>(count);
   return static_cast<int>(count);
 }
@@ -29,6 +30,7 @@ int BioRead(BIO* bio, char* data, int size) {
   TlsSession::Link* link = LinkOf(bio);
   const ssize_t count = recv(link->fd, data, static_cast<size_t>(size), 0);
   if (count < 0 && IsBlocked(errno)) BIO_set_retry_read(bio);
+  if (count < 0 && errno == ETIMEDOUT) link->timed_out = true;
   if (count == 0) link->ended = true;
   return static_cast<int>(count);
 }

@@ -42,6 +42,8 @@ class TlsSession {
 
   // Encrypted bytes given to the socket.
   uint64_t sent_bytes() const { return link_.sent_bytes; }
+  // The socket failed because its other end took no byte for too long.
+  bool timed_out() const { return link_.timed_out; }
   // Subject of the client's certificate (RFC 2253); empty without a verified one.
   std::string ClientSubject() const;
 
@@ -50,6 +52,7 @@ class TlsSession {
     int fd = -1;
     uint64_t sent_bytes = 0;
     bool ended = false;
+    bool timed_out = false;
   };
 
  private:

@@ -13,6 +13,7 @@
 #include "boost/asio/io_context.hpp"
 #include "boost/asio/steady_timer.hpp"
 #include "router/doors/http/body_budget.h"
+#include "router/doors/http/body_shares.h"
 #include "router/doors/http/limits.h"
 #include "router/doors/http/message.h"
 #include "router/doors/http/origin.h"
@@ -30,11 +31,13 @@ struct HttpShared {
       : limits(options.limits),
         origins(options.cors_origins),
         bodies(std::make_shared<BodyBudget>(options.limits.bodies_budget())),
+        body_shares(options.limits.bodies_budget()),
         probe(metrics) {}
 
   const HttpLimits limits;
   const OriginPolicy origins;
   const std::shared_ptr<BodyBudget> bodies;
+  BodyShares body_shares;
   Probe* const probe;
   std::atomic<bool> draining{false};
   // Open connections of the public and of the admin port.

@@ -7,6 +7,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/strip.h"
 #include "router/doors/http/fields.h"
+#include "router/doors/http/gate.h"
 #include "router/doors/http/generate.h"
 #include "router/doors/http/json.h"
 #include "router/doors/http/parameters.h"
@@ -28,8 +29,7 @@ HttpReply Refusal(const Front& front, const absl::Status& status) {
 
 std::shared_ptr<HttpExchange> Complete(Front* front, bool chat, HttpRequest http,
                                        HttpResponder& responder, IoWaker& waker) {
-  absl::StatusOr<Admission::Permit> permit =
-      front->Enter({http.authorization, http.api_key}, http.body.size());
+  absl::StatusOr<Admission::Permit> permit = front->Enter(http.tenant, http.body.size());
   if (!permit.ok()) {
     responder.Reply(OpenAiError(permit.status()));
     return nullptr;
@@ -104,27 +104,31 @@ std::variant<ReadGeneration, HttpReply> ReadOpenAiGeneration(const Front& front,
 }
 
 void AddOpenAiRoutes(Front* front, HttpRouter* router) {
+  const HttpGate gate = KeyGate(front);
   const auto complete = [&](std::string path, bool chat) {
-    router->Add(HttpMethod::kPost, std::move(path),
-                [front, chat](HttpRequest request, HttpResponder& responder, IoWaker& waker) {
-                  return Complete(front, chat, std::move(request), responder, waker);
-                });
+    router->Add(
+        HttpMethod::kPost, std::move(path),
+        [front, chat](HttpRequest request, HttpResponder& responder, IoWaker& waker) {
+          return Complete(front, chat, std::move(request), responder, waker);
+        },
+        gate);
   };
   complete("/v1/chat/completions", true);
   complete("/v1/completions", false);
-  router->Add(HttpMethod::kGet, "/v1/models",
-              [front](HttpRequest request, HttpResponder& responder, IoWaker&) {
-                const auto tenant = front->Authenticate({request.authorization, request.api_key});
-                responder.Reply(tenant.ok() ? Models(*front) : OpenAiError(tenant.status()));
-                return std::shared_ptr<HttpExchange>();
-              });
+  router->Add(
+      HttpMethod::kGet, "/v1/models",
+      [front](HttpRequest, HttpResponder& responder, IoWaker&) {
+        responder.Reply(Models(*front));
+        return std::shared_ptr<HttpExchange>();
+      },
+      gate);
   router->Add(
       HttpMethod::kGet, "/v1/models/*",
       [front](HttpRequest request, HttpResponder& responder, IoWaker&) {
-        const auto tenant = front->Authenticate({request.authorization, request.api_key});
-        responder.Reply(tenant.ok() ? OneModel(*front, request) : OpenAiError(tenant.status()));
+        responder.Reply(OneModel(*front, request));
         return std::shared_ptr<HttpExchange>();
-      });
+      },
+      gate);
 }
 
 }  // namespace weft::router

@@ -14,6 +14,7 @@
 #include "common/version.h"
 #include "router/doors/http/call.h"
 #include "router/doors/http/fields.h"
+#include "router/doors/http/gate.h"
 #include "router/doors/http/generate.h"
 #include "router/doors/http/json.h"
 #include "router/doors/http/parameters.h"
@@ -68,8 +69,7 @@ using BodyReader = std::function<GenerationOrReply(
 
 std::shared_ptr<HttpExchange> Generate(Front* front, const BodyReader& read_body, HttpRequest http,
                                        HttpResponder& responder, IoWaker& waker) {
-  absl::StatusOr<Admission::Permit> permit =
-      front->Enter({http.authorization, http.api_key}, http.body.size());
+  absl::StatusOr<Admission::Permit> permit = front->Enter(http.tenant, http.body.size());
   if (!permit.ok()) {
     responder.Reply(TgiError(permit.status()));
     return nullptr;
@@ -173,7 +173,7 @@ void ChatTokenize(Front* front, HttpRequest http, Admission::Permit permit,
 std::shared_ptr<HttpExchange> StartTokenize(Front* front, TokenizeReader read, HttpRequest http,
                                             HttpResponder& responder, IoWaker& waker) {
   absl::StatusOr<Admission::Permit> permit =
-      front->EnterText({http.authorization, http.api_key}, http.body.size());
+      front->entrance().EnterText(http.tenant, http.body.size());
   if (!permit.ok()) {
     responder.Reply(TgiError(permit.status()));
     return nullptr;
@@ -237,12 +237,15 @@ HttpReply Info(const Front& front) {
 }  // namespace
 
 void AddTgiRoutes(Front* front, HttpRouter* router) {
+  const HttpGate gate = KeyGate(front);
   const auto add = [&](std::string path, BodyReader read) {
-    router->Add(HttpMethod::kPost, std::move(path),
-                [front, read = std::move(read)](HttpRequest request, HttpResponder& responder,
-                                                IoWaker& waker) {
-                  return Generate(front, read, std::move(request), responder, waker);
-                });
+    router->Add(
+        HttpMethod::kPost, std::move(path),
+        [front, read = std::move(read)](HttpRequest request, HttpResponder& responder,
+                                        IoWaker& waker) {
+          return Generate(front, read, std::move(request), responder, waker);
+        },
+        gate);
   };
   const auto generate = [](TgiRoute route) -> BodyReader {
     return
@@ -254,14 +257,16 @@ void AddTgiRoutes(Front* front, HttpRouter* router) {
   add("/generate", generate(TgiRoute::kGenerate));
   add("/generate_stream", generate(TgiRoute::kGenerateStream));
   add("/invocations", ReadInvocation);
-  router->Add(HttpMethod::kPost, "/tokenize",
-              [front](HttpRequest request, HttpResponder& responder, IoWaker& waker) {
-                return StartTokenize(front, Tokenize, std::move(request), responder, waker);
-              });
-  router->Add(HttpMethod::kPost, "/chat_tokenize",
-              [front](HttpRequest request, HttpResponder& responder, IoWaker& waker) {
-                return StartTokenize(front, ChatTokenize, std::move(request), responder, waker);
-              });
+  const auto add_tokenize = [&](std::string path, TokenizeReader read) {
+    router->Add(
+        HttpMethod::kPost, std::move(path),
+        [front, read](HttpRequest request, HttpResponder& responder, IoWaker& waker) {
+          return StartTokenize(front, read, std::move(request), responder, waker);
+        },
+        gate);
+  };
+  add_tokenize("/tokenize", Tokenize);
+  add_tokenize("/chat_tokenize", ChatTokenize);
   for (const char* path : {"/", "/health", "/ping"}) {
     router->Add(HttpMethod::kGet, path, [front](HttpRequest, HttpResponder& responder, IoWaker&) {
       responder.Reply(Health(*front));

@@ -19,6 +19,7 @@
 #include "spdlog/sinks/base_sink.h"
 #include "spdlog/spdlog.h"
 #include "tests/router/doors/front_fixture.h"
+#include "tests/router/doors/keys.h"
 #include "tests/support/grpc_threads.h"
 #include "weft/v1/generation.grpc.pb.h"
 
@@ -90,6 +91,25 @@ struct GrpcDoor {
   std::unique_ptr<weft::v1::TextGeneration::Stub> stub;
 };
 
+// A stream of three tokens, of which the client has seen the first two.
+struct BrokenStream {
+  explicit BrokenStream(const HttpServerOptions& options = {}) : fixture(options) {
+    fixture.intake.SetScript({});
+    client = std::make_unique<RawClient>(fixture.port(), 4096);
+    client->Send(PostText("/v1/completions", R"({"prompt":"Hi","stream":true})"));
+    request = fixture.intake.WaitRequest(0);
+    request->Send({Started(7), Token(1, "a"), Token(2, "b")});
+    client->ReadHead();
+    client->ReadChunk();
+    request->EndCancelledWith(7, 3);
+  }
+
+  LogLines lines;
+  FrontFixture fixture;
+  std::unique_ptr<RawClient> client;
+  std::shared_ptr<FakeRequest> request;
+};
+
 }  // namespace
 
 TEST_CASE("A request that is refused before it is complete has its line", "[router][log]") {
@@ -121,6 +141,74 @@ TEST_CASE("A request that is refused before it is complete has its line", "[rout
   CHECK(lines.One({" route=other ", " status=404 "}));
   fixture.server->Stop();
   CHECK(lines.Wait(7, {"request "}).size() == 7);
+}
+
+TEST_CASE("Every line of a request whose key was accepted names the tenant", "[router][log]") {
+  LogLines lines;
+  TestKeys keys;
+  TenantLimits limits;
+  limits.requests_max = 1;
+  limits.priority_max = 5;
+  const std::string key = KeyHeader(keys.Add("a", limits));
+  HttpServerOptions options;
+  options.limits.body_timeout_us = 60'000;
+  FrontFixture fixture(options, keys.Load());
+  const auto post = [&](const std::string& path, const std::string& body) {
+    return Fetch(fixture.port(), PostText(path, body, key)).status;
+  };
+  CHECK(post("/tokenize", R"({"inputs":"Hi"})") == 200);
+  CHECK(lines.One({" tenant=a ", " route=/tokenize ", " status=200 "}));
+  CHECK(post("/generate", "{") == 422);
+  CHECK(lines.One({" tenant=a ", " route=/generate ", " status=422 "}));
+  CHECK(Fetch(fixture.port(),
+              "POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n" + key + "\r\n{")
+            .status == 408);
+  CHECK(lines.One({" tenant=a ", " route=/v1/completions ", " status=408 "}));
+  fixture.intake.SetScript({});
+  RawClient running(fixture.port());
+  running.Send(PostText("/generate", R"({"inputs":"Hi"})", key));
+  REQUIRE(fixture.intake.WaitRequest(0) != nullptr);
+  CHECK(post("/generate", R"({"inputs":"Hi"})") == 429);
+  CHECK(lines.One({" tenant=a ", " status=429 "}));
+  CHECK(fixture.Post("/generate", "{}").status == 401);
+  CHECK(lines.One({" route=/generate ", " status=401 "}));
+  CHECK_FALSE(absl::StrContains(lines.Wait(1, {" status=401 "})[0], " tenant="));
+}
+
+TEST_CASE("The line of a stream that its client left says how far it came", "[router][log]") {
+  BrokenStream stream;
+  stream.client->Close();
+  CHECK(stream.request->WaitCancelled() == CancelReason::kClientGone);
+  CHECK(stream.lines.One({" route=/v1/completions ", " status=200 ", " prompt_tokens=7 ",
+                          " output_tokens=3 ", " validation_ms=1", " queue_ms=2",
+                          " first_token_ms=", " cause=client ", " tenant=anonymous "}));
+  stream.fixture.server->Stop();
+  CHECK(stream.lines.Wait(1, {"request "}).size() == 1);
+}
+
+TEST_CASE("A reader that the kernel gives up is a slow reader", "[router][log]") {
+  CHECK(HttpLimits().unacknowledged_us() > HttpLimits().reader_window_us);
+  HttpServerOptions options;
+  options.limits.unacknowledged_timeout_us = 200'000;
+  BrokenStream stream(options);
+  const std::string text(256u << 10, 'x');
+  for (int i = 0; i < 64 && !stream.request->cancelled(); ++i)
+    stream.request->Send({Token(3, text)});
+  CHECK(stream.request->WaitCancelled() == CancelReason::kSlowReader);
+  CHECK(stream.lines.One({" output_tokens=3 ", " cause=slow_reader "}));
+}
+
+TEST_CASE("The line of a request that was left before its first token has its tenant",
+          "[router][log]") {
+  LogLines lines;
+  FrontFixture fixture;
+  fixture.intake.SetScript({});
+  RawClient client(fixture.port());
+  client.Send(PostText("/generate", R"({"inputs":"Hi"})"));
+  const auto request = fixture.intake.WaitRequest(0);
+  client.Close();
+  CHECK(request->WaitCancelled() == CancelReason::kClientGone);
+  CHECK(lines.One({" tenant=anonymous ", " id=req-1 ", " cause=client "}));
 }
 
 TEST_CASE("Every gRPC call has its line", "[router][log]") {

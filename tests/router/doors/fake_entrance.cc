@@ -31,14 +31,23 @@ bool FakeTokens::IsSpecial(TokenId id) const {
   return it != tokens_.end() && it->second.second;
 }
 
+void FakeRequest::EndCancelledWith(uint32_t prompt_tokens, uint32_t output_tokens) {
+  absl::MutexLock lock(&mutex_);
+  cancelled_end_ = Finished(FinishReason::kLength, output_tokens);
+  cancelled_end_.prompt_tokens = prompt_tokens;
+}
+
 void FakeRequest::OnCancelled() {
+  AnswerEnd end;
   {
     absl::MutexLock lock(&mutex_);
     if (cancelled_.has_value()) return;
     const std::shared_ptr<Answer> answer = answer_.lock();
     cancelled_ = answer == nullptr ? CancelReason::kNone : answer->cancelled();
+    end = cancelled_end_;
   }
-  Send({FailedEvent{absl::CancelledError("cancelled")}});
+  end.status = absl::CancelledError("cancelled");
+  Send({std::move(end)});
 }
 
 void FakeRequest::Send(std::vector<ResponseEvent> events) {

@@ -71,6 +71,8 @@ class FakeRequest {
 
   // The door cancelled: the request fails.
   void OnCancelled();
+  // When that comes, the end says that so much was read and generated.
+  void EndCancelledWith(uint32_t prompt_tokens, uint32_t output_tokens);
 
   const GenerateInput& input() const { return input_; }
   // Writes one batch and wakes, as text out does. Nothing after the end.
@@ -88,6 +90,7 @@ class FakeRequest {
   mutable absl::Mutex mutex_;
   AnswerWriter writer_ ABSL_GUARDED_BY(mutex_);
   std::optional<CancelReason> cancelled_ ABSL_GUARDED_BY(mutex_);
+  AnswerEnd cancelled_end_ ABSL_GUARDED_BY(mutex_);
 };
 
 using Script = std::vector<std::vector<ResponseEvent>>;
