@@ -177,6 +177,33 @@ class LifecycleTest(unittest.TestCase):
         self.assertIn("the router's model has a context of 4096 tokens, rank 0's 8192",
                       router.stderr)
 
+    def test_a_socket_that_a_shard_listens_on_stays_its_own(self):
+        with tempfile.TemporaryDirectory(prefix="weft-run-") as folder:
+            path = f"{folder}/0.sock"
+            command = [str(BIN / "weft-shard"), f"--model={DEMO_MODEL}", f"--socket={path}",
+                       "--device=cpu"]
+            first = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                                     text=True)
+            try:
+                self.assertEqual(first.stdout.readline(), f"listening on unix:{path}\n")
+                owner = os.stat(path).st_ino
+                second = subprocess.run(command, capture_output=True, text=True, timeout=60)
+                self.assertEqual(second.returncode, EXIT_STARTUP)
+                self.assertIn(f"listens on {path}; stop it first", second.stderr)
+                self.assertEqual(os.stat(path).st_ino, owner)
+                # What a killed shard leaves is replaced.
+                first.kill()
+                first.wait(30)
+                self.assertTrue(os.path.exists(path))
+                first.stdout.close()
+                first = subprocess.Popen(command, stdout=subprocess.PIPE,
+                                         stderr=subprocess.DEVNULL, text=True)
+                self.assertEqual(first.stdout.readline(), f"listening on unix:{path}\n")
+            finally:
+                first.terminate()
+                first.wait(30)
+                first.stdout.close()
+
     def test_a_shards_metrics_have_a_port_of_their_own(self):
         with tempfile.TemporaryDirectory(prefix="weft-run-") as folder:
             command = [str(BIN / "weft-shard"), f"--model={DEMO_MODEL}",
