@@ -260,6 +260,16 @@ ModelFacts Serving::Model() const {
   return facts;
 }
 
+ServerStatus Serving::Status() const {
+  ServerStatus status = loop_.Status();
+  if (status.state != ServerState::kReady || chat_template_ == nullptr) return status;
+  if (const absl::Status health = options_.template_host->Health(); !health.ok()) {
+    status.state = ServerState::kRecovering;
+    status.detail = std::string(health.message());
+  }
+  return status;
+}
+
 // -- Life ----------------------------------------------------------------------------------------
 
 void Serving::StartDrain(absl::Duration timeout) {

@@ -1,6 +1,8 @@
 // One engine, one shard, no faults: streams, texts, ends, limits.
 
+#include <signal.h>
 #include <catch2/catch.hpp>
+#include <filesystem>
 #include <random>
 
 #include "absl/strings/match.h"
@@ -9,6 +11,7 @@
 #include "common/clock.h"
 #include "common/limits.h"
 #include "router/errors.h"
+#include "router/text/template_host.h"
 #include "tests/router/anonymous.h"
 #include "tests/router/engine/engine_rig.h"
 
@@ -510,6 +513,31 @@ TEST_CASE("The text of ids is bounded like a prompt, by the field that holds the
   sink->WaitEnd();
   CHECK(ErrorField(sink->status()) == "prompt");
   CHECK(absl::StrContains(sink->status().message(), "bytes of text"));
+}
+
+TEST_CASE("A server that cannot run chat templates is not ready and says so", "[router][engine]") {
+  const TempDir dir;
+  TemplateHostOptions host_options;
+  host_options.program = dir.path() + "/server";
+  host_options.restart_delay = absl::Milliseconds(1);
+  std::filesystem::copy_file(WEFT_TEMPLATE_SERVER, host_options.program);
+  const auto host = TemplateHost::Start(host_options);
+  REQUIRE(host.ok());
+  RigOptions options;
+  options.engine.template_host = host->get();
+  EngineRig rig(std::move(options));
+  rig.WaitReady();
+  std::filesystem::remove(host_options.program);
+  REQUIRE(kill((*host)->server(), SIGKILL) == 0);
+  EngineRig::WaitUntil("it is not ready",
+                       [&] { return rig.engine().Status().state == ServerState::kRecovering; });
+  CHECK(absl::StrContains(rig.engine().Status().detail, "chat templates"));
+  // Prompts of ids and of text are served.
+  auto sink = rig.Submit(MakeInput(1, 10, 5));
+  sink->WaitEnd();
+  CHECK(sink->status().ok());
+  std::filesystem::copy_file(WEFT_TEMPLATE_SERVER, host_options.program);
+  rig.WaitReady();
 }
 
 TEST_CASE("The text of ids counts among the bytes of texts", "[router][engine]") {
