@@ -37,8 +37,6 @@ void TakeGrpcLog() {
 
 int Main(int argc, char** argv) {
   TakeGrpcLog();
-  // Before anything starts a thread: it forks, which only a process of one thread can do.
-  absl::StatusOr<std::unique_ptr<TemplateHost>> templates = TemplateHost::Fork();
   RouterFlags flags;
   std::string help_text;
   absl::Status status = ParseRouterFlags(argc, argv, &flags, &help_text);
@@ -50,7 +48,6 @@ int Main(int argc, char** argv) {
   if (status.ok()) status = signals.status();
   if (status.ok()) status = InitLogging("router", flags.log_format, flags.log_level);
   if (status.ok() && flags.die_with_parent) status = DieWithParent();
-  if (status.ok()) status = templates.status();
   if (status.ok()) status = Annotate(CheckModelPath(flags.engine.model_path), "--model");
   if (status.ok()) {
     status = CheckThreadsLeft(flags.http.io_threads + flags.engine.text_threads + kLibraryThreads);
@@ -69,10 +66,14 @@ int Main(int argc, char** argv) {
   }
   // Before the first metric: every series carries them.
   SetMetricLabels({{"model_name", flags.model_label}, {"engine", "0"}});
-  flags.engine.template_host = templates->get();
-  absl::StatusOr<std::unique_ptr<Router>> router =
-      Router::Create(std::move(flags), *std::move(signals));
-  status = router.ok() ? (*router)->Start() : router.status();
+  const absl::StatusOr<std::unique_ptr<TemplateHost>> templates = TemplateHost::Start();
+  status = templates.status();
+  absl::StatusOr<std::unique_ptr<Router>> router;
+  if (status.ok()) {
+    flags.engine.template_host = templates->get();
+    router = Router::Create(std::move(flags), *std::move(signals));
+    status = router.ok() ? (*router)->Start() : router.status();
+  }
   if (!status.ok()) {
     WEFT_LOG_ERROR("{}", std::string(status.message()));
     return kExitStartup;
@@ -84,6 +85,7 @@ int Main(int argc, char** argv) {
 }  // namespace weft::router
 
 int main(int argc, char** argv) {
+  weft::router::RunTemplateServerIfAsked(argc, argv);
   // Debian's Abseil records the order of every lock taken; that is for debugging and costs a
   // twentieth of this process's time.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);

@@ -239,8 +239,12 @@ void Serving::Detokenize(std::vector<TokenId> ids, bool skip_special_tokens,
   const size_t bytes = ids.size() * sizeof(TokenId);
   RunCall<std::string>(
       bytes, std::move(permit), std::move(call),
-      [this, ids = std::move(ids), skip_special_tokens](const ReadLimits&) {
-        return tokenizer_->Decode(ids, skip_special_tokens);
+      [this, ids = std::move(ids),
+       skip_special_tokens](const ReadLimits& limits) -> absl::StatusOr<std::string> {
+        // An id of few bytes may stand for many: the text is counted before it is made.
+        const size_t text_bytes = std::min(tokenizer_->TokensBytes(ids), kPromptBytesMax);
+        WEFT_RETURN_IF_ERROR(limits.permit->AddBytes(kTextCopies * text_bytes));
+        return tokenizer_->Decode(ids, skip_special_tokens, kPromptBytesMax);
       },
       std::move(done));
 }
@@ -254,6 +258,16 @@ ModelFacts Serving::Model() const {
   facts.has_chat_template = chat_template_ != nullptr;
   facts.created_unix_s = created_unix_s_;
   return facts;
+}
+
+ServerStatus Serving::Status() const {
+  ServerStatus status = loop_.Status();
+  if (status.state != ServerState::kReady || chat_template_ == nullptr) return status;
+  if (const absl::Status health = options_.template_host->Health(); !health.ok()) {
+    status.state = ServerState::kRecovering;
+    status.detail = std::string(health.message());
+  }
+  return status;
 }
 
 // -- Life ----------------------------------------------------------------------------------------

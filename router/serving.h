@@ -70,7 +70,7 @@ class Serving : public AnswerRegistry {
                   absl::AnyInvocable<void(absl::StatusOr<std::string>)> done);
   bool Cancel(const Tenant& tenant, const std::string& name);
   ModelFacts Model() const;
-  ServerStatus Status() const { return loop_.Status(); }
+  ServerStatus Status() const;
 
   // -- As in Core
   void StartDrain(absl::Duration timeout);

@@ -63,7 +63,7 @@ ChatTemplate::ChatTemplate(TemplateHost* host, const Tokenizer* tokenizer, std::
 
 ChatTemplate::~ChatTemplate() {
   absl::MutexLock lock(&mutex_);
-  for (const int socket : idle_) close(socket);
+  for (const TemplateWorker& worker : idle_) close(worker.socket);
 }
 
 absl::StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::Create(TemplateHost* host,
@@ -73,8 +73,9 @@ absl::StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::Create(TemplateHost*
   WEFT_ASSIGN_OR_RETURN(std::string marked, MarkTemplate(*tokenizer, source));
   auto made = std::unique_ptr<ChatTemplate>(
       new ChatTemplate(host, tokenizer, std::move(marked), std::move(options)));
-  WEFT_ASSIGN_OR_RETURN(const int socket, made->Acquire(absl::Now() + made->options_.timeout));
-  made->Release(socket, /*usable=*/true);
+  WEFT_ASSIGN_OR_RETURN(const TemplateWorker worker,
+                        made->Acquire(absl::Now() + made->options_.timeout));
+  made->Release(worker, /*usable=*/true);
   return made;
 }
 
@@ -96,17 +97,23 @@ absl::Status ChatTemplate::Ended(const absl::Status& why) const {
   return FieldError("messages", what);
 }
 
-absl::StatusOr<int> ChatTemplate::Start(absl::Time deadline) const {
-  WEFT_ASSIGN_OR_RETURN(const int socket, host_->StartWorker());
+absl::StatusOr<TemplateWorker> ChatTemplate::Start(absl::Time deadline) const {
+  WEFT_ASSIGN_OR_RETURN(const TemplateWorker worker, host_->StartWorker());
   std::string request;
   AppendText(&request, source_);
   AppendText(&request, options_.bos_token);
   AppendText(&request, options_.eos_token);
-  const absl::StatusOr<std::string> reply = Exchange(socket, request, deadline);
+  const absl::StatusOr<std::string> reply = Exchange(worker.socket, request, deadline);
   absl::Status status;
   uint32_t result = WEFT_TEXT_PANIC;
   absl::string_view error;
   if (!reply.ok()) {
+    // A worker that ended with its server says nothing of the template.
+    status = host_->CheckServer(worker.server);
+    if (!status.ok()) {
+      close(worker.socket);
+      return status;
+    }
     status = absl::InvalidArgumentError(
         absl::StrCat("compiling it ended its process: it took ", Beyond(host_->limits())));
   } else if (absl::string_view fields = *reply;
@@ -115,12 +122,12 @@ absl::StatusOr<int> ChatTemplate::Start(absl::Time deadline) const {
   } else {
     status = ToStatus(static_cast<WeftTextStatus>(result), error);
   }
-  if (status.ok()) return socket;
-  close(socket);
+  if (status.ok()) return worker;
+  close(worker.socket);
   return Annotate(status, "the model's chat template does not compile");
 }
 
-absl::StatusOr<int> ChatTemplate::Acquire(absl::Time deadline) const {
+absl::StatusOr<TemplateWorker> ChatTemplate::Acquire(absl::Time deadline) const {
   {
     absl::MutexLock lock(&mutex_);
     const auto available = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -130,15 +137,15 @@ absl::StatusOr<int> ChatTemplate::Acquire(absl::Time deadline) const {
       return absl::DeadlineExceededError("all workers are busy");
     }
     while (!idle_.empty()) {
-      const int socket = idle_.back();
+      const TemplateWorker worker = idle_.back();
       idle_.pop_back();
-      if (IsAlive(socket)) return socket;
-      close(socket);
+      if (IsAlive(worker.socket)) return worker;
+      close(worker.socket);
       --workers_;
     }
     ++workers_;
   }
-  absl::StatusOr<int> started = Start(deadline);
+  absl::StatusOr<TemplateWorker> started = Start(deadline);
   if (!started.ok()) {
     absl::MutexLock lock(&mutex_);
     --workers_;
@@ -146,11 +153,11 @@ absl::StatusOr<int> ChatTemplate::Acquire(absl::Time deadline) const {
   return started;
 }
 
-void ChatTemplate::Release(int socket, bool usable) const {
-  if (!usable) close(socket);
+void ChatTemplate::Release(const TemplateWorker& worker, bool usable) const {
+  if (!usable) close(worker.socket);
   absl::MutexLock lock(&mutex_);
   if (usable) {
-    idle_.push_back(socket);
+    idle_.push_back(worker);
   } else {
     --workers_;
   }
@@ -158,16 +165,19 @@ void ChatTemplate::Release(int socket, bool usable) const {
 
 absl::StatusOr<std::string> ChatTemplate::Call(absl::string_view request) const {
   const absl::Time deadline = absl::Now() + options_.timeout;
-  const absl::StatusOr<int> socket = Acquire(deadline);
-  if (absl::IsDeadlineExceeded(socket.status())) return Ended(socket.status());
-  WEFT_RETURN_IF_ERROR(socket.status());
-  const absl::StatusOr<std::string> reply = Exchange(*socket, request, deadline);
+  const absl::StatusOr<TemplateWorker> worker = Acquire(deadline);
+  if (absl::IsDeadlineExceeded(worker.status())) return Ended(worker.status());
+  WEFT_RETURN_IF_ERROR(worker.status());
+  const absl::StatusOr<std::string> reply = Exchange(worker->socket, request, deadline);
   uint32_t result = 0;
   absl::string_view fields, text;
   if (reply.ok()) fields = *reply;
   const bool answered = reply.ok() && TakeNumber(&fields, &result) && TakeText(&fields, &text);
-  Release(*socket, answered);
-  if (!answered) return Ended(reply.status());
+  Release(*worker, answered);
+  if (!answered) {
+    WEFT_RETURN_IF_ERROR(host_->CheckServer(worker->server));
+    return Ended(reply.status());
+  }
   if (result == WEFT_TEXT_OK) return std::string(text);
   if (result == WEFT_TEXT_INVALID || result == WEFT_TEXT_LIMIT) {
     return FieldError("messages", text);

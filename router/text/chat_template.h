@@ -67,9 +67,9 @@ class ChatTemplate {
   // The template's answer to one request, which is its text or why there is none.
   absl::StatusOr<std::string> Call(absl::string_view request) const;
   // A worker that has compiled the template; its socket is the caller's.
-  absl::StatusOr<int> Start(absl::Time deadline) const;
-  absl::StatusOr<int> Acquire(absl::Time deadline) const;
-  void Release(int socket, bool usable) const;
+  absl::StatusOr<TemplateWorker> Start(absl::Time deadline) const;
+  absl::StatusOr<TemplateWorker> Acquire(absl::Time deadline) const;
+  void Release(const TemplateWorker& worker, bool usable) const;
   // What became of a worker that did not answer.
   absl::Status Ended(const absl::Status& why) const;
 
@@ -79,7 +79,7 @@ class ChatTemplate {
   const std::string source_;
   const Options options_;
   mutable absl::Mutex mutex_;
-  mutable std::vector<int> idle_ ABSL_GUARDED_BY(mutex_);
+  mutable std::vector<TemplateWorker> idle_ ABSL_GUARDED_BY(mutex_);
   // Workers that exist, idle or not.
   mutable uint32_t workers_ ABSL_GUARDED_BY(mutex_) = 0;
   // The first death is logged; a template that dies of one conversation may do so of each.

@@ -112,7 +112,11 @@ absl::StatusOr<PromptText> ReadPrompt(const Tokenizer& tokenizer, const ChatTemp
   WEFT_RETURN_IF_ERROR(CheckIds(out.ids, vocab_size));
   if (out.ids.empty()) return FieldError("prompt", "has no tokens");
   if (out.text.empty() && input->echo_prompt) {
-    WEFT_ASSIGN_OR_RETURN(out.text, tokenizer.Decode(out.ids, /*skip_special=*/false));
+    // No longer than a prompt that comes as text may be.
+    absl::StatusOr<std::string> text =
+        tokenizer.Decode(out.ids, /*skip_special=*/false, kPromptBytesMax);
+    if (!text.ok()) return RenameField(text.status(), "prompt");
+    out.text = *std::move(text);
   }
   const uint32_t keep = input->truncate_prompt_tokens.value_or(0);
   if (keep > 0 && out.ids.size() > keep) out.ids.erase(out.ids.begin(), out.ids.end() - keep);

@@ -1,178 +1,170 @@
 #include "router/text/template_host.h"
 
-#include <fcntl.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "router/text/template_worker.h"
-
-// Sanitizers reserve terabytes of address space, which no limit on it would leave them.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define WEFT_LIMIT_ADDRESS_SPACE 0
-#else
-#define WEFT_LIMIT_ADDRESS_SPACE 1
-#endif
+#include "absl/time/clock.h"
+#include "common/log.h"
+#include "common/status.h"
+#include "router/errors.h"
 
 namespace weft::router {
 namespace {
 
-// The only descriptor beside the standard ones that a server or worker keeps.
-constexpr int kSocket = 3;
+// A server that lived so long was started well.
+constexpr absl::Duration kSettled = absl::Seconds(5);
+constexpr absl::Duration kRestartDelayMax = absl::Seconds(10);
 
-absl::Status SystemError(absl::string_view call) {
-  return absl::InternalError(
-      absl::StrCat("cannot start the process for chat templates: ", call, ": ", strerror(errno)));
+absl::Status Gone(absl::string_view why) {
+  return UnavailableError("TEMPLATES_GONE",
+                          absl::StrCat("the process that runs chat templates is gone (", why,
+                                       "); it is being started again, and text prompts are served"),
+                          absl::Seconds(1));
 }
 
-// Leaves a process nothing of the router but `socket`, as descriptor kSocket, and lets it die with
-// its parent. Signals that ask the router to drain are not for it.
-void Isolate(int socket, pid_t parent, const char* name) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(0);  // the parent died before the line above
-  prctl(PR_SET_NAME, name);
-  prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGUSR1, SIGUSR2}) {
-    ::signal(signal, SIG_IGN);
-  }
-  const int null = open("/dev/null", O_RDWR);
-  for (const int standard : {0, 1, 2}) dup2(null, standard);
-  if (socket != kSocket) dup2(socket, kSocket);
-  close_range(kSocket + 1, ~0u, 0);
+std::string EndOf(int wait_status) {
+  if (WIFSIGNALED(wait_status))
+    return absl::StrCat("it was ended by signal ", WTERMSIG(wait_status));
+  return absl::StrCat("it ended with code ", WEXITSTATUS(wait_status));
 }
 
-void SetLimit(__rlimit_resource resource, rlim_t value) {
-  const rlimit limit = {value, value};
-  if (setrlimit(resource, &limit) != 0) _exit(1);
-}
-
-// Bytes of address space that this process has now.
-size_t AddressSpaceBytes() {
-  size_t pages = 0;
-  FILE* file = fopen("/proc/self/statm", "r");
-  if (file == nullptr) return 0;
-  if (fscanf(file, "%zu", &pages) != 1) pages = 0;
-  fclose(file);
-  return pages * static_cast<size_t>(sysconf(_SC_PAGESIZE));
-}
-
-void LimitWorker(const TemplateLimits& limits) {
-  SetLimit(RLIMIT_CORE, 0);
-  SetLimit(RLIMIT_FSIZE, 0);
-  SetLimit(RLIMIT_MEMLOCK, 0);
-  if (WEFT_LIMIT_ADDRESS_SPACE != 0) {
-    const size_t used = AddressSpaceBytes();
-    if (used == 0) _exit(1);
-    SetLimit(RLIMIT_AS, used + limits.memory_bytes);
-  }
-  // Of two processes that the kernel could end for memory, this one matters less.
-  if (FILE* file = fopen("/proc/self/oom_score_adj", "w")) {
-    fputs("500", file);
-    fclose(file);
-  }
-}
-
-// Takes the socket of the next worker to fork; -1 when the router is gone.
-int ReceiveSocket() {
-  while (true) {
-    char byte = 0;
-    iovec data = {&byte, 1};
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-    msghdr message = {};
-    message.msg_iov = &data;
-    message.msg_iovlen = 1;
-    message.msg_control = control;
-    message.msg_controllen = sizeof(control);
-    const ssize_t got = recvmsg(kSocket, &message, MSG_CMSG_CLOEXEC);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return -1;
-    const cmsghdr* header = CMSG_FIRSTHDR(&message);
-    if (header == nullptr || header->cmsg_type != SCM_RIGHTS) continue;
-    int socket = -1;
-    std::memcpy(&socket, CMSG_DATA(header), sizeof(socket));
-    return socket;
-  }
-}
-
-[[noreturn]] void Serve(const TemplateLimits& limits) {
-  signal(SIGCHLD, SIG_IGN);  // dead workers leave no zombies
-  const pid_t self = getpid();
-  while (true) {
-    const int socket = ReceiveSocket();
-    if (socket < 0) _exit(0);
-    const pid_t worker = fork();
-    if (worker == 0) {
-      Isolate(socket, self, "weft-template");
-      LimitWorker(limits);
-      RunTemplateWorker(kSocket, limits.cpu_seconds);
-      _exit(0);
-    }
-    close(socket);  // after a failed fork the router sees the end of the stream
-  }
-}
-
-}  // namespace
-
-absl::StatusOr<std::unique_ptr<TemplateHost>> TemplateHost::Fork(const TemplateLimits& limits) {
-  int sockets[2];
-  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) != 0) {
-    return SystemError("socketpair");
-  }
-  const pid_t router = getpid();
-  const pid_t server = fork();
-  if (server < 0) {
-    close(sockets[0]);
-    close(sockets[1]);
-    return SystemError("fork");
-  }
-  if (server == 0) {
-    Isolate(sockets[1], router, "weft-templates");
-    Serve(limits);
-  }
-  close(sockets[1]);
-  return std::unique_ptr<TemplateHost>(new TemplateHost(limits, server, sockets[0]));
-}
-
-TemplateHost::~TemplateHost() {
-  close(control_);
-  while (waitpid(server_, nullptr, 0) < 0 && errno == EINTR) {
-  }
-}
-
-absl::StatusOr<int> TemplateHost::StartWorker() {
-  int sockets[2];
-  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0) {
-    return SystemError("socketpair");
-  }
+// Sends `socket` to a server; an errno. Does not wait: a server that takes nothing is stopped.
+int SendSocket(int control, int socket) {
   char byte = 0;
   iovec data = {&byte, 1};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  alignas(cmsghdr) char rights[CMSG_SPACE(sizeof(int))] = {};
   msghdr message = {};
   message.msg_iov = &data;
   message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof(control);
+  message.msg_control = rights;
+  message.msg_controllen = sizeof(rights);
   cmsghdr* header = CMSG_FIRSTHDR(&message);
   header->cmsg_level = SOL_SOCKET;
   header->cmsg_type = SCM_RIGHTS;
   header->cmsg_len = CMSG_LEN(sizeof(int));
-  std::memcpy(CMSG_DATA(header), &sockets[1], sizeof(int));
-  const ssize_t sent = sendmsg(control_, &message, MSG_NOSIGNAL);
-  const int error = errno;
+  std::memcpy(CMSG_DATA(header), &socket, sizeof(int));
+  return sendmsg(control, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == 1 ? 0 : errno;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<TemplateHost>> TemplateHost::Start(TemplateHostOptions options) {
+  std::unique_ptr<TemplateHost> host(new TemplateHost(std::move(options)));
+  WEFT_ASSIGN_OR_RETURN(host->thread_,
+                        Thread::Start("templates", [raw = host.get()] { raw->KeepServer(); }));
+  absl::MutexLock lock(&host->mutex_);
+  host->mutex_.Await(absl::Condition(
+      +[](std::optional<absl::Status>* first) { return first->has_value(); }, &host->first_start_));
+  if (!host->first_start_->ok()) return *host->first_start_;
+  return host;
+}
+
+TemplateHost::~TemplateHost() {
+  {
+    absl::MutexLock lock(&mutex_);
+    stopping_ = true;
+    // The end of its socket is the server's end.
+    if (server_.control >= 0) close(std::exchange(server_.control, -1));
+  }
+  thread_.Join();
+}
+
+// -- The thread ----------------------------------------------------------------------------------
+
+void TemplateHost::KeepServer() {
+  while (true) {
+    const absl::Time begin = absl::Now();
+    const std::string why = RunServer();
+    absl::MutexLock lock(&mutex_);
+    if (stopping_ || number_ == 0) return;
+    CountEnd(absl::Now() - begin, why);
+    const uint32_t doublings = std::min(failures_, 16u);
+    const absl::Duration delay =
+        std::min(options_.restart_delay * (1u << doublings), kRestartDelayMax);
+    if (mutex_.AwaitWithTimeout(absl::Condition(&stopping_), delay)) return;
+  }
+}
+
+std::string TemplateHost::RunServer() {
+  const absl::StatusOr<TemplateServer> started =
+      StartTemplateServer(options_.program, options_.limits);
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!first_start_.has_value()) first_start_ = started.status();
+    if (!started.ok()) return std::string(started.status().message());
+    ++number_;
+    server_ = *started;
+    if (number_ > 1) {
+      WEFT_LOG_WARN("the process that runs chat templates was gone ({}); started again as {}", why_,
+                    started->pid);
+    }
+    if (stopping_) close(std::exchange(server_.control, -1));
+  }
+  int wait_status = 0;
+  while (waitpid(started->pid, &wait_status, 0) < 0 && errno == EINTR) {
+  }
+  absl::MutexLock lock(&mutex_);
+  if (server_.control >= 0) close(server_.control);
+  server_ = TemplateServer();
+  return EndOf(wait_status);
+}
+
+void TemplateHost::CountEnd(absl::Duration lived, const std::string& why) {
+  failures_ = lived >= kSettled ? 0 : failures_ + 1;
+  why_ = why;
+  if (failures_ == kFailuresMax) {
+    WEFT_LOG_ERROR(
+        "the process that runs chat templates could not be started, or not for long, {} times in a "
+        "row: {}; the server is not ready until it runs",
+        failures_, why);
+  }
+}
+
+// -- Any thread ----------------------------------------------------------------------------------
+
+absl::StatusOr<TemplateWorker> TemplateHost::StartWorker() {
+  int sockets[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0) {
+    return absl::InternalError(
+        absl::StrCat("cannot make a socket for a chat template: ", strerror(errno)));
+  }
+  absl::MutexLock lock(&mutex_);
+  // A socket that the server has closed was not noticed by the thread yet.
+  const int error = server_.control < 0 ? EPIPE : SendSocket(server_.control, sockets[1]);
   close(sockets[1]);
-  if (sent == 1) return sockets[0];
+  if (error == 0) return TemplateWorker{sockets[0], number_};
   close(sockets[0]);
+  return Gone(strerror(error));
+}
+
+absl::Status TemplateHost::CheckServer(uint64_t server) const {
+  absl::MutexLock lock(&mutex_);
+  if (server != number_ || server_.control < 0) return Gone("with its workers");
+  // Its sockets close before its workers die of its end.
+  pollfd entry = {server_.control, 0, 0};
+  if (poll(&entry, 1, 0) > 0) return Gone("with its workers");
+  return absl::OkStatus();
+}
+
+absl::Status TemplateHost::Health() const {
+  absl::MutexLock lock(&mutex_);
+  if (failures_ < kFailuresMax || server_.pid >= 0) return absl::OkStatus();
   return absl::UnavailableError(
-      absl::StrCat("the process that runs chat templates is gone (", strerror(error),
-                   "); text prompts are served, chats again after a restart of the router"));
+      absl::StrCat("the process that runs chat templates could not be started, or not for long, ",
+                   failures_, " times in a row (", why_, "); it is tried again"));
+}
+
+pid_t TemplateHost::server() const {
+  absl::MutexLock lock(&mutex_);
+  return server_.pid;
 }
 
 }  // namespace weft::router

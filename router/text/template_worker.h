@@ -1,5 +1,5 @@
 // What a template worker does: compiles one chat template and renders conversations with it until
-// its socket is closed. Runs alone in a process of one thread under the limits that TemplateHost
+// its socket is closed. Runs alone in a process of one thread under the limits that template_server
 // set; trusts the router and not the template.
 
 #pragma once

@@ -132,19 +132,33 @@ size_t Tokenizer::TokensMin(absl::string_view text) const {
   return weft_tokenizer_tokens_min(handle_.get(), ToSlice(text));
 }
 
-absl::StatusOr<std::string> Tokenizer::Decode(absl::Span<const TokenId> ids,
-                                              bool skip_special) const {
+absl::StatusOr<std::string> Tokenizer::Decode(absl::Span<const TokenId> ids, bool skip_special,
+                                              size_t bytes_max) const {
   Detokenizer detokenizer(this, skip_special);
   std::string text;
+  const auto append = [&text, bytes_max](absl::string_view piece) {
+    if (piece.size() > bytes_max - text.size()) return false;
+    text.append(piece.data(), piece.size());
+    return true;
+  };
+  const auto too_long = [bytes_max] {
+    return FieldError("ids", absl::StrCat("give more than ", bytes_max, " bytes of text"));
+  };
   for (const TokenId id : ids) {
     if (id >= vocab_size()) {
       return FieldError(
           "ids", absl::StrCat("has token ", id, "; the vocabulary has ids below ", vocab_size()));
     }
-    text += detokenizer.Push(id);
+    if (!append(detokenizer.Push(id))) return too_long();
   }
-  text += detokenizer.Flush();
+  if (!append(detokenizer.Flush())) return too_long();
   return text;
+}
+
+size_t Tokenizer::TokensBytes(absl::Span<const TokenId> ids) const {
+  size_t bytes = 0;
+  for (const TokenId id : ids) bytes += TokenBytes(id).size();
+  return bytes;
 }
 
 TokenId Tokenizer::FindToken(absl::string_view token) const {

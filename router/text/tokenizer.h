@@ -99,8 +99,12 @@ class Tokenizer {
   size_t TokensMin(absl::string_view text) const;
 
   // Text of `ids`, special tokens left out when `skip_special`: what a Detokenizer gives for the
-  // same ids in one go. INVALID_ARGUMENT with the field "ids" for an id >= vocab_size().
-  absl::StatusOr<std::string> Decode(absl::Span<const TokenId> ids, bool skip_special) const;
+  // same ids in one go. INVALID_ARGUMENT with the field "ids" for an id >= vocab_size() and as soon
+  // as the text has more than `bytes_max` bytes.
+  absl::StatusOr<std::string> Decode(absl::Span<const TokenId> ids, bool skip_special,
+                                     size_t bytes_max = std::numeric_limits<size_t>::max()) const;
+  // Bytes of all tokens of `ids`: about what their text has, known before it is made.
+  size_t TokensBytes(absl::Span<const TokenId> ids) const;
 
   // Raw bytes of the token alone; may be a part of a character; a SentencePiece blank is ' '.
   // Empty for an id outside the vocabulary or in a gap of it. Lives as long as the Tokenizer.

@@ -5,14 +5,17 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <sstream>
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -165,6 +168,20 @@ absl::StatusOr<std::string> ReadFile(const char* flag, const std::string& path) 
   return content.str();
 }
 
+// Whether somebody listens on `path`. A full backlog (EAGAIN) is a listener that is busy or
+// stopped; a listener of another user refuses entry, so only a refused connection proves that none
+// is there.
+bool IsListenedOn(const std::string& path) {
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0) return true;
+  const absl::Cleanup release = [fd] { close(fd); };
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, path.data(), path.size());
+  return connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 ||
+         (errno != ECONNREFUSED && errno != ENOENT);
+}
+
 // Makes the folder when needed and takes a left-over socket away.
 absl::Status PrepareSocketPath(const std::string& path) {
   if (path.size() > kSocketPathBytesMax) {
@@ -186,7 +203,12 @@ absl::Status PrepareSocketPath(const std::string& path) {
   if (!S_ISSOCK(info.st_mode)) {
     return absl::InvalidArgumentError(absl::StrCat("--socket: ", path, " is not a socket"));
   }
-  if (unlink(path.c_str()) != 0) {
+  if (IsListenedOn(path)) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("--socket: another process, most likely a shard, listens on ", path,
+                     "; stop it first, or give this shard another path"));
+  }
+  if (unlink(path.c_str()) != 0 && errno != ENOENT) {
     return absl::ErrnoToStatus(errno, absl::StrCat("--socket: removing ", path));
   }
   return absl::OkStatus();

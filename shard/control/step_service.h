@@ -17,7 +17,7 @@ namespace weft::shard {
 
 struct ListenOptions {
   // Path of a Unix socket, under 100 bytes; its folder is made (0700) when it is missing, a socket
-  // left over there is replaced. Or:
+  // left over there is replaced. ALREADY_EXISTS when somebody listens on it. Or:
   std::string socket;
   // "host:port"; port 0 picks a free one. Another address than loopback, so also a wildcard (all
   // of the host's), needs the three TLS files.

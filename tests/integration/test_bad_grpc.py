@@ -213,6 +213,17 @@ class BadGrpcTest(unittest.TestCase):
         self.assertFalse(self.stub.Cancel(pb.CancelRequest(request_id="x" * 128)).found)
         self.assertTrue(self.stub.Detokenize(pb.DetokenizeRequest(ids=[VOCABULARY - 1])).text)
 
+    def test_the_text_of_ids_is_bounded_although_the_ids_are_short(self):
+        blanks = list(self.stub.Tokenize(self.pb.TokenizeRequest(text=" " * 64)).ids)
+        bytes_each = 64 // len(blanks)
+        self.assertGreater(bytes_each, 8)
+        for count, field in ((4 * MEGABYTE // 64 - 1, None), (4 * MEGABYTE // 64 + 1, "ids")):
+            request = self.pb.DetokenizeRequest(ids=blanks * count)
+            if field is None:
+                self.assertEqual(len(self.stub.Detokenize(request).text), 64 * count)
+            else:
+                self.assert_refused(lambda: self.stub.Detokenize(request), field)
+
     def test_bytes_that_are_no_message(self):
         good = self.request().SerializeToString()
         # Truncated; a group that never ends; no wire type 7; field 0; text that is no UTF-8.

@@ -177,6 +177,33 @@ class LifecycleTest(unittest.TestCase):
         self.assertIn("the router's model has a context of 4096 tokens, rank 0's 8192",
                       router.stderr)
 
+    def test_a_socket_that_a_shard_listens_on_stays_its_own(self):
+        with tempfile.TemporaryDirectory(prefix="weft-run-") as folder:
+            path = f"{folder}/0.sock"
+            command = [str(BIN / "weft-shard"), f"--model={DEMO_MODEL}", f"--socket={path}",
+                       "--device=cpu"]
+            first = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                                     text=True)
+            try:
+                self.assertEqual(first.stdout.readline(), f"listening on unix:{path}\n")
+                owner = os.stat(path).st_ino
+                second = subprocess.run(command, capture_output=True, text=True, timeout=60)
+                self.assertEqual(second.returncode, EXIT_STARTUP)
+                self.assertIn(f"listens on {path}; stop it first", second.stderr)
+                self.assertEqual(os.stat(path).st_ino, owner)
+                # What a killed shard leaves is replaced.
+                first.kill()
+                first.wait(30)
+                self.assertTrue(os.path.exists(path))
+                first.stdout.close()
+                first = subprocess.Popen(command, stdout=subprocess.PIPE,
+                                         stderr=subprocess.DEVNULL, text=True)
+                self.assertEqual(first.stdout.readline(), f"listening on unix:{path}\n")
+            finally:
+                first.terminate()
+                first.wait(30)
+                first.stdout.close()
+
     def test_a_shards_metrics_have_a_port_of_their_own(self):
         with tempfile.TemporaryDirectory(prefix="weft-run-") as folder:
             command = [str(BIN / "weft-shard"), f"--model={DEMO_MODEL}",
@@ -315,6 +342,41 @@ class LifecycleTest(unittest.TestCase):
 
             wait_until(answers, "the router to serve again", 5)
             self.assertEqual([server.shard_pid(0), server.shard_pid(1)], shards)
+
+    def test_a_killed_template_process_is_started_again(self):
+        chat = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}
+        with WeftServer() as server:
+            router = server.router_pid()
+
+            def templates(but=None):
+                return next((pid for pid, name in children_of(router).items()
+                             if name == "weft-templates" and pid != but), None)
+
+            def ask():
+                status, headers, _ = server.request("POST", "/v1/chat/completions", chat)
+                if status != 200:
+                    self.assertEqual(status, 503)
+                    self.assertIn("retry-after", {name.lower() for name in headers})
+                return status
+
+            self.assertEqual(ask(), 200)
+            pid = templates()
+            os.kill(pid, signal.SIGKILL)
+            wait_until(lambda: templates(but=pid), "another template process", 10)
+            wait_until(lambda: ask() == 200, "a chat", 10)
+            self.assertEqual(server.router_pid(), router)
+            self.assertEqual(server.log_text().count("the process that runs chat templates"), 1)
+            # One that is killed again and again is not there any more.
+            while self.ready(server):
+                pid = templates()
+                if pid is not None:
+                    os.kill(pid, signal.SIGKILL)
+            answer = json.loads(server.request("GET", "/readyz")[2])
+            self.assertIn("runs chat templates", answer["detail"])
+            self.assertEqual(server.request("POST", "/generate", {
+                "inputs": "Hello", "parameters": {"max_new_tokens": 1}})[0], 200)
+            wait_until(lambda: self.ready(server), "readiness", 30)
+            wait_until(lambda: ask() == 200, "a chat", 10)
 
     def test_ports_are_kept_when_the_router_restarts(self):
         with WeftServer() as server:

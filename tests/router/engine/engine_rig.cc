@@ -314,12 +314,14 @@ EngineRig::~EngineRig() {
   supervisor_.reset();
 }
 
-// Forked by the first rig of the process.
+// Started by the first rig of the process.
 static TemplateHost* Templates() {
   static const std::unique_ptr<TemplateHost> host = [] {
-    auto forked = TemplateHost::Fork();
-    REQUIRE(forked.ok());
-    return *std::move(forked);
+    TemplateHostOptions options;
+    options.program = WEFT_TEMPLATE_SERVER;
+    auto started = TemplateHost::Start(std::move(options));
+    REQUIRE(started.ok());
+    return *std::move(started);
   }();
   return host.get();
 }
@@ -328,7 +330,7 @@ std::unique_ptr<Core> EngineRig::MakeEngine(EngineOptions options, Probe* probe)
   if (options.shards.empty()) options.shards = options_.engine.shards;
   options.model_path = dir_.path();
   options.served_model_name = "mock";
-  options.template_host = Templates();
+  if (options.template_host == nullptr) options.template_host = Templates();
   std::unique_ptr<Core> core = MakeCore(probe);
   const absl::Status status = core->Start(std::move(options));
   INFO(status.ToString());

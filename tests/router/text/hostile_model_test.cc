@@ -68,15 +68,14 @@ TEST_CASE("A template that asks for memory without end fails its request alone",
   TemplateLimits limits;
   limits.cpu_seconds = 1;
   limits.memory_bytes = 64u << 20;
-  const auto host = TemplateHost::Fork(limits);
-  REQUIRE(host.ok());
+  const auto host = StartTemplates(limits);
   const auto ordinary = Compile("{{ messages[0].content }}");
   REQUIRE(ordinary->Render(Hello()).ok());
   const size_t before = ResidentBytes();
   for (const char* source : sources) {
     INFO(source);
     const auto start = std::chrono::steady_clock::now();
-    const auto hostile = ChatTemplate::Create(host->get(), &DemoTokenizer(), source, {});
+    const auto hostile = ChatTemplate::Create(host.get(), &DemoTokenizer(), source, {});
     if (hostile.ok()) {
       const absl::Status probe = (*hostile)->Probe();
       INFO(probe.ToString());
@@ -123,45 +122,29 @@ TEST_CASE("A render that takes too long is given up", "[router][text]") {
 }
 
 TEST_CASE("A worker that died while it was idle costs no request", "[router][text]") {
-  const auto host = TemplateHost::Fork();
-  REQUIRE(host.ok());
+  const auto host = StartTemplates();
   ChatTemplate::Options one;
   one.workers_max = 1;
   const auto chat =
-      ChatTemplate::Create(host->get(), &DemoTokenizer(), "{{ messages | length }}", one);
+      ChatTemplate::Create(host.get(), &DemoTokenizer(), "{{ messages | length }}", one);
   REQUIRE(chat.ok());
   for (int round = 0; round < 3; ++round) {
-    const std::set<pid_t> workers = Children((*host)->server());
+    const std::set<pid_t> workers = Children(host->server());
     REQUIRE(workers.size() == 1);
     REQUIRE(kill(*workers.begin(), SIGKILL) == 0);
-    while (Children((*host)->server()) == workers) {
+    while (Children(host->server()) == workers) {
     }
     CHECK((*chat)->Render(Hello())->text == "1");
   }
 }
 
-TEST_CASE("Without the server of workers chats are refused and say so", "[router][text]") {
-  const auto host = TemplateHost::Fork();
-  REQUIRE(host.ok());
-  const auto chat = ChatTemplate::Create(host->get(), &DemoTokenizer(), "x", {});
-  REQUIRE(chat.ok());
-  const std::set<pid_t> workers = Children((*host)->server());
-  REQUIRE(kill((*host)->server(), SIGKILL) == 0);
-  // Its workers die with it; the next render finds none.
-  absl::Status status;
-  while (status.ok()) status = (*chat)->Render(Hello()).status();
-  CHECK(absl::IsUnavailable((*chat)->Render(Hello()).status()));
-  CHECK_FALSE(ChatTemplate::Create(host->get(), &DemoTokenizer(), "x", {}).ok());
-}
-
 TEST_CASE("A worker sees neither files nor descriptors nor signals of the router",
           "[router][text]") {
-  const auto host = TemplateHost::Fork();
-  REQUIRE(host.ok());
-  const auto chat = ChatTemplate::Create(host->get(), &DemoTokenizer(), "x", {});
+  const auto host = StartTemplates();
+  const auto chat = ChatTemplate::Create(host.get(), &DemoTokenizer(), "x", {});
   REQUIRE(chat.ok());
-  const pid_t worker = *Children((*host)->server()).begin();
-  for (const pid_t process : {(*host)->server(), worker}) {
+  const pid_t worker = *Children(host->server()).begin();
+  for (const pid_t process : {host->server(), worker}) {
     const auto open = [process] {
       size_t count = 0;
       for (int fd = 0; fd < 1024; ++fd) {

@@ -77,13 +77,18 @@ std::unique_ptr<Tokenizer> LoadSmall(const std::string& name) {
   return std::move(loaded).value();
 }
 
+std::unique_ptr<TemplateHost> StartTemplates(const TemplateLimits& limits) {
+  TemplateHostOptions options;
+  options.limits = limits;
+  options.program = WEFT_TEMPLATE_SERVER;
+  auto started = TemplateHost::Start(std::move(options));
+  INFO(started.status().ToString());
+  REQUIRE(started.ok());
+  return std::move(started).value();
+}
+
 TemplateHost& Templates() {
-  static const std::unique_ptr<TemplateHost> host = [] {
-    auto forked = TemplateHost::Fork();
-    INFO(forked.status().ToString());
-    REQUIRE(forked.ok());
-    return std::move(forked).value();
-  }();
+  static const std::unique_ptr<TemplateHost> host = StartTemplates();
   return *host;
 }
 

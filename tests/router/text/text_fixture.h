@@ -31,8 +31,10 @@ std::string ModelPath(const std::string& name);
 // The small model, loaded anew.
 std::unique_ptr<Tokenizer> LoadSmall(const std::string& name);
 
-// The processes for chat templates; forked by the first test that asks.
+// The processes for chat templates; started by the first test that asks.
 TemplateHost& Templates();
+// One of its own.
+std::unique_ptr<TemplateHost> StartTemplates(const TemplateLimits& limits = {});
 // `source` compiled for the demo model's tokenizer, with "<bos>" and "<eos>".
 std::unique_ptr<ChatTemplate> Compile(absl::string_view source);
 

@@ -3,13 +3,16 @@
 #include "shard/control/step_service.h"
 
 #include <grpcpp/grpcpp.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <memory>
 #include <sstream>
@@ -222,17 +225,43 @@ TEST_CASE("Calls over the message limit are refused by the transport", "[shard][
         grpc::StatusCode::INVALID_ARGUMENT);
 }
 
+// A socket file as a killed process leaves it.
+void LeaveSocket(const std::string& path) {
+  const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::strncpy(address.sun_path, path.c_str(), sizeof(address.sun_path) - 1);
+  REQUIRE(bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0);
+  REQUIRE(listen(fd, 1) == 0);
+  close(fd);
+  REQUIRE(access(path.c_str(), F_OK) == 0);
+}
+
+TEST_CASE("A socket that another shard listens on stays its own", "[shard][service]") {
+  TempFolder folder;
+  ExecutorRig rig;
+  const std::string path = folder / "shard.sock";
+  auto first = ShardServer::Start(OnSocket(path), *rig.executor, nullptr);
+  REQUIRE(first.ok());
+  const absl::Status second = ShardServer::Start(OnSocket(path), *rig.executor, nullptr).status();
+  CHECK(absl::IsAlreadyExists(second));
+  CHECK(absl::StrContains(second.message(), path));
+  CHECK(absl::StrContains(second.message(), "another path"));
+  Client client((*first)->address());
+  v1::InfoResponse facts;
+  CHECK(client.Call(&v1::ShardService::Stub::Info, v1::InfoRequest(), &facts).ok());
+}
+
 TEST_CASE("A socket left over is replaced, anything else is not", "[shard][service]") {
   TempFolder folder;
   ExecutorRig rig;
   const std::string path = folder / "shard.sock";
   {
-    auto first = ShardServer::Start(OnSocket(path), *rig.executor, nullptr);
-    REQUIRE(first.ok());
-    // The first one's socket file lies in the way of the second.
-    auto second = ShardServer::Start(OnSocket(path), *rig.executor, nullptr);
-    REQUIRE(second.ok());
-    Client client((*second)->address());
+    LeaveSocket(path);
+    auto server = ShardServer::Start(OnSocket(path), *rig.executor, nullptr);
+    INFO(server.status().ToString());
+    REQUIRE(server.ok());
+    Client client((*server)->address());
     v1::InfoResponse facts;
     CHECK(client.Call(&v1::ShardService::Stub::Info, v1::InfoRequest(), &facts).ok());
   }
