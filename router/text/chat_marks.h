@@ -1,15 +1,21 @@
 // Keeps what users write from becoming control tokens. A chat template puts users' strings and its
-// own control tokens into one text, so before rendering every string of a user is broken wherever
-// it could be taken for an added token of the tokenizer, by a mark: a character that no token has.
-// The rendered text shows where the marks went; they are taken out again and become places that no
-// added token may span (Tokenizer::EncodeOptions::breaks), so that the ids of users' text are those
-// of plain text, and the template's own tokens stay tokens.
+// own control tokens into one text, and may change the strings as it does: take parts out, join
+// them, turn them round, change their case. Before rendering, therefore, punctuation with which the
+// written form of an added token begins or ends ('<', '>', '[' ...) is replaced in every string of
+// a user by a stand-in: a character that no token has. The rendered text shows where the stand-ins
+// went. They become the real characters again, and the places before and behind each become ones
+// that no added token may span (Tokenizer::EncodeOptions::breaks). So no form that begins or ends
+// with such a character is put together from a user's, whatever a template does; the ids of users'
+// text are those of plain text, and the template's own tokens stay tokens.
 //
-// Broken are whole written forms, and ends of a string that could begin, end or continue one
-// together with what the template or another string puts beside it. Tokens of white space alone are
-// left: they are part of ordinary text. What a template compares users' strings with ('</think>' in
-// content) is broken alike, so that it still finds what it looks for. A user may write the mark's
-// own character: it is escaped, and comes back as it was.
+// Forms that begin and end otherwise (with letters, say) are broken by a mark, another such
+// character, where they occur in a string, and where an end of a string could begin, end or
+// continue any form together with what stands beside it. The same holds for the letters inside a
+// form whose punctuation a template writes itself ('<|' + content + '|>'). These marks do not hold
+// against a template that changes the string. Tokens of white space alone are left: they are part
+// of ordinary text. What a template compares users' strings with ('</think>' in content) is written
+// alike, so that it still finds what it looks for. A user may write the marks' own characters: they
+// are escaped, and come back as they were.
 //
 // Stateless, thread-safe. Costs one search through each string.
 
@@ -33,14 +39,14 @@ struct RenderedChat {
   std::vector<uint32_t> breaks;
 };
 
-// Appends a user's string with its marks.
+// Appends a user's string with its marks and stand-ins.
 absl::Status AppendMarked(const Tokenizer& tokenizer, absl::string_view text, std::string* out);
 
-// The source of a template, with marks in what it compares strings with. INVALID_ARGUMENT when it
-// holds the mark's character itself.
+// The source of a template, with marks and stand-ins in what it compares strings with.
+// INVALID_ARGUMENT when it holds such a character itself.
 absl::StatusOr<std::string> MarkTemplate(const Tokenizer& tokenizer, absl::string_view source);
 
-// Takes the marks out of a rendered text.
+// Takes marks and stand-ins out of a rendered text.
 RenderedChat Unmark(absl::string_view rendered);
 
 // Roles that templates know by name; they are no users' strings. A template may build a control

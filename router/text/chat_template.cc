@@ -26,7 +26,8 @@ constexpr uint32_t kTemplateFuelBase = 100'000;
 constexpr uint32_t kTemplateFuelPerMessage = 20'000;
 static_assert(kTemplateFuelBase + uint64_t{kTemplateFuelPerMessage} * kChatMessagesMax <
               std::numeric_limits<uint32_t>::max());
-// Rendered text with its marks, four bytes each; without them kTemplateOutputBytesMax holds.
+// Rendered text with its marks of four bytes and its stand-ins of three, each for a character of
+// one: text of nothing else fits. Without them kTemplateOutputBytesMax holds.
 constexpr uint32_t kMarkedBytesMax = 3 * kTemplateOutputBytesMax;
 static_assert(kMarkedBytesMax < kTemplateReplyBytesMax);
 
@@ -180,7 +181,8 @@ absl::StatusOr<std::string> ChatTemplate::Call(absl::string_view request) const 
   }
   if (result == WEFT_TEXT_OK) return std::string(text);
   if (result == WEFT_TEXT_INVALID || result == WEFT_TEXT_LIMIT) {
-    return FieldError("messages", text);
+    // A template may quote the conversation in what it says.
+    return FieldError("messages", Unmark(text).text);
   }
   return ToStatus(static_cast<WeftTextStatus>(result), text);
 }

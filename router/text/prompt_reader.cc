@@ -32,11 +32,11 @@ uint32_t TokensMax(uint32_t request_tokens_max) {
   return request_tokens_max == 0 ? kContextTokensMax : request_tokens_max;
 }
 
-// What encoding a long text needs is counted before it is taken.
+// What encoding a long text needs is counted before it is taken, with the breaks it has already.
 absl::Status Reserve(const Tokenizer& tokenizer, absl::string_view text,
-                     Admission::Permit* permit) {
+                     const std::vector<uint32_t>& breaks, Admission::Permit* permit) {
   if (permit == nullptr || text.size() <= Tokenizer::kPieceBytes) return absl::OkStatus();
-  return permit->AddBytes(tokenizer.EncodeBytesMax(text));
+  return permit->AddBytes(tokenizer.EncodeBytesMax(text) + breaks.capacity() * sizeof(uint32_t));
 }
 
 // Seconds of a thread are not spent on text that cannot fit.
@@ -75,7 +75,7 @@ absl::StatusOr<EncodedText> EncodeText(const Tokenizer& tokenizer,
   }
   options.cancelled = limits.cancelled;
   WEFT_RETURN_IF_ERROR(CheckFits(tokenizer, out.text, request_tokens_max));
-  WEFT_RETURN_IF_ERROR(Reserve(tokenizer, out.text, limits.permit));
+  WEFT_RETURN_IF_ERROR(Reserve(tokenizer, out.text, breaks, limits.permit));
   WEFT_ASSIGN_OR_RETURN(out.encoding, tokenizer.Encode(out.text, options));
   return out;
 }

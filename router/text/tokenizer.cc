@@ -128,6 +128,11 @@ absl::StatusOr<std::vector<uint32_t>> Tokenizer::Breaks(absl::string_view text, 
   return places;
 }
 
+absl::string_view Tokenizer::FormEdges() const {
+  const WeftSlice edges = weft_tokenizer_form_edges(handle_.get());
+  return {edges.data, edges.size};
+}
+
 size_t Tokenizer::TokensMin(absl::string_view text) const {
   return weft_tokenizer_tokens_min(handle_.get(), ToSlice(text));
 }

@@ -94,6 +94,10 @@ class Tokenizer {
   // text beside it when `ends` is set (chat_marks.h); blank tokens aside.
   absl::StatusOr<std::vector<uint32_t>> Breaks(absl::string_view text, bool ends) const;
 
+  // The punctuation with which written forms of added tokens begin or end, each character once; no
+  // quotes, no backslash, no '_' (chat_marks.h). Lives as long as the Tokenizer.
+  absl::string_view FormEdges() const;
+
   // Encode(text) has at least so many ids. A sound bound from the bytes alone, milliseconds where
   // encoding megabytes takes seconds; 0 for tokenizers that might drop bytes (ffi/src/bound.rs).
   size_t TokensMin(absl::string_view text) const;

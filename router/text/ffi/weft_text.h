@@ -115,6 +115,11 @@ size_t weft_tokenizer_work_bytes_max(const WeftTokenizer* tokenizer, WeftSlice t
 WeftTextStatus weft_tokenizer_breaks(const WeftTokenizer* tokenizer, WeftSlice text, bool ends,
                                      WeftEncoding* out, WeftText* error);
 
+// The ASCII punctuation, each character once, with which the written forms of added tokens begin or
+// end (blank ones aside). No quotes, no backslash, no '_'. Borrowed: it lives as long as the
+// tokenizer.
+WeftSlice weft_tokenizer_form_edges(const WeftTokenizer* tokenizer);
+
 // `text` has at least so many tokens: a sound bound from its bytes, without encoding it (bound.rs).
 // 0 where nothing is known of the tokenizer.
 size_t weft_tokenizer_tokens_min(const WeftTokenizer* tokenizer, WeftSlice text);

@@ -49,6 +49,14 @@ pub struct Slice {
 }
 
 impl Slice {
+    /// Lives as long as `text`.
+    pub fn of(text: &str) -> Slice {
+        Slice {
+            data: text.as_ptr(),
+            size: text.len(),
+        }
+    }
+
     /// # Safety
     /// `data` must be valid for `size` bytes as long as the result is used.
     pub unsafe fn bytes<'a>(self) -> &'a [u8] {

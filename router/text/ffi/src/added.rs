@@ -9,6 +9,7 @@ use tokenizers::normalizer::Range;
 use tokenizers::{AddedToken, NormalizedString, Normalizer, Tokenizer};
 
 use crate::abi::{Failure, Outcome};
+use crate::marks::PUNCTUATION;
 
 type Matcher = DoubleArrayAhoCorasick<u32>;
 
@@ -36,6 +37,8 @@ pub struct Added {
     /// These forms in byte order, and reversed ones in byte order.
     sorted: Vec<Vec<u8>>,
     reversed: Vec<Vec<u8>>,
+    /// The punctuation that forms begin and end with, each once.
+    pub edges: String,
     /// These forms one after another, and the bytes that occur in them.
     joined: String,
     bytes: [bool; 256],
@@ -123,6 +126,11 @@ impl Added {
             .iter()
             .map(|(form, _)| form.as_bytes().to_vec())
             .collect();
+        let is_edge = |c: char| {
+            let at_an_end = |(form, _): &(&str, u32)| form.starts_with(c) || form.ends_with(c);
+            forms.iter().chain(&normalized_forms).any(at_an_end)
+        };
+        let edges = PUNCTUATION.chars().filter(|c| is_edge(*c)).collect();
         let mut reversed: Vec<Vec<u8>> = sorted
             .iter()
             .map(|form| form.iter().rev().copied().collect())
@@ -137,6 +145,7 @@ impl Added {
             longest: sorted.iter().map(Vec::len).max().unwrap_or(0),
             sorted,
             reversed,
+            edges,
             joined,
             bytes,
         })
@@ -207,10 +216,11 @@ impl Added {
             for m in matcher.leftmost_find_iter(&normalized[from..]) {
                 let (start, stop) = (from + m.start(), from + m.end());
                 let flags = self.flags[&m.value()];
+                let alone = normalized[start..stop].chars().nth(1).is_none();
                 let broken = !flags.blank
                     && text
                         .convert_offsets(Range::Normalized(start..stop))
-                        .is_some_and(|r| spans(breaks, base + r.start, base + r.end));
+                        .is_some_and(|r| spans(breaks, base + r.start, base + r.end, alone));
                 if broken {
                     let first = normalized[start..].chars().next().map_or(1, char::len_utf8);
                     from = start + first;
@@ -318,14 +328,15 @@ impl Flags {
     }
 }
 
-/// True when a place of `breaks` lies strictly inside the range, or at both ends of it.
-fn spans(breaks: &[u32], begin: usize, end: usize) -> bool {
+/// True when a place of `breaks` lies strictly inside the range, or at both ends of it where it is
+/// of one character (`alone`): the template's own tokens may stand between broken strings.
+fn spans(breaks: &[u32], begin: usize, end: usize, alone: bool) -> bool {
     let first = breaks.partition_point(|place| *place as usize <= begin);
     let inside = breaks
         .get(first)
         .is_some_and(|place| (*place as usize) < end);
     let at = |place: usize| breaks.binary_search(&(place as u32)).is_ok();
-    inside || (at(begin) && at(end))
+    inside || (alone && at(begin) && at(end))
 }
 
 /// Breaks the occurrence [begin, end) unless it is broken already; occurrences come in the order of

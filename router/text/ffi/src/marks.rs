@@ -1,5 +1,5 @@
-//! Marks in users' strings (router/text/chat_marks.h) and the functions of templates that look at
-//! the ends or the length of a string: they see through the marks.
+//! Marks and stand-ins in users' strings (router/text/chat_marks.h) and the functions of templates
+//! that look at the ends, the length or the kinds of characters of a string: they see through them.
 
 use std::borrow::Cow;
 
@@ -8,9 +8,31 @@ use minijinja::{Error, State, Value};
 const MARK: char = '\u{1d1ae}';
 const ESCAPE: char = '\u{1d1af}';
 
-/// True for the characters that marks and their escapes are written with.
+/// The first of 64: stand-ins in the order of `PUNCTUATION`, and in the second half what stands
+/// behind an escape for each of them.
+const STAND_IN: char = '\u{4dc0}';
+const STAND_INS_END: char = '\u{4dff}';
+
+/// Characters that may have a stand-in. No quotes and no backslash, which functions of templates
+/// write before other characters, and no `_`, which is part of the names of fields.
+pub const PUNCTUATION: &str = "!#$%&()*+,-./:;<=>?@[]^`{|}~";
+
+/// True for the characters that marks, stand-ins and their escapes are written with.
 pub fn is_one(c: char) -> bool {
-    ('\u{1d1ae}'..='\u{1d1b1}').contains(&c)
+    ('\u{1d1ae}'..='\u{1d1b1}').contains(&c) || (STAND_IN..=STAND_INS_END).contains(&c)
+}
+
+/// What a stand-in stands for; other characters are themselves.
+fn real(c: char) -> char {
+    let index = (c as u32).wrapping_sub(STAND_IN as u32) as usize;
+    PUNCTUATION
+        .as_bytes()
+        .get(index)
+        .map_or(c, |byte| char::from(*byte))
+}
+
+fn has_any(text: &str) -> bool {
+    text.contains(is_one)
 }
 
 /// `text` without characters that `drop` names at the ends asked for. A mark among them stays, at
@@ -38,7 +60,10 @@ fn strip(text: &str, start: bool, end: bool, drop: impl Fn(char) -> bool) -> Str
 
 fn strip_set(text: &str, start: bool, end: bool, set: Option<&str>) -> String {
     match set {
-        Some(set) => strip(text, start, end, |c| set.contains(c)),
+        // The set may be a user's, with stand-ins of its own.
+        Some(set) => strip(text, start, end, |c| {
+            set.chars().any(|one| real(one) == real(c))
+        }),
         None => strip(text, start, end, char::is_whitespace),
     }
 }
@@ -57,6 +82,19 @@ pub fn length(value: &Value) -> Result<usize, Error> {
     }
 }
 
+/// The filter `escape`: what HTML has a name for is written by it, and is no part of a form then.
+pub fn escape(state: &mut State, value: &Value) -> Result<Value, Error> {
+    let Some(text) = value
+        .as_str()
+        .filter(|text| has_any(text) && !value.is_safe())
+    else {
+        return minijinja::filters::escape(state, value);
+    };
+    let named = |c: char| if "<>&/".contains(real(c)) { real(c) } else { c };
+    let shown: String = text.chars().map(named).collect();
+    minijinja::filters::escape(state, &Value::from(shown))
+}
+
 /// Python's methods of strings, lists and maps.
 pub fn call_method(
     state: &mut State,
@@ -72,10 +110,17 @@ pub fn call_method(
     };
     if let (Some((start, end)), Some(text), true) = (ends, value.as_str(), arguments.len() < 2) {
         let set = arguments.first().filter(|set| !set.is_none());
-        if text.contains(MARK) && set.is_none_or(|set| set.as_str().is_some()) {
+        if has_any(text) && set.is_none_or(|set| set.as_str().is_some()) {
             let set = set.and_then(|set| set.as_str());
             return Ok(Value::from(strip_set(text, start, end, set)));
         }
+    }
+    if let (true, Some(text)) = (method.starts_with("is"), value.as_str()) {
+        let shown: String = text.chars().filter(|c| *c != MARK).map(real).collect();
+        let shown = Value::from(shown);
+        return minijinja_contrib::pycompat::unknown_method_callback(
+            state, &shown, method, arguments,
+        );
     }
     minijinja_contrib::pycompat::unknown_method_callback(state, value, method, arguments)
 }

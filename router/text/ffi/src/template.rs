@@ -98,6 +98,8 @@ fn compile(source: &str, bos_token: &str, eos_token: &str) -> Outcome<Handle> {
     environment.add_function("strftime_now", strftime_now);
     environment.add_filter("tojson", python_json::tojson);
     environment.add_filter("trim", marks::trim);
+    environment.add_filter("escape", marks::escape);
+    environment.add_filter("e", marks::escape);
     environment.add_filter("length", marks::length);
     environment.add_filter("count", marks::length);
     environment

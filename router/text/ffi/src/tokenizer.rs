@@ -296,6 +296,14 @@ pub unsafe extern "C" fn weft_tokenizer_breaks(
     unsafe { guard(out, error, body) }
 }
 
+/// # Safety
+/// See weft_text.h: `handle` from this library.
+#[no_mangle]
+pub unsafe extern "C" fn weft_tokenizer_form_edges(handle: *const Handle) -> Slice {
+    // SAFETY: the caller's promise.
+    Slice::of(unsafe { &(*handle).encoder.added.edges })
+}
+
 /// `WeftVocab` of weft_text.h.
 #[repr(C)]
 pub struct Vocab {
