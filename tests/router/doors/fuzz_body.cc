@@ -52,8 +52,10 @@ void PostEverywhere(const std::string& body) {
   for (const char* path :
        {"/generate", "/generate_stream", "/tokenize", "/v1/chat/completions", "/v1/completions"}) {
     const auto match = routes.router.Find(HttpMethod::kPost, path);
-    WEFT_CHECK(match.handler != nullptr);
+    WEFT_CHECK(match.handler != nullptr && *match.gate != nullptr);
     HttpRequest request;
+    // Nobody needs a key here: all are one tenant.
+    request.tenant = *(*match.gate)("", "");
     request.method = HttpMethod::kPost;
     request.path = path;
     request.body = body;
