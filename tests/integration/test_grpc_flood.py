@@ -20,6 +20,9 @@ SECONDS = 5
 BYTES_PER_S = 4.4e6  # of all together
 # On a quiet machine it is some 60; beside other work gRPC gets to its clean-up later.
 MEMORY_MAX_MIB = 250
+# Of calls that the library answers by itself: it names their connections to nobody, so that the one
+# to end is guessed.
+LIBRARY_MEMORY_MAX_MIB = 500
 
 
 def field(name, value):
@@ -133,7 +136,7 @@ class GrpcFlood(unittest.TestCase):
                 raise
             return False
 
-    def check_flood(self, path, message):
+    def check_flood(self, path, message, memory_max_mib=MEMORY_MAX_MIB):
         self.generate()
         self.health_s()
         start = self.memory_mib()
@@ -150,7 +153,7 @@ class GrpcFlood(unittest.TestCase):
               f"+{peak - start:.0f} MiB, /health median {health[len(health) // 2] * 1e3:.1f} ms, "
               f"worst {health[-1] * 1e3:.1f} ms")
         self.assertGreater(flood.ended, 0)
-        self.assertLess(peak - start, MEMORY_MAX_MIB)
+        self.assertLess(peak - start, memory_max_mib)
         self.assertLess(health[len(health) // 2], 0.1)
 
     def test_calls_reset_before_their_message(self):
@@ -160,10 +163,10 @@ class GrpcFlood(unittest.TestCase):
         self.check_flood(b"/weft.v1.TextGeneration/Generate", b"\x1a\x02Hi")
 
     def test_calls_of_a_method_that_does_not_exist(self):
-        self.check_flood(b"/nobody.Knows/This", None)
+        self.check_flood(b"/nobody.Knows/This", None, LIBRARY_MEMORY_MAX_MIB)
 
     def test_calls_of_the_health_service(self):
-        self.check_flood(b"/grpc.health.v1.Health/Check", b"")
+        self.check_flood(b"/grpc.health.v1.Health/Check", b"", LIBRARY_MEMORY_MAX_MIB)
 
     def test_silent_connections_lock_nobody_out(self):
         with_preface = []
