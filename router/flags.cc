@@ -61,15 +61,15 @@ HttpServerOptions MakeHttpOptions(const RouterFlagValues& values) {
   return http;
 }
 
-FrontOptions MakeFrontOptions(const RouterFlagValues& values,
-                              const std::vector<std::string>& path_names) {
-  FrontOptions front;
-  front.model_aliases = values.model_aliases;
-  front.model_aliases.insert(front.model_aliases.end(), path_names.begin(), path_names.end());
-  front.strict_fields = values.strict_fields;
-  front.slow_reader_timeout_us = Microseconds(values.slow_reader_timeout_s);
-  front.text_threads = values.text_threads;
-  return front;
+DoorOptions MakeDoorOptions(const RouterFlagValues& values,
+                            const std::vector<std::string>& path_names) {
+  DoorOptions doors;
+  doors.model_aliases = values.model_aliases;
+  doors.model_aliases.insert(doors.model_aliases.end(), path_names.begin(), path_names.end());
+  doors.strict_fields = values.strict_fields;
+  doors.slow_reader_timeout_us = Microseconds(values.slow_reader_timeout_s);
+  doors.text_threads = values.text_threads;
+  return doors;
 }
 
 absl::StatusOr<std::optional<TlsFiles>> MakeTlsFiles(const RouterFlagValues& values) {
@@ -129,8 +129,8 @@ absl::Status ParseRouterFlags(int argc, char** argv, RouterFlags* flags, std::st
   const std::vector<std::string> names = PathNames(values.model);
   flags->engine = MakeEngineOptions(values);
   flags->http = MakeHttpOptions(values);
-  flags->front = MakeFrontOptions(values, names);
-  flags->front.config = parser.Effective();
+  flags->doors = MakeDoorOptions(values, names);
+  flags->doors.config = parser.Effective();
   flags->grpc = MakeGrpcOptions(values);
   flags->public_ops = values.public_ops;
   flags->key_file = values.api_keys;

@@ -13,7 +13,7 @@
 #include "absl/time/time.h"
 #include "common/log.h"
 #include "router/core.h"
-#include "router/doors/front.h"
+#include "router/doors/door_context.h"
 #include "router/doors/grpc/service.h"
 #include "router/doors/http/server.h"
 #include "router/doors/tls/material.h"
@@ -22,7 +22,7 @@ namespace weft::router {
 
 struct RouterFlags {
   EngineOptions engine;
-  FrontOptions front;
+  DoorOptions doors;
   HttpServerOptions http;
   GrpcServerOptions grpc;
   // Operations routes on the public port too.

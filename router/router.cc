@@ -35,7 +35,7 @@ GrpcTlsPem PemOf(const TlsMaterial& material) {
   return {material.certificate_chain_pem, material.private_key_pem, material.client_ca_pem};
 }
 
-FrontOptions WithIdentity(FrontOptions options, const Identity* identity) {
+DoorOptions WithIdentity(DoorOptions options, const Identity* identity) {
   options.identity = identity;
   return options;
 }
@@ -61,12 +61,12 @@ Router::Router(RouterFlags flags, ShutdownSignals signals, std::unique_ptr<Ident
       identity_(std::move(identity)),
       tls_(std::move(tls)),
       core_(MakeCore(&probe_)),
-      front_(core_.get(), &probe_, WithIdentity(flags_.front, identity_.get())) {
-  AddTgiRoutes(&front_, &routes_);
-  AddOpenAiRoutes(&front_, &routes_);
-  if (flags_.public_ops) AddOpsRoutes(&front_, &routes_);
-  AddOpsRoutes(&front_, &admin_routes_);
-  AddConfigRoute(&front_, &admin_routes_);
+      doors_(core_.get(), &probe_, WithIdentity(flags_.doors, identity_.get())) {
+  AddTgiRoutes(&doors_, &routes_);
+  AddOpenAiRoutes(&doors_, &routes_);
+  if (flags_.public_ops) AddOpsRoutes(&doors_, &routes_);
+  AddOpsRoutes(&doors_, &admin_routes_);
+  AddConfigRoute(&doors_, &admin_routes_);
 }
 
 void Router::WatchFiles() {
@@ -105,7 +105,7 @@ absl::Status Router::Start() {
         WEFT_LOG_ERROR("gRPC keeps its certificate: {}", std::string(status.message()));
     });
   }
-  WEFT_ASSIGN_OR_RETURN(grpc_, GrpcServer::Start(flags_.grpc, &front_));
+  WEFT_ASSIGN_OR_RETURN(grpc_, GrpcServer::Start(flags_.grpc, &doors_));
   WarnOfOpenAddress();
   WatchFiles();
   // For scripts and `weft serve`: one line, once.
@@ -155,7 +155,7 @@ void Router::Stop() {
 int Router::Drain() {
   WEFT_LOG_INFO("shutting down: running requests have {} s",
                 absl::ToDoubleSeconds(flags_.drain_timeout));
-  front_.StartDrain();
+  doors_.StartDrain();
   grpc_->StartDrain();
   http_->StartDrain();
   core_->StartDrain(flags_.drain_timeout);

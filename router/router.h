@@ -17,7 +17,7 @@
 #include "common/reloadables.h"
 #include "common/shutdown.h"
 #include "router/core.h"
-#include "router/doors/front.h"
+#include "router/doors/door_context.h"
 #include "router/doors/grpc/service.h"
 #include "router/doors/http/router.h"
 #include "router/doors/http/server.h"
@@ -113,7 +113,7 @@ class Router {
   Probe probe_;
   // Outlives the doors, which hold answers of it.
   std::unique_ptr<Core> core_;
-  Front front_;
+  DoorContext doors_;
   HttpRouter routes_;
   HttpRouter admin_routes_;
   std::unique_ptr<HttpServer> http_;

@@ -34,10 +34,10 @@ cmake --build --preset ci
 cmake --build --preset ci --target weft_header_check
 
 # Test executables that run once more under a sanitizer: everything that parses input or has threads.
-asan_tests=(weft_common_test weft_scheduler_test weft_text_test weft_front_test weft_engine_test
+asan_tests=(weft_common_test weft_scheduler_test weft_text_test weft_doors_test weft_engine_test
             weft_weights_test weft_shard_control_test weft_shard_comm_test weft_compute_test
             weft_launcher_test weft_identity_test weft_tls_test weft_key_command_test)
-tsan_tests=(weft_common_test weft_front_test weft_engine_test weft_shard_control_test
+tsan_tests=(weft_common_test weft_doors_test weft_engine_test weft_shard_control_test
             weft_shard_comm_test weft_compute_test weft_identity_test weft_tls_test)
 run_sanitized() {
   local preset=$1

@@ -77,10 +77,10 @@ void Scheduler::Impl::PlanChunks() {
     if (s->phase == Phase::kPrefilling) prefilling_.push_back(s);
   }
   // The leader is the first by turn of the prompts under way and of the one that goes next.
-  Sequence* const front = waiting_.Front();
-  if (front != nullptr && (prefilling_.empty() || front->Outranks(*prefilling_[0])) &&
-      TryAdmit(front)) {
-    prefilling_.insert(prefilling_.begin(), front);
+  Sequence* const doors = waiting_.DoorContext();
+  if (doors != nullptr && (prefilling_.empty() || doors->Outranks(*prefilling_[0])) &&
+      TryAdmit(doors)) {
+    prefilling_.insert(prefilling_.begin(), doors);
   }
   if (prefilling_.empty()) return;
   Sequence* const leader = prefilling_[0];
@@ -90,7 +90,7 @@ void Scheduler::Impl::PlanChunks() {
   // What they leave goes to the prompts under way by turn, then to the queue.
   for (Sequence* const s : prefilling_) Grant(s, budget, &budget);
   while (budget > 0) {
-    Sequence* const next = waiting_.Front();
+    Sequence* const next = waiting_.DoorContext();
     if (next == nullptr || !TryAdmit(next)) break;
     prefilling_.push_back(next);
     Grant(next, budget, &budget);
@@ -137,8 +137,8 @@ void Scheduler::Impl::GrantOthers(const Sequence& leader, uint32_t* budget) {
     Sequence* const s = prefilling_[i];
     if (s->tenant != leader.tenant || s->rest() <= short_max) Grant(s, *budget, budget);
   }
-  Sequence* const front = waiting_.Front();
-  Sequence* next = front;
+  Sequence* const doors = waiting_.DoorContext();
+  Sequence* next = doors;
   int32_t passed_priority = -kPriorityAbsMax;
   for (int looked = 0; looked < kLookAheadMax; ++looked) {
     if (next == nullptr || *budget == 0) return;
@@ -147,7 +147,7 @@ void Scheduler::Impl::GrantOthers(const Sequence& leader, uint32_t* budget) {
     // Who goes next need not be short when its tenant is not the leader's. Short sequences pass
     // those before them (counted without prefix hits, which are not known yet), unless one of
     // these has a higher priority.
-    const bool others_turn = candidate == front && candidate->tenant != leader.tenant;
+    const bool others_turn = candidate == doors && candidate->tenant != leader.tenant;
     const bool is_short = candidate->log.size() <= short_max;
     if (!others_turn && (!is_short || candidate->priority < passed_priority)) {
       passed_priority = std::max(passed_priority, candidate->priority);

@@ -39,7 +39,7 @@ void WaitingQueue::Remove(Sequence* sequence) {
   while (highest_priority_ > 0 && at_priority_[highest_priority_] == 0) --highest_priority_;
 }
 
-Sequence* WaitingQueue::Front() const {
+Sequence* WaitingQueue::DoorContext() const {
   if (!returning_.empty()) return *returning_.begin();
   const Tenant* const tenant = tenants_.Next();
   return tenant == nullptr ? nullptr : *tenant->waiting.begin();

@@ -29,7 +29,7 @@ class WaitingQueue {
   void Remove(Sequence* sequence);
 
   // Who goes next, or null.
-  Sequence* Front() const;
+  Sequence* DoorContext() const;
   // Who follows `sequence` among those that recover or those of its tenant, or null.
   Sequence* After(const Sequence& sequence) const;
 

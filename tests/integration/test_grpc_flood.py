@@ -93,7 +93,7 @@ class Flood:
 class GrpcFlood(unittest.TestCase):
     def setUp(self):
         # Nobody reads its log, which has a line for each call.
-        self.process = subprocess.Popen([weft_server.BIN / "weft-front-fake"], text=True,
+        self.process = subprocess.Popen([weft_server.BIN / "weft-doors-fake"], text=True,
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=subprocess.PIPE)
         ports = re.findall(r"=127\.0\.0\.1:(\d+)", self.process.stdout.readline())

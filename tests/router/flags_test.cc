@@ -60,7 +60,7 @@ TEST_CASE("A model is served by the names that its path has", "[router][flags]")
   CHECK(PathNames("/usr/.") == Names{"usr"});
   CHECK(PathNames("/").empty());
   const RouterFlags flags = Parsed({"--model-alias=gpt-x"});
-  CHECK(flags.front.model_aliases == Names{"gpt-x", "m", "m.gguf"});
+  CHECK(flags.doors.model_aliases == Names{"gpt-x", "m", "m.gguf"});
   CHECK(flags.model_label == "m");
   CHECK(Parsed({"--served-model-name=big"}).model_label == "big");
 }

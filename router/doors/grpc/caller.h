@@ -8,7 +8,7 @@
 #include "absl/strings/strip.h"
 #include "common/limits.h"
 #include "grpcpp/server_context.h"
-#include "router/doors/front.h"
+#include "router/doors/door_context.h"
 
 namespace weft::router {
 

@@ -88,9 +88,9 @@ void GrpcCalls::CheckSlow(int64_t now_us, int64_t timeout_us) {
 
 // -- Start ---------------------------------------------------------------------------------------
 
-GenerateReactor::GenerateReactor(Front* front, GrpcCalls* calls,
+GenerateReactor::GenerateReactor(DoorContext* doors, GrpcCalls* calls,
                                  grpc::CallbackServerContext* context)
-    : front_(front),
+    : doors_(doors),
       calls_(calls),
       context_(context),
       start_us_(NowUs()),
@@ -98,9 +98,9 @@ GenerateReactor::GenerateReactor(Front* front, GrpcCalls* calls,
       traceparent_(MetadataOf(*context, "traceparent")) {}
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* GenerateReactor::Start(
-    Front* front, GrpcCalls* calls, grpc::CallbackServerContext* context, grpc::ByteBuffer* request,
-    size_t message_bytes_max) {
-  std::shared_ptr<GenerateReactor> call(new GenerateReactor(front, calls, context));
+    DoorContext* doors, GrpcCalls* calls, grpc::CallbackServerContext* context,
+    grpc::ByteBuffer* request, size_t message_bytes_max) {
+  std::shared_ptr<GenerateReactor> call(new GenerateReactor(doors, calls, context));
   call->self_ = call;
   calls->Add(call.get());
   call->Submit(request, message_bytes_max);
@@ -109,24 +109,24 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* GenerateReactor::Start(
 
 void GenerateReactor::Submit(grpc::ByteBuffer* bytes, size_t message_bytes_max) {
   absl::StatusOr<Admission::Permit> permit =
-      front_->Enter(CredentialsOf(*context_), bytes->Length());
+      doors_->Enter(CredentialsOf(*context_), bytes->Length());
   if (!permit.ok()) return End(permit.status());
   const absl::Status fits = CheckMessageBytes(bytes->Length(), message_bytes_max);
   if (!fits.ok()) {
-    front_->probe().Failed(FailureReason::kValidation);
+    doors_->probe().Failed(FailureReason::kValidation);
     return End(fits);
   }
   if (!grpc::SerializationTraits<weft::v1::GenerateRequest>::Deserialize(bytes, &request_).ok()) {
-    front_->probe().Failed(FailureReason::kValidation);
+    doors_->probe().Failed(FailureReason::kValidation);
     return End(FieldError("request",
                           "is not a GenerateRequest: malformed, or text in it is not "
                           "UTF-8"));
   }
   std::vector<std::string> ignored;
-  absl::StatusOr<GenerateInput> input = ReadGenerate(*front_, request_, &ignored);
+  absl::StatusOr<GenerateInput> input = ReadGenerate(*doors_, request_, &ignored);
   FreePrompt(&request_);  // `input` has it
   if (!input.ok()) {
-    front_->probe().Failed(FailureReason::kValidation);
+    doors_->probe().Failed(FailureReason::kValidation);
     return End(input.status());
   }
   // Sent with the first message.
@@ -139,7 +139,7 @@ void GenerateReactor::Submit(grpc::ByteBuffer* bytes, size_t message_bytes_max) 
   deadline_us_ = DeadlineUs(*context_);
   input->deadline_us = deadline_us_;
   absl::StatusOr<std::shared_ptr<Answer>> answer =
-      front_->entrance().Submit(*std::move(input), *std::move(permit), shared_from_this());
+      doors_->entrance().Submit(*std::move(input), *std::move(permit), shared_from_this());
   if (!answer.ok()) return End(answer.status());
   bool cancelled = false;
   CancelReason reason = CancelReason::kClientGone;
@@ -315,7 +315,7 @@ void GenerateReactor::OnDone() {
   record.traceparent = traceparent_;
   record.status = std::string(GrpcCodeName(code));
   LogAccess(record);
-  front_->probe().GrpcHandled("Generate", GrpcCodeName(code), record.total_us);
+  doors_->probe().GrpcHandled("Generate", GrpcCodeName(code), record.total_us);
   self_.reset();  // may delete this
 }
 

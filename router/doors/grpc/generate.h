@@ -15,8 +15,8 @@
 #include "absl/synchronization/mutex.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/server_callback.h"
+#include "router/doors/door_context.h"
 #include "router/doors/entrance.h"
-#include "router/doors/front.h"
 #include "weft/v1/generation.pb.h"
 
 namespace weft::router {
@@ -46,7 +46,7 @@ class GenerateReactor : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
  public:
   // Reads the request and submits it, or finishes the call with the error. Returns the reactor to
   // hand to gRPC.
-  static grpc::ServerWriteReactor<grpc::ByteBuffer>* Start(Front* front, GrpcCalls* calls,
+  static grpc::ServerWriteReactor<grpc::ByteBuffer>* Start(DoorContext* doors, GrpcCalls* calls,
                                                            grpc::CallbackServerContext* context,
                                                            grpc::ByteBuffer* request,
                                                            size_t message_bytes_max);
@@ -61,7 +61,7 @@ class GenerateReactor : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   void OnDone() override;
 
  private:
-  GenerateReactor(Front* front, GrpcCalls* calls, grpc::CallbackServerContext* context);
+  GenerateReactor(DoorContext* doors, GrpcCalls* calls, grpc::CallbackServerContext* context);
 
   void Submit(grpc::ByteBuffer* request, size_t message_bytes_max);
   void End(const absl::Status& status);
@@ -73,7 +73,7 @@ class GenerateReactor : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   void FillToken(const AnswerToken& token, weft::v1::GenerateResponse* response) const;
   void FillHead(weft::v1::GenerateResponse* response) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  Front* const front_;
+  DoorContext* const doors_;
   GrpcCalls* const calls_;
   grpc::CallbackServerContext* const context_;
   const int64_t start_us_;

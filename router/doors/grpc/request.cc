@@ -206,7 +206,7 @@ void ListUnknown(const google::protobuf::Message& message, absl::string_view pat
   }
 }
 
-absl::Status ReadUnknown(const Front& front, const weft::v1::GenerateRequest& request,
+absl::Status ReadUnknown(const DoorContext& doors, const weft::v1::GenerateRequest& request,
                          std::vector<std::string>* ignored) {
   ListUnknown(request, "", ignored);
   if (request.has_sampling()) ListUnknown(request.sampling(), "sampling.", ignored);
@@ -215,10 +215,10 @@ absl::Status ReadUnknown(const Front& front, const weft::v1::GenerateRequest& re
   if (request.has_response()) ListUnknown(request.response(), "response.", ignored);
   if (request.has_chat()) ListUnknown(request.chat(), "chat.", ignored);
   if (ignored->empty()) return absl::OkStatus();
-  if (front.options().strict_fields) {
+  if (doors.options().strict_fields) {
     return FieldError(ignored->front(), "is a field number this server does not know");
   }
-  front.probe().IgnoredFields(Door::kGrpc, static_cast<uint32_t>(ignored->size()));
+  doors.probe().IgnoredFields(Door::kGrpc, static_cast<uint32_t>(ignored->size()));
   return absl::OkStatus();
 }
 
@@ -230,7 +230,7 @@ absl::Status CheckMessageBytes(size_t bytes, size_t bytes_max) {
                     absl::StrCat("has ", bytes, " bytes; at most ", bytes_max, " are taken"));
 }
 
-absl::StatusOr<GenerateInput> ReadGenerate(const Front& front,
+absl::StatusOr<GenerateInput> ReadGenerate(const DoorContext& doors,
                                            const weft::v1::GenerateRequest& request,
                                            std::vector<std::string>* ignored) {
   GenerateInput input;
@@ -238,7 +238,7 @@ absl::StatusOr<GenerateInput> ReadGenerate(const Front& front,
     return FieldError("request_id", "must have 1 to 128 characters of [A-Za-z0-9._-]");
   }
   input.correlation_id = request.request_id();
-  WEFT_RETURN_IF_ERROR(front.CheckModel(request.model()));
+  WEFT_RETURN_IF_ERROR(doors.CheckModel(request.model()));
   WEFT_RETURN_IF_ERROR(ReadPrompt(request, &input));
   WEFT_RETURN_IF_ERROR(ReadSampling(request.sampling(), &input));
   WEFT_RETURN_IF_ERROR(ReadDecoding(request.decoding(), &input.sampling));
@@ -253,7 +253,7 @@ absl::StatusOr<GenerateInput> ReadGenerate(const Front& front,
       CheckNumber("priority", request.priority(), {-kPriorityAbsMax, kPriorityAbsMax}));
   if (request.has_priority()) input.priority = request.priority();
   input.add_special_tokens = !request.has_add_special_tokens() || request.add_special_tokens();
-  WEFT_RETURN_IF_ERROR(ReadUnknown(front, request, ignored));
+  WEFT_RETURN_IF_ERROR(ReadUnknown(doors, request, ignored));
   return input;
 }
 

@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "router/doors/front.h"
+#include "router/doors/door_context.h"
 #include "router/request.h"
 #include "weft/v1/generation.pb.h"
 
@@ -17,9 +17,9 @@ namespace weft::router {
 // OK for a message of at most `bytes_max` bytes.
 absl::Status CheckMessageBytes(size_t bytes, size_t bytes_max);
 
-// Numbers of fields this build does not know ("30", "sampling.12"); refused when the front is
+// Numbers of fields this build does not know ("30", "sampling.12"); refused when the server is
 // strict, else counted and added to *ignored.
-absl::StatusOr<GenerateInput> ReadGenerate(const Front& front,
+absl::StatusOr<GenerateInput> ReadGenerate(const DoorContext& doors,
                                            const weft::v1::GenerateRequest& request,
                                            std::vector<std::string>* ignored);
 

@@ -111,8 +111,8 @@ struct UnaryCall : Call {
 
 class TextGenerationService : public RawService {
  public:
-  TextGenerationService(Front* front, GrpcCallWatch* watch, size_t message_bytes_max)
-      : front_(front), watch_(watch), message_bytes_max_(message_bytes_max) {}
+  TextGenerationService(DoorContext* doors, GrpcCallWatch* watch, size_t message_bytes_max)
+      : doors_(doors), watch_(watch), message_bytes_max_(message_bytes_max) {}
 
   GrpcCalls& calls() { return calls_; }
 
@@ -122,7 +122,7 @@ class TextGenerationService : public RawService {
     if (wanted.ok()) {
       // gRPC keeps the message for as long as the stream, megabytes that nobody reads again. It is
       // no constant there (ServerCallbackWriterImpl) and may be emptied.
-      return GenerateReactor::Start(front_, &calls_, context, const_cast<ByteBuffer*>(request),
+      return GenerateReactor::Start(doors_, &calls_, context, const_cast<ByteBuffer*>(request),
                                     message_bytes_max_);
     }
     const grpc::Status answer = ToGrpcStatus(wanted);
@@ -134,7 +134,7 @@ class TextGenerationService : public RawService {
                                ByteBuffer* answer) override {
     UnaryCall call(context, "Tokenize", *bytes);
     absl::StatusOr<Admission::Permit> permit =
-        front_->EnterText(CredentialsOf(*context), bytes->Length());
+        doors_->EnterText(CredentialsOf(*context), bytes->Length());
     if (!permit.ok()) return Finish(call, permit.status());
     call.tenant = permit->tenant()->name;
     weft::v1::TokenizeRequest request;
@@ -144,7 +144,7 @@ class TextGenerationService : public RawService {
     auto prompt = ReadTokenize(request);
     if (!prompt.ok()) return Finish(call, prompt.status());
     const bool add = !request.has_add_special_tokens() || request.add_special_tokens();
-    front_->entrance().Tokenize(*std::move(prompt), add, *std::move(permit), /*call=*/nullptr,
+    doors_->entrance().Tokenize(*std::move(prompt), add, *std::move(permit), /*call=*/nullptr,
                                 [this, call, answer](absl::StatusOr<TokenizeResult> result) {
                                   if (result.ok()) {
                                     weft::v1::TokenizeResponse response;
@@ -163,7 +163,7 @@ class TextGenerationService : public RawService {
                                  ByteBuffer* answer) override {
     UnaryCall call(context, "Detokenize", *bytes);
     absl::StatusOr<Admission::Permit> permit =
-        front_->EnterText(CredentialsOf(*context), bytes->Length());
+        doors_->EnterText(CredentialsOf(*context), bytes->Length());
     if (!permit.ok()) return Finish(call, permit.status());
     call.tenant = permit->tenant()->name;
     weft::v1::DetokenizeRequest request;
@@ -173,7 +173,7 @@ class TextGenerationService : public RawService {
     absl::StatusOr<std::vector<TokenId>> ids = ReadDetokenize(request);
     if (!ids.ok()) return Finish(call, ids.status());
     const bool skip = !request.has_skip_special_tokens() || request.skip_special_tokens();
-    front_->entrance().Detokenize(*std::move(ids), skip, *std::move(permit), /*call=*/nullptr,
+    doors_->entrance().Detokenize(*std::move(ids), skip, *std::move(permit), /*call=*/nullptr,
                                   [this, call, answer](absl::StatusOr<std::string> text) {
                                     if (text.ok()) {
                                       weft::v1::DetokenizeResponse response;
@@ -193,12 +193,12 @@ class TextGenerationService : public RawService {
     if (status.ok() && !IsRequestId(request.request_id())) {
       status = FieldError("request_id", "must have 1 to 128 characters of [A-Za-z0-9._-]");
     }
-    const absl::StatusOr<TenantRef> tenant = front_->Authenticate(CredentialsOf(*context));
+    const absl::StatusOr<TenantRef> tenant = doors_->Authenticate(CredentialsOf(*context));
     if (tenant.ok()) call.tenant = (*tenant)->name;
     if (status.ok()) status = tenant.status();
     if (status.ok()) {
       weft::v1::CancelResponse response;
-      response.set_found(front_->entrance().Cancel(**tenant, request.request_id()));
+      response.set_found(doors_->entrance().Cancel(**tenant, request.request_id()));
       Encode(response, answer);
     }
     return Finish(call, status);
@@ -207,14 +207,14 @@ class TextGenerationService : public RawService {
   ServerUnaryReactor* GetModel(CallbackServerContext* context, const ByteBuffer* bytes,
                                ByteBuffer* answer) override {
     UnaryCall call(context, kGetModel, *bytes);
-    const absl::StatusOr<TenantRef> tenant = front_->Authenticate(CredentialsOf(*context));
+    const absl::StatusOr<TenantRef> tenant = doors_->Authenticate(CredentialsOf(*context));
     if (!tenant.ok()) return Finish(call, tenant.status());
     call.tenant = (*tenant)->name;
     weft::v1::GetModelRequest request;
     if (absl::Status status = Read(context, *bytes, &request); !status.ok()) {
       return Finish(call, status);
     }
-    const ModelFacts model = front_->entrance().Model();
+    const ModelFacts model = doors_->entrance().Model();
     weft::v1::GetModelResponse response;
     response.set_model(model.model_name);
     response.set_family(model.shape.family);
@@ -247,7 +247,7 @@ class TextGenerationService : public RawService {
   // The end of a call, for metrics and log. While its context is there: before it is finished.
   void Record(const Call& call, grpc::StatusCode code) {
     const int64_t total_us = MonotonicClock().NowUs() - call.start_us;
-    front_->probe().GrpcHandled(call.method, GrpcCodeName(code), total_us);
+    doors_->probe().GrpcHandled(call.method, GrpcCodeName(code), total_us);
     // Taken back before anything was done for it. Floods of calls that are reset at once are such:
     // a line for each would be work for the threads that have to end them.
     if (!call.has_message || code == grpc::StatusCode::CANCELLED) return;
@@ -264,7 +264,7 @@ class TextGenerationService : public RawService {
     LogAccess(record, /*quiet=*/call.method == kGetModel && code == grpc::StatusCode::OK);
   }
 
-  Front* const front_;
+  DoorContext* const doors_;
   GrpcCallWatch* const watch_;
   const size_t message_bytes_max_;
   GrpcCalls calls_;
@@ -320,13 +320,13 @@ void SetConnectionArguments(const GrpcServerOptions& options, grpc::ServerBuilde
 
 class CallbackGrpcServer : public GrpcServer {
  public:
-  CallbackGrpcServer(const GrpcServerOptions& options, Front* front,
+  CallbackGrpcServer(const GrpcServerOptions& options, DoorContext* doors,
                      std::unique_ptr<ConnectionGate> gate)
       : options_(options),
-        front_(front),
+        doors_(doors),
         gate_(std::move(gate)),
         watch_(gate_.get(), AllowanceOf(options), options.calls_max),
-        service_(front, &watch_, options.message_bytes_max) {}
+        service_(doors, &watch_, options.message_bytes_max) {}
 
   ~CallbackGrpcServer() override { Stop(absl::ZeroDuration()); }
 
@@ -391,13 +391,13 @@ class CallbackGrpcServer : public GrpcServer {
     while (!stop_.WaitForNotificationWithTimeout(absl::Microseconds(options_.watch_interval_us))) {
       UpdateHealth();
       service_.calls().CheckSlow(MonotonicClock().NowUs(),
-                                 front_->options().slow_reader_timeout_us);
+                                 doors_->options().slow_reader_timeout_us);
     }
   }
 
   // The entrance has no news to give: its state is asked for.
   void UpdateHealth() {
-    const ServerState state = front_->Status().state;
+    const ServerState state = doors_->Status().state;
     absl::MutexLock lock(&health_mutex_);
     SetHealth(state == ServerState::kReady);
   }
@@ -411,7 +411,7 @@ class CallbackGrpcServer : public GrpcServer {
   }
 
   const GrpcServerOptions options_;
-  Front* const front_;
+  DoorContext* const doors_;
   const std::unique_ptr<ConnectionGate> gate_;
   GrpcCallWatch watch_;
   TextGenerationService service_;
@@ -428,12 +428,12 @@ class CallbackGrpcServer : public GrpcServer {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const GrpcServerOptions& options,
-                                                              Front* front) {
+                                                              DoorContext* doors) {
   // The port is bound by us, before gRPC starts anything: an error is one line and names the way
   // out.
   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<ConnectionGate> gate,
                         ConnectionGate::Listen(options.address, GateOptions(options)));
-  auto server = std::make_unique<CallbackGrpcServer>(options, front, std::move(gate));
+  auto server = std::make_unique<CallbackGrpcServer>(options, doors, std::move(gate));
   WEFT_RETURN_IF_ERROR(server->Build());
   return server;
 }

@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/limits.h"
-#include "router/doors/front.h"
+#include "router/doors/door_context.h"
 
 namespace weft::router {
 
@@ -55,9 +55,9 @@ struct GrpcServerOptions {
 
 class GrpcServer {
  public:
-  // Binds and starts. `front` must outlive the server. An error names the address.
+  // Binds and starts. `doors` must outlive the server. An error names the address.
   static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(const GrpcServerOptions& options,
-                                                           Front* front);
+                                                           DoorContext* doors);
   // Must not run before everybody who may still call a Waker of this server has ended.
   virtual ~GrpcServer() = default;
 

@@ -9,7 +9,7 @@
 #include "common/clock.h"
 #include "common/version.h"
 #include "router/doors/access_log.h"
-#include "router/doors/front.h"
+#include "router/doors/door_context.h"
 #include "router/doors/http/buffers.h"
 #include "router/doors/http/replies.h"
 

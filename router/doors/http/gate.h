@@ -1,17 +1,17 @@
-// The gate of the routes that ask for a key. The front must outlive it.
+// The gate of the routes that ask for a key. The context must outlive it.
 
 #pragma once
 
 #include <string>
 
-#include "router/doors/front.h"
+#include "router/doors/door_context.h"
 #include "router/doors/http/message.h"
 
 namespace weft::router {
 
-inline HttpGate KeyGate(const Front* front) {
-  return [front](const std::string& authorization, const std::string& api_key) {
-    return front->Authenticate({authorization, api_key});
+inline HttpGate KeyGate(const DoorContext* doors) {
+  return [doors](const std::string& authorization, const std::string& api_key) {
+    return doors->Authenticate({authorization, api_key});
   };
 }
 

@@ -8,22 +8,22 @@
 
 namespace weft::router {
 std::shared_ptr<HttpExchange> GenerateExchange::Start(
-    const Front& front, HttpRequest request, Admission::Permit permit, GenerationReader read,
+    const DoorContext& doors, HttpRequest request, Admission::Permit permit, GenerationReader read,
     const std::function<HttpReply(const absl::Status&)>& refuse, HttpResponder& responder,
     IoWaker& waker) {
   const std::shared_ptr<GenerateExchange> exchange(new GenerateExchange(&responder, &waker));
   const size_t bytes = request.body.size();
   if (bytes < kLongBodyBytes) {
     std::optional<HttpReply> refusal =
-        exchange->ReadAndSubmit(front, std::move(request), std::move(permit), read);
+        exchange->ReadAndSubmit(doors, std::move(request), std::move(permit), read);
     if (!refusal.has_value()) return exchange;
     responder.Reply(*std::move(refusal));
     return nullptr;
   }
-  absl::AnyInvocable<void()> job = [exchange, &front, request = std::move(request),
+  absl::AnyInvocable<void()> job = [exchange, &doors, request = std::move(request),
                                     permit = std::move(permit), read = std::move(read)]() mutable {
     std::optional<HttpReply> refusal =
-        exchange->ReadAndSubmit(front, std::move(request), std::move(permit), read);
+        exchange->ReadAndSubmit(doors, std::move(request), std::move(permit), read);
     if (!refusal.has_value()) return;
     {
       absl::MutexLock lock(&exchange->mutex_);
@@ -31,19 +31,20 @@ std::shared_ptr<HttpExchange> GenerateExchange::Start(
     }
     if (Waker* const waker = exchange->OnNews()) waker->Wake();
   };
-  if (front.entrance().Run(bytes, std::move(job))) return exchange;
+  if (doors.entrance().Run(bytes, std::move(job))) return exchange;
   responder.Reply(
       refuse(OverloadedError("TEXT_QUEUE_FULL", "too many texts wait", absl::Seconds(1))));
   return nullptr;
 }
 
-std::optional<HttpReply> GenerateExchange::ReadAndSubmit(const Front& front, HttpRequest request,
+std::optional<HttpReply> GenerateExchange::ReadAndSubmit(const DoorContext& doors,
+                                                         HttpRequest request,
                                                          Admission::Permit permit,
                                                          const GenerationReader& read) {
   {
     absl::MutexLock lock(&mutex_);
     if (gone_ != CancelReason::kNone) {
-      front.probe().Cancelled(gone_, CancelPhase::kText);
+      doors.probe().Cancelled(gone_, CancelPhase::kText);
       return std::nullopt;
     }
   }
@@ -56,7 +57,7 @@ std::optional<HttpReply> GenerateExchange::ReadAndSubmit(const Front& front, Htt
     new_headers_ = std::move(generation.headers);
   }
   absl::StatusOr<std::shared_ptr<Answer>> answer =
-      front.entrance().Submit(std::move(generation.input), std::move(permit), shared_from_this());
+      doors.entrance().Submit(std::move(generation.input), std::move(permit), shared_from_this());
   if (!answer.ok()) {
     // The formatter knows what the body's own door calls a field.
     absl::MutexLock lock(&mutex_);

@@ -14,7 +14,7 @@
 #include "absl/synchronization/mutex.h"
 #include "common/clock.h"
 #include "router/doors/access_log.h"
-#include "router/doors/front.h"
+#include "router/doors/door_context.h"
 #include "router/doors/http/message.h"
 
 namespace weft::router {
@@ -54,11 +54,11 @@ class GenerateExchange : public HttpExchange,
  public:
   // Reads `request` under `permit` and hands it in; a long body is read by a thread of text in.
   // Null when `responder` has had its reply. `refuse` words an error that comes before the body is
-  // read. `front` must outlive it.
+  // read. `doors` must outlive it.
   static std::shared_ptr<HttpExchange> Start(
-      const Front& front, HttpRequest request, Admission::Permit permit, GenerationReader read,
-      const std::function<HttpReply(const absl::Status&)>& refuse, HttpResponder& responder,
-      IoWaker& waker);
+      const DoorContext& doors, HttpRequest request, Admission::Permit permit,
+      GenerationReader read, const std::function<HttpReply(const absl::Status&)>& refuse,
+      HttpResponder& responder, IoWaker& waker);
 
   // The answer's writer.
   Waker* OnNews() override;
@@ -79,7 +79,7 @@ class GenerateExchange : public HttpExchange,
       : waker_(waker), responder_(responder), start_us_(MonotonicClock().NowUs()) {}
 
   // Reads the body and hands the request in. Returns the refusal, or nothing.
-  std::optional<HttpReply> ReadAndSubmit(const Front& front, HttpRequest request,
+  std::optional<HttpReply> ReadAndSubmit(const DoorContext& doors, HttpRequest request,
                                          Admission::Permit permit, const GenerationReader& read);
   // Takes what the reading thread left; true when there is an answer to read.
   bool TakeAnswer();

@@ -136,7 +136,8 @@ absl::StatusOr<boost::json::value> ParseBody(absl::string_view body) {
   return value;
 }
 
-absl::Status FinishFields(const Front& front, Door door, absl::Span<FieldReader* const> readers,
+absl::Status FinishFields(const DoorContext& doors, Door door,
+                          absl::Span<FieldReader* const> readers,
                           std::vector<std::string>* ignored) {
   for (const FieldReader* reader : readers) {
     if (!reader->ok()) return reader->status();
@@ -145,8 +146,8 @@ absl::Status FinishFields(const Front& front, Door door, absl::Span<FieldReader*
     for (std::string& name : reader->Unknown()) ignored->push_back(std::move(name));
   }
   if (ignored->empty()) return absl::OkStatus();
-  if (front.options().strict_fields) return FieldError(ignored->front(), "is unknown");
-  front.probe().IgnoredFields(door, static_cast<uint32_t>(ignored->size()));
+  if (doors.options().strict_fields) return FieldError(ignored->front(), "is unknown");
+  doors.probe().IgnoredFields(door, static_cast<uint32_t>(ignored->size()));
   return absl::OkStatus();
 }
 

@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "boost/json/value.hpp"
-#include "router/doors/front.h"
+#include "router/doors/door_context.h"
 #include "router/doors/http/fields.h"
 #include "router/request.h"
 
@@ -36,9 +36,10 @@ absl::Status CheckPromptText(absl::string_view text, absl::string_view name);
 // Parses `body` into an object. Errors are INVALID_ARGUMENT without a field.
 absl::StatusOr<boost::json::value> ParseBody(absl::string_view body);
 
-// Ends the reading: the first error of `readers`, or that of an unknown field when the front is
+// Ends the reading: the first error of `readers`, or that of an unknown field when the server is
 // strict. Otherwise `ignored` holds the unknown names, which are counted for `door`.
-absl::Status FinishFields(const Front& front, Door door, absl::Span<FieldReader* const> readers,
+absl::Status FinishFields(const DoorContext& doors, Door door,
+                          absl::Span<FieldReader* const> readers,
                           std::vector<std::string>* ignored);
 
 }  // namespace weft::router

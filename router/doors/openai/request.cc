@@ -130,20 +130,20 @@ void ReadShared(FieldReader& fields, OpenAiRequest* request, std::vector<std::st
   fields.Refuse(kRefusedAnywhere);
 }
 
-absl::Status ReadModel(const Front& front, FieldReader& fields) {
+absl::Status ReadModel(const DoorContext& doors, FieldReader& fields) {
   const std::string model = fields.String("model").value_or("");
   WEFT_RETURN_IF_ERROR(fields.status());
-  return front.CheckModel(model);
+  return doors.CheckModel(model);
 }
 
-void FillFormat(const Front& front, const std::string& request_id, bool chat,
+void FillFormat(const DoorContext& doors, const std::string& request_id, bool chat,
                 OpenAiRequest* request) {
   OpenAiFormat& format = request->format;
   format.chat = chat;
   format.logprobs = request->input.sampling.logprobs;
   format.top_logprobs = request->input.sampling.top_logprobs;
   format.request_id = request_id;
-  format.model = front.entrance().Model().model_name;
+  format.model = doors.entrance().Model().model_name;
   format.created_unix_s = absl::ToUnixSeconds(absl::Now());
   request->input.correlation_id = request_id;
 }
@@ -288,10 +288,11 @@ absl::Status ReadPrompt(const boost::json::value& value, bool in_list, GenerateI
 
 }  // namespace
 
-absl::StatusOr<OpenAiRequest> ReadChatRequest(const Front& front, const boost::json::object& body,
+absl::StatusOr<OpenAiRequest> ReadChatRequest(const DoorContext& doors,
+                                              const boost::json::object& body,
                                               const std::string& request_id, Door door) {
   FieldReader fields(body);
-  WEFT_RETURN_IF_ERROR(ReadModel(front, fields));
+  WEFT_RETURN_IF_ERROR(ReadModel(doors, fields));
   OpenAiRequest request;
   std::vector<std::string> unknown_options;
   ChatPrompt prompt;
@@ -304,16 +305,16 @@ absl::StatusOr<OpenAiRequest> ReadChatRequest(const Front& front, const boost::j
   request.input.prompt = std::move(prompt);
   request.ignored.insert(request.ignored.end(), unknown_options.begin(), unknown_options.end());
   FieldReader* const readers[] = {&fields};
-  WEFT_RETURN_IF_ERROR(FinishFields(front, door, readers, &request.ignored));
-  FillFormat(front, request_id, /*chat=*/true, &request);
+  WEFT_RETURN_IF_ERROR(FinishFields(doors, door, readers, &request.ignored));
+  FillFormat(doors, request_id, /*chat=*/true, &request);
   return request;
 }
 
-absl::StatusOr<OpenAiRequest> ReadCompletionRequest(const Front& front,
+absl::StatusOr<OpenAiRequest> ReadCompletionRequest(const DoorContext& doors,
                                                     const boost::json::object& body,
                                                     const std::string& request_id, Door door) {
   FieldReader fields(body);
-  WEFT_RETURN_IF_ERROR(ReadModel(front, fields));
+  WEFT_RETURN_IF_ERROR(ReadModel(doors, fields));
   OpenAiRequest request;
   GenerateInput& input = request.input;
   if (const boost::json::value* prompt = fields.Value("prompt")) {
@@ -332,8 +333,8 @@ absl::StatusOr<OpenAiRequest> ReadCompletionRequest(const Front& front,
   }
   fields.Refuse(kRefusedInCompletions);
   FieldReader* const readers[] = {&fields};
-  WEFT_RETURN_IF_ERROR(FinishFields(front, door, readers, &request.ignored));
-  FillFormat(front, request_id, /*chat=*/false, &request);
+  WEFT_RETURN_IF_ERROR(FinishFields(doors, door, readers, &request.ignored));
+  FillFormat(doors, request_id, /*chat=*/false, &request);
   return request;
 }
 

@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "boost/json/object.hpp"
-#include "router/doors/front.h"
+#include "router/doors/door_context.h"
 #include "router/doors/openai/format.h"
 #include "router/request.h"
 
@@ -23,9 +23,10 @@ struct OpenAiRequest {
 
 // `request_id` is the client's own name for the request; empty = none. `door` is where ignored
 // fields are counted. NOT_FOUND for another model's name.
-absl::StatusOr<OpenAiRequest> ReadChatRequest(const Front& front, const boost::json::object& body,
+absl::StatusOr<OpenAiRequest> ReadChatRequest(const DoorContext& doors,
+                                              const boost::json::object& body,
                                               const std::string& request_id, Door door);
-absl::StatusOr<OpenAiRequest> ReadCompletionRequest(const Front& front,
+absl::StatusOr<OpenAiRequest> ReadCompletionRequest(const DoorContext& doors,
                                                     const boost::json::object& body,
                                                     const std::string& request_id, Door door);
 

@@ -22,25 +22,25 @@ namespace {
 constexpr absl::string_view kModelsPath = "/v1/models/";
 
 // An error of the client that no engine sees.
-HttpReply Refusal(const Front& front, const absl::Status& status) {
-  front.probe().Failed(FailureReason::kValidation);
+HttpReply Refusal(const DoorContext& doors, const absl::Status& status) {
+  doors.probe().Failed(FailureReason::kValidation);
   return OpenAiError(status);
 }
 
-std::shared_ptr<HttpExchange> Complete(Front* front, bool chat, HttpRequest http,
+std::shared_ptr<HttpExchange> Complete(DoorContext* doors, bool chat, HttpRequest http,
                                        HttpResponder& responder, IoWaker& waker) {
-  absl::StatusOr<Admission::Permit> permit = front->Enter(http.tenant, http.body.size());
+  absl::StatusOr<Admission::Permit> permit = doors->Enter(http.tenant, http.body.size());
   if (!permit.ok()) {
     responder.Reply(OpenAiError(permit.status()));
     return nullptr;
   }
-  const auto read = [front, chat](HttpRequest request) -> std::variant<ReadGeneration, HttpReply> {
+  const auto read = [doors, chat](HttpRequest request) -> std::variant<ReadGeneration, HttpReply> {
     const absl::StatusOr<boost::json::value> body = ParseBody(request.body);
-    if (!body.ok()) return Refusal(*front, body.status());
-    return ReadOpenAiGeneration(*front, chat, body->get_object(), request.request_id,
+    if (!body.ok()) return Refusal(*doors, body.status());
+    return ReadOpenAiGeneration(*doors, chat, body->get_object(), request.request_id,
                                 Door::kOpenAi);
   };
-  return GenerateExchange::Start(*front, std::move(http), *std::move(permit), read, OpenAiError,
+  return GenerateExchange::Start(*doors, std::move(http), *std::move(permit), read, OpenAiError,
                                  responder, waker);
 }
 
@@ -50,11 +50,11 @@ void WriteModel(const ModelFacts& model, JsonWriter* json) {
   json->Key("max_model_len").Unsigned(model.shape.context_tokens).EndObject();
 }
 
-HttpReply Models(const Front& front) {
+HttpReply Models(const DoorContext& doors) {
   HttpReply reply;
   JsonWriter json(&reply.body);
   json.BeginObject().Key("object").String("list").Key("data").BeginArray();
-  const ModelFacts model = front.entrance().Model();
+  const ModelFacts model = doors.entrance().Model();
   if (!model.model_name.empty()) WriteModel(model, &json);
   json.EndArray().EndObject();
   return reply;
@@ -76,26 +76,26 @@ std::string PercentDecode(absl::string_view text) {
   return out;
 }
 
-HttpReply OneModel(const Front& front, const HttpRequest& http) {
+HttpReply OneModel(const DoorContext& doors, const HttpRequest& http) {
   const absl::Status known =
-      front.CheckModel(PercentDecode(absl::StripPrefix(http.path, kModelsPath)));
+      doors.CheckModel(PercentDecode(absl::StripPrefix(http.path, kModelsPath)));
   if (!known.ok()) return OpenAiError(known);
   HttpReply reply;
   JsonWriter json(&reply.body);
-  WriteModel(front.entrance().Model(), &json);
+  WriteModel(doors.entrance().Model(), &json);
   return reply;
 }
 
 }  // namespace
 
-std::variant<ReadGeneration, HttpReply> ReadOpenAiGeneration(const Front& front, bool chat,
+std::variant<ReadGeneration, HttpReply> ReadOpenAiGeneration(const DoorContext& doors, bool chat,
                                                              const boost::json::object& body,
                                                              const std::string& request_id,
                                                              Door door) {
   absl::StatusOr<OpenAiRequest> request =
-      chat ? ReadChatRequest(front, body, request_id, door)
-           : ReadCompletionRequest(front, body, request_id, door);
-  if (!request.ok()) return Refusal(front, request.status());
+      chat ? ReadChatRequest(doors, body, request_id, door)
+           : ReadCompletionRequest(doors, body, request_id, door);
+  if (!request.ok()) return Refusal(doors, request.status());
   ReadGeneration generation;
   AddIgnoredHeader(request->ignored, &generation.headers);
   generation.input = std::move(request->input);
@@ -103,13 +103,13 @@ std::variant<ReadGeneration, HttpReply> ReadOpenAiGeneration(const Front& front,
   return generation;
 }
 
-void AddOpenAiRoutes(Front* front, HttpRouter* router) {
-  const HttpGate gate = KeyGate(front);
+void AddOpenAiRoutes(DoorContext* doors, HttpRouter* router) {
+  const HttpGate gate = KeyGate(doors);
   const auto complete = [&](std::string path, bool chat) {
     router->Add(
         HttpMethod::kPost, std::move(path),
-        [front, chat](HttpRequest request, HttpResponder& responder, IoWaker& waker) {
-          return Complete(front, chat, std::move(request), responder, waker);
+        [doors, chat](HttpRequest request, HttpResponder& responder, IoWaker& waker) {
+          return Complete(doors, chat, std::move(request), responder, waker);
         },
         gate);
   };
@@ -117,15 +117,15 @@ void AddOpenAiRoutes(Front* front, HttpRouter* router) {
   complete("/v1/completions", false);
   router->Add(
       HttpMethod::kGet, "/v1/models",
-      [front](HttpRequest, HttpResponder& responder, IoWaker&) {
-        responder.Reply(Models(*front));
+      [doors](HttpRequest, HttpResponder& responder, IoWaker&) {
+        responder.Reply(Models(*doors));
         return std::shared_ptr<HttpExchange>();
       },
       gate);
   router->Add(
       HttpMethod::kGet, "/v1/models/*",
-      [front](HttpRequest request, HttpResponder& responder, IoWaker&) {
-        responder.Reply(OneModel(*front, request));
+      [doors](HttpRequest request, HttpResponder& responder, IoWaker&) {
+        responder.Reply(OneModel(*doors, request));
         return std::shared_ptr<HttpExchange>();
       },
       gate);

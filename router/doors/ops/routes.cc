@@ -23,33 +23,33 @@ HttpReply StatusReply(const ServerStatus& status, bool good) {
   return reply;
 }
 
-HttpReply Live(const Front& front) {
-  const ServerStatus status = front.Status();
+HttpReply Live(const DoorContext& doors) {
+  const ServerStatus status = doors.Status();
   return StatusReply(status, status.stalled_us <= kStalledUsMax);
 }
 
-HttpReply Ready(const Front& front) {
-  const ServerStatus status = front.Status();
+HttpReply Ready(const DoorContext& doors) {
+  const ServerStatus status = doors.Status();
   return StatusReply(status, status.state == ServerState::kReady);
 }
 
-HttpReply Startup(const Front& front) {
-  const ServerStatus status = front.Status();
+HttpReply Startup(const DoorContext& doors) {
+  const ServerStatus status = doors.Status();
   const bool started = status.state != ServerState::kStarting &&
                        status.state != ServerState::kLoading &&
                        status.state != ServerState::kWarming;
   return StatusReply(status, started);
 }
 
-HttpReply MetricsReply(const Front& front) {
-  front.probe().SetServerState(front.Status().state);
+HttpReply MetricsReply(const DoorContext& doors) {
+  doors.probe().SetServerState(doors.Status().state);
   HttpReply reply;
   reply.content_type = "text/plain; version=0.0.4; charset=utf-8";
-  reply.body = front.probe().Render();
+  reply.body = doors.probe().Render();
   return reply;
 }
 
-HttpReply VersionReply(const Front&) {
+HttpReply VersionReply(const DoorContext&) {
   HttpReply reply;
   JsonWriter(&reply.body)
       .BeginObject()
@@ -61,35 +61,36 @@ HttpReply VersionReply(const Front&) {
   return reply;
 }
 
-HttpReply ConfigReply(const Front& front) {
+HttpReply ConfigReply(const DoorContext& doors) {
   HttpReply reply;
   JsonWriter json(&reply.body);
   json.BeginObject();
-  for (const auto& [name, value] : front.options().config) json.Key(name).String(value);
+  for (const auto& [name, value] : doors.options().config) json.Key(name).String(value);
   json.EndObject();
   return reply;
 }
 
-void AddGet(Front* front, HttpRouter* router, std::string path, HttpReply (*make)(const Front&)) {
+void AddGet(DoorContext* doors, HttpRouter* router, std::string path,
+            HttpReply (*make)(const DoorContext&)) {
   router->Add(HttpMethod::kGet, std::move(path),
-              [front, make](HttpRequest, HttpResponder& responder, IoWaker&) {
-                responder.Reply(make(*front));
+              [doors, make](HttpRequest, HttpResponder& responder, IoWaker&) {
+                responder.Reply(make(*doors));
                 return std::shared_ptr<HttpExchange>();
               });
 }
 
 }  // namespace
 
-void AddOpsRoutes(Front* front, HttpRouter* router) {
-  AddGet(front, router, "/livez", Live);
-  AddGet(front, router, "/readyz", Ready);
-  AddGet(front, router, "/startupz", Startup);
-  AddGet(front, router, "/metrics", MetricsReply);
-  AddGet(front, router, "/version", VersionReply);
+void AddOpsRoutes(DoorContext* doors, HttpRouter* router) {
+  AddGet(doors, router, "/livez", Live);
+  AddGet(doors, router, "/readyz", Ready);
+  AddGet(doors, router, "/startupz", Startup);
+  AddGet(doors, router, "/metrics", MetricsReply);
+  AddGet(doors, router, "/version", VersionReply);
 }
 
-void AddConfigRoute(Front* front, HttpRouter* router) {
-  AddGet(front, router, "/config", ConfigReply);
+void AddConfigRoute(DoorContext* doors, HttpRouter* router) {
+  AddGet(doors, router, "/config", ConfigReply);
 }
 
 }  // namespace weft::router

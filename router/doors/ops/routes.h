@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "router/doors/front.h"
+#include "router/doors/door_context.h"
 #include "router/doors/http/router.h"
 
 namespace weft::router {
@@ -13,9 +13,9 @@ namespace weft::router {
 // Work exists and no step has ended for this long: /livez fails.
 inline constexpr int64_t kStalledUsMax = 60'000'000;
 
-// GET /livez, /readyz, /startupz, /metrics, /version. `front` must outlive the router.
-void AddOpsRoutes(Front* front, HttpRouter* router);
+// GET /livez, /readyz, /startupz, /metrics, /version. `doors` must outlive the router.
+void AddOpsRoutes(DoorContext* doors, HttpRouter* router);
 // GET /config: for the admin port alone, it shows how the server was started.
-void AddConfigRoute(Front* front, HttpRouter* router);
+void AddConfigRoute(DoorContext* doors, HttpRouter* router);
 
 }  // namespace weft::router

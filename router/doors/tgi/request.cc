@@ -80,7 +80,7 @@ void ReadParameters(FieldReader& fields, const std::string& prompt_text, TgiRequ
 
 }  // namespace
 
-absl::StatusOr<TgiRequest> ReadTgiRequest(const Front& front, TgiRoute route,
+absl::StatusOr<TgiRequest> ReadTgiRequest(const DoorContext& doors, TgiRoute route,
                                           const boost::json::object& body,
                                           const std::string& request_id) {
   TgiRequest request;
@@ -104,7 +104,7 @@ absl::StatusOr<TgiRequest> ReadTgiRequest(const Front& front, TgiRoute route,
   ReadParameters(parameters, prompt_text, &request);
 
   FieldReader* const readers[] = {&fields, &parameters};
-  WEFT_RETURN_IF_ERROR(FinishFields(front, Door::kTgi, readers, &request.ignored));
+  WEFT_RETURN_IF_ERROR(FinishFields(doors, Door::kTgi, readers, &request.ignored));
   // A stream's tokens always carry their log-probability, a whole answer's only with details.
   input.sampling.logprobs =
       request.format.stream || request.format.details || request.format.top_tokens;

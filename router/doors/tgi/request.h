@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "boost/json/object.hpp"
-#include "router/doors/front.h"
+#include "router/doors/door_context.h"
 #include "router/doors/tgi/format.h"
 #include "router/request.h"
 
@@ -25,7 +25,7 @@ struct TgiRequest {
 };
 
 // `request_id` is the client's own name for the request; empty = none.
-absl::StatusOr<TgiRequest> ReadTgiRequest(const Front& front, TgiRoute route,
+absl::StatusOr<TgiRequest> ReadTgiRequest(const DoorContext& doors, TgiRoute route,
                                           const boost::json::object& body,
                                           const std::string& request_id);
 

@@ -31,15 +31,15 @@ namespace {
 using GenerationOrReply = std::variant<ReadGeneration, HttpReply>;
 
 // An error of the client that no engine sees.
-HttpReply Refusal(const Front& front, const absl::Status& status) {
-  front.probe().Failed(FailureReason::kValidation);
+HttpReply Refusal(const DoorContext& doors, const absl::Status& status) {
+  doors.probe().Failed(FailureReason::kValidation);
   return TgiError(status);
 }
 
-GenerationOrReply ReadGenerate(const Front& front, TgiRoute route, const boost::json::object& body,
-                               const std::string& request_id) {
-  absl::StatusOr<TgiRequest> request = ReadTgiRequest(front, route, body, request_id);
-  if (!request.ok()) return Refusal(front, request.status());
+GenerationOrReply ReadGenerate(const DoorContext& doors, TgiRoute route,
+                               const boost::json::object& body, const std::string& request_id) {
+  absl::StatusOr<TgiRequest> request = ReadTgiRequest(doors, route, body, request_id);
+  if (!request.ok()) return Refusal(doors, request.status());
   ReadGeneration generation;
   AddIgnoredHeader(request->ignored, &generation.headers);
   generation.input = std::move(request->input);
@@ -50,7 +50,7 @@ GenerationOrReply ReadGenerate(const Front& front, TgiRoute route, const boost::
 // SageMaker sends bodies of every kind to one route. What a body is shows by the field that its
 // kind cannot do without, looked for in TGI's order; one that has none of them is read as TGI's
 // own, which says what is missing.
-GenerationOrReply ReadInvocation(const Front& front, const boost::json::object& body,
+GenerationOrReply ReadInvocation(const DoorContext& doors, const boost::json::object& body,
                                  const std::string& request_id) {
   const auto has = [&body](absl::string_view name) {
     const boost::json::value* const value = body.if_contains({name.data(), name.size()});
@@ -58,28 +58,28 @@ GenerationOrReply ReadInvocation(const Front& front, const boost::json::object& 
   };
   const bool chat = has("messages");
   if (!has("inputs") && (chat || has("prompt"))) {
-    return ReadOpenAiGeneration(front, chat, body, request_id, Door::kTgi);
+    return ReadOpenAiGeneration(doors, chat, body, request_id, Door::kTgi);
   }
-  return ReadGenerate(front, TgiRoute::kRoot, body, request_id);
+  return ReadGenerate(doors, TgiRoute::kRoot, body, request_id);
 }
 
 // Makes a generation of a parsed body, or its refusal. Any thread.
 using BodyReader = std::function<GenerationOrReply(
-    const Front& front, const boost::json::object& body, const std::string& request_id)>;
+    const DoorContext& doors, const boost::json::object& body, const std::string& request_id)>;
 
-std::shared_ptr<HttpExchange> Generate(Front* front, const BodyReader& read_body, HttpRequest http,
-                                       HttpResponder& responder, IoWaker& waker) {
-  absl::StatusOr<Admission::Permit> permit = front->Enter(http.tenant, http.body.size());
+std::shared_ptr<HttpExchange> Generate(DoorContext* doors, const BodyReader& read_body,
+                                       HttpRequest http, HttpResponder& responder, IoWaker& waker) {
+  absl::StatusOr<Admission::Permit> permit = doors->Enter(http.tenant, http.body.size());
   if (!permit.ok()) {
     responder.Reply(TgiError(permit.status()));
     return nullptr;
   }
-  const auto read = [front, read_body](HttpRequest request) -> GenerationOrReply {
+  const auto read = [doors, read_body](HttpRequest request) -> GenerationOrReply {
     const absl::StatusOr<boost::json::value> body = ParseBody(request.body);
-    if (!body.ok()) return Refusal(*front, body.status());
-    return read_body(*front, body->get_object(), request.request_id);
+    if (!body.ok()) return Refusal(*doors, body.status());
+    return read_body(*doors, body->get_object(), request.request_id);
   };
-  return GenerateExchange::Start(*front, std::move(http), *std::move(permit), read, TgiError,
+  return GenerateExchange::Start(*doors, std::move(http), *std::move(permit), read, TgiError,
                                  responder, waker);
 }
 
@@ -101,7 +101,7 @@ void WriteTokens(const TokenizeResult& result, absl::string_view text, JsonWrite
   json->EndArray();
 }
 
-absl::StatusOr<std::string> ReadTokenize(const Front& front, const HttpRequest& http,
+absl::StatusOr<std::string> ReadTokenize(const DoorContext& doors, const HttpRequest& http,
                                          bool* add_special_tokens,
                                          std::vector<std::string>* ignored) {
   WEFT_ASSIGN_OR_RETURN(const boost::json::value body, ParseBody(http.body));
@@ -112,19 +112,19 @@ absl::StatusOr<std::string> ReadTokenize(const Front& front, const HttpRequest& 
   *add_special_tokens = fields.Bool("add_special_tokens").value_or(true);
   fields.Accept("parameters");  // TGI takes a whole generate request here
   FieldReader* const readers[] = {&fields};
-  WEFT_RETURN_IF_ERROR(FinishFields(front, Door::kTgi, readers, ignored));
+  WEFT_RETURN_IF_ERROR(FinishFields(doors, Door::kTgi, readers, ignored));
   return *std::move(text);
 }
 
 // Reads a tokenize call and hands it in under `permit`; the reply goes through `call`.
-using TokenizeReader = void (*)(Front* front, HttpRequest http, Admission::Permit permit,
+using TokenizeReader = void (*)(DoorContext* doors, HttpRequest http, Admission::Permit permit,
                                 const std::shared_ptr<HttpCall>& call);
 
-void Tokenize(Front* front, HttpRequest http, Admission::Permit permit,
+void Tokenize(DoorContext* doors, HttpRequest http, Admission::Permit permit,
               const std::shared_ptr<HttpCall>& call) {
   bool add_special_tokens = true;
   std::vector<std::string> ignored;
-  absl::StatusOr<std::string> text = ReadTokenize(*front, http, &add_special_tokens, &ignored);
+  absl::StatusOr<std::string> text = ReadTokenize(*doors, http, &add_special_tokens, &ignored);
   if (!text.ok()) return call->Done(TgiError(text.status()));
   HttpHeaders headers;
   AddIgnoredHeader(ignored, &headers);
@@ -139,16 +139,16 @@ void Tokenize(Front* front, HttpRequest http, Admission::Permit permit,
     reply.headers.insert(reply.headers.end(), headers.begin(), headers.end());
     call->Done(std::move(reply));
   };
-  front->entrance().Tokenize(*std::move(text), add_special_tokens, std::move(permit),
+  doors->entrance().Tokenize(*std::move(text), add_special_tokens, std::move(permit),
                              call->text_call(), std::move(done));
 }
 
-void ChatTokenize(Front* front, HttpRequest http, Admission::Permit permit,
+void ChatTokenize(DoorContext* doors, HttpRequest http, Admission::Permit permit,
                   const std::shared_ptr<HttpCall>& call) {
   const absl::StatusOr<boost::json::value> body = ParseBody(http.body);
   if (!body.ok()) return call->Done(TgiError(body.status()));
   absl::StatusOr<OpenAiRequest> chat =
-      ReadChatRequest(*front, body->get_object(), http.request_id, Door::kTgi);
+      ReadChatRequest(*doors, body->get_object(), http.request_id, Door::kTgi);
   if (!chat.ok()) return call->Done(TgiError(chat.status()));
   HttpHeaders headers;
   AddIgnoredHeader(chat->ignored, &headers);
@@ -165,15 +165,16 @@ void ChatTokenize(Front* front, HttpRequest http, Admission::Permit permit,
     reply.headers.insert(reply.headers.end(), headers.begin(), headers.end());
     call->Done(std::move(reply));
   };
-  front->entrance().Tokenize(std::get<ChatPrompt>(std::move(chat->input.prompt)), false,
+  doors->entrance().Tokenize(std::get<ChatPrompt>(std::move(chat->input.prompt)), false,
                              std::move(permit), call->text_call(), std::move(done));
 }
 
 // Takes a permit and reads the body, a long one on a thread of text in.
-std::shared_ptr<HttpExchange> StartTokenize(Front* front, TokenizeReader read, HttpRequest http,
-                                            HttpResponder& responder, IoWaker& waker) {
+std::shared_ptr<HttpExchange> StartTokenize(DoorContext* doors, TokenizeReader read,
+                                            HttpRequest http, HttpResponder& responder,
+                                            IoWaker& waker) {
   absl::StatusOr<Admission::Permit> permit =
-      front->entrance().EnterText(http.tenant, http.body.size());
+      doors->entrance().EnterText(http.tenant, http.body.size());
   if (!permit.ok()) {
     responder.Reply(TgiError(permit.status()));
     return nullptr;
@@ -181,22 +182,22 @@ std::shared_ptr<HttpExchange> StartTokenize(Front* front, TokenizeReader read, H
   auto call = std::make_shared<HttpCall>(&responder, &waker);
   const size_t bytes = http.body.size();
   if (bytes < kLongBodyBytes) {
-    read(front, std::move(http), *std::move(permit), call);
+    read(doors, std::move(http), *std::move(permit), call);
     return call;
   }
-  absl::AnyInvocable<void()> job = [front, read, call, http = std::move(http),
+  absl::AnyInvocable<void()> job = [doors, read, call, http = std::move(http),
                                     permit = *std::move(permit)]() mutable {
-    if (!call->text_call()->left()) read(front, std::move(http), std::move(permit), call);
+    if (!call->text_call()->left()) read(doors, std::move(http), std::move(permit), call);
   };
-  if (front->entrance().Run(bytes, std::move(job))) return call;
+  if (doors->entrance().Run(bytes, std::move(job))) return call;
   responder.Reply(
       TgiError(OverloadedError("TEXT_QUEUE_FULL", "too many texts wait", absl::Seconds(1))));
   return nullptr;
 }
 
-HttpReply Health(const Front& front) {
+HttpReply Health(const DoorContext& doors) {
   HttpReply reply;
-  const ServerState state = front.Status().state;
+  const ServerState state = doors.Status().state;
   if (state == ServerState::kReady || state == ServerState::kRecovering) {
     reply.content_type = "";
     return reply;
@@ -207,8 +208,8 @@ HttpReply Health(const Front& front) {
   return reply;
 }
 
-HttpReply Info(const Front& front) {
-  const ModelFacts model = front.entrance().Model();
+HttpReply Info(const DoorContext& doors) {
+  const ModelFacts model = doors.entrance().Model();
   HttpReply reply;
   JsonWriter json(&reply.body);
   json.BeginObject().Key("model_id").String(model.model_name);
@@ -228,7 +229,7 @@ HttpReply Info(const Front& front) {
       .Unsigned(model.shape.request_tokens_max > 0 ? model.shape.request_tokens_max - 1 : 0);
   json.Key("max_total_tokens").Unsigned(model.shape.request_tokens_max);
   json.Key("max_top_n_tokens").Unsigned(kTopLogprobsMax).Key("max_client_batch_size").Unsigned(1);
-  json.Key("validation_workers").Unsigned(front.options().text_threads);
+  json.Key("validation_workers").Unsigned(doors.options().text_threads);
   json.Key("router").String("weft-router").Key("version").String(Version());
   json.Key("sha").String(Revision()).Key("docker_label").Null().EndObject();
   return reply;
@@ -236,22 +237,22 @@ HttpReply Info(const Front& front) {
 
 }  // namespace
 
-void AddTgiRoutes(Front* front, HttpRouter* router) {
-  const HttpGate gate = KeyGate(front);
+void AddTgiRoutes(DoorContext* doors, HttpRouter* router) {
+  const HttpGate gate = KeyGate(doors);
   const auto add = [&](std::string path, BodyReader read) {
     router->Add(
         HttpMethod::kPost, std::move(path),
-        [front, read = std::move(read)](HttpRequest request, HttpResponder& responder,
+        [doors, read = std::move(read)](HttpRequest request, HttpResponder& responder,
                                         IoWaker& waker) {
-          return Generate(front, read, std::move(request), responder, waker);
+          return Generate(doors, read, std::move(request), responder, waker);
         },
         gate);
   };
   const auto generate = [](TgiRoute route) -> BodyReader {
-    return
-        [route](const Front& to, const boost::json::object& body, const std::string& request_id) {
-          return ReadGenerate(to, route, body, request_id);
-        };
+    return [route](const DoorContext& to, const boost::json::object& body,
+                   const std::string& request_id) {
+      return ReadGenerate(to, route, body, request_id);
+    };
   };
   add("/", generate(TgiRoute::kRoot));
   add("/generate", generate(TgiRoute::kGenerate));
@@ -260,21 +261,21 @@ void AddTgiRoutes(Front* front, HttpRouter* router) {
   const auto add_tokenize = [&](std::string path, TokenizeReader read) {
     router->Add(
         HttpMethod::kPost, std::move(path),
-        [front, read](HttpRequest request, HttpResponder& responder, IoWaker& waker) {
-          return StartTokenize(front, read, std::move(request), responder, waker);
+        [doors, read](HttpRequest request, HttpResponder& responder, IoWaker& waker) {
+          return StartTokenize(doors, read, std::move(request), responder, waker);
         },
         gate);
   };
   add_tokenize("/tokenize", Tokenize);
   add_tokenize("/chat_tokenize", ChatTokenize);
   for (const char* path : {"/", "/health", "/ping"}) {
-    router->Add(HttpMethod::kGet, path, [front](HttpRequest, HttpResponder& responder, IoWaker&) {
-      responder.Reply(Health(*front));
+    router->Add(HttpMethod::kGet, path, [doors](HttpRequest, HttpResponder& responder, IoWaker&) {
+      responder.Reply(Health(*doors));
       return std::shared_ptr<HttpExchange>();
     });
   }
-  router->Add(HttpMethod::kGet, "/info", [front](HttpRequest, HttpResponder& responder, IoWaker&) {
-    responder.Reply(Info(*front));
+  router->Add(HttpMethod::kGet, "/info", [doors](HttpRequest, HttpResponder& responder, IoWaker&) {
+    responder.Reply(Info(*doors));
     return std::shared_ptr<HttpExchange>();
   });
 }

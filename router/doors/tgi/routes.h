@@ -3,13 +3,13 @@
 
 #pragma once
 
-#include "router/doors/front.h"
+#include "router/doors/door_context.h"
 #include "router/doors/http/router.h"
 
 namespace weft::router {
 
 // GET /, /health, /ping, /info; POST /, /generate, /generate_stream, /invocations, /tokenize,
-// /chat_tokenize. `front` must outlive the router.
-void AddTgiRoutes(Front* front, HttpRouter* router);
+// /chat_tokenize. `doors` must outlive the router.
+void AddTgiRoutes(DoorContext* doors, HttpRouter* router);
 
 }  // namespace weft::router

@@ -18,7 +18,7 @@
 #include "router/doors/grpc/service.h"
 #include "spdlog/sinks/base_sink.h"
 #include "spdlog/spdlog.h"
-#include "tests/router/doors/front_fixture.h"
+#include "tests/router/doors/doors_fixture.h"
 #include "tests/router/doors/keys.h"
 #include "tests/support/grpc_threads.h"
 #include "weft/v1/generation.grpc.pb.h"
@@ -76,9 +76,9 @@ class LogLines {
 
 // A gRPC server with a fake intake behind it, and a client.
 struct GrpcDoor {
-  explicit GrpcDoor(const GrpcServerOptions& options = {}) : front(&intake, &probe, {}) {
+  explicit GrpcDoor(const GrpcServerOptions& options = {}) : doors(&intake, &probe, {}) {
     testing::KeepGrpcThreads();
-    server = GrpcServer::Start(options, &front).value();
+    server = GrpcServer::Start(options, &doors).value();
     stub = weft::v1::TextGeneration::NewStub(grpc::CreateChannel(
         absl::StrCat("127.0.0.1:", server->port()), grpc::InsecureChannelCredentials()));
   }
@@ -86,7 +86,7 @@ struct GrpcDoor {
 
   Probe probe;
   FakeEntrance intake;
-  Front front;
+  DoorContext doors;
   std::unique_ptr<GrpcServer> server;
   std::unique_ptr<weft::v1::TextGeneration::Stub> stub;
 };
@@ -105,7 +105,7 @@ struct BrokenStream {
   }
 
   LogLines lines;
-  FrontFixture fixture;
+  DoorsFixture fixture;
   std::unique_ptr<RawClient> client;
   std::shared_ptr<FakeRequest> request;
 };
@@ -117,7 +117,7 @@ TEST_CASE("A request that is refused before it is complete has its line", "[rout
   HttpServerOptions options;
   options.limits.body_bytes_max = 1000;
   options.limits.header_timeout_us = 60'000;
-  FrontFixture fixture(options);
+  DoorsFixture fixture(options);
   const std::string big(2000, 'x');
   CHECK(fixture.Post("/generate", big).status == 413);
   CHECK(lines.One({"info request ", " door=http ", " route=/generate ", " status=413 ",
@@ -152,7 +152,7 @@ TEST_CASE("Every line of a request whose key was accepted names the tenant", "[r
   const std::string key = KeyHeader(keys.Add("a", limits));
   HttpServerOptions options;
   options.limits.body_timeout_us = 60'000;
-  FrontFixture fixture(options, keys.Load());
+  DoorsFixture fixture(options, keys.Load());
   const auto post = [&](const std::string& path, const std::string& body) {
     return Fetch(fixture.port(), PostText(path, body, key)).status;
   };
@@ -201,7 +201,7 @@ TEST_CASE("A reader that the kernel gives up is a slow reader", "[router][log]")
 TEST_CASE("The line of a request that was left before its first token has its tenant",
           "[router][log]") {
   LogLines lines;
-  FrontFixture fixture;
+  DoorsFixture fixture;
   fixture.intake.SetScript({});
   RawClient client(fixture.port());
   client.Send(PostText("/generate", R"({"inputs":"Hi"})"));

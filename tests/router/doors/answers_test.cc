@@ -13,7 +13,7 @@
 #include "common/version.h"
 #include "router/doors/http/json.h"
 #include "router/errors.h"
-#include "tests/router/doors/front_fixture.h"
+#include "tests/router/doors/doors_fixture.h"
 
 namespace weft::router {
 namespace {
@@ -43,7 +43,7 @@ constexpr char kChunk[] = R"(data: {"id":"chatcmpl-ID","object":"chat.completion
                           R"("choices":)";
 
 TEST_CASE("TGI's stream is one event a token, the last with text and details", "[router][tgi]") {
-  FrontFixture fixture;
+  DoorsFixture fixture;
   const RawResponse response = fixture.Post("/generate_stream", R"({"inputs":"Hi"})");
   CHECK(response.status == 200);
   CHECK(response.body ==
@@ -58,7 +58,7 @@ TEST_CASE("TGI's stream is one event a token, the last with text and details", "
 
 TEST_CASE("TGI's stream carries log-probabilities, top tokens and control tokens",
           "[router][tgi]") {
-  FrontFixture fixture;
+  DoorsFixture fixture;
   TokenEvent eos = TokenWithLogprob(2, "", -0.25f);
   eos.special = true;
   eos.bytes = "</s>";
@@ -85,7 +85,7 @@ TEST_CASE("TGI's stream carries log-probabilities, top tokens and control tokens
 }
 
 TEST_CASE("TGI's last event names a token even when the end came later", "[router][tgi]") {
-  FrontFixture fixture;
+  DoorsFixture fixture;
   fixture.intake.SetScript({});
   RawClient client(fixture.port());
   client.Send(PostText("/generate_stream", R"({"inputs":"Hi"})"));
@@ -101,7 +101,7 @@ TEST_CASE("TGI's last event names a token even when the end came later", "[route
 }
 
 TEST_CASE("TGI's whole answer has text, details and timing headers", "[router][tgi]") {
-  FrontFixture fixture;
+  DoorsFixture fixture;
   const RawResponse plain = fixture.Post("/generate", R"({"inputs":"Hi"})");
   CHECK(plain.body == R"({"generated_text":"Hello world"})");
   CHECK(plain.headers.at("x-total-time") == "13");
@@ -128,7 +128,7 @@ TEST_CASE("TGI's whole answer has text, details and timing headers", "[router][t
 }
 
 TEST_CASE("TGI's root route wraps whole answers in a list and streams on demand", "[router][tgi]") {
-  FrontFixture fixture;
+  DoorsFixture fixture;
   CHECK(fixture.Post("/", R"({"inputs":"Hi"})").body == R"([{"generated_text":"Hello world"}])");
   CHECK(fixture.Post("/", R"({"inputs":"Hi","parameters":{"return_full_text":true}})").body ==
         R"([{"generated_text":"HiHello world"}])");
@@ -136,7 +136,7 @@ TEST_CASE("TGI's root route wraps whole answers in a list and streams on demand"
 }
 
 TEST_CASE("SageMaker's route takes bodies of every kind", "[router][tgi]") {
-  FrontFixture fixture;
+  DoorsFixture fixture;
   const auto invoke = [&](const std::string& body) { return fixture.Post("/invocations", body); };
   CHECK(invoke(R"({"inputs":"Hi"})").body == R"([{"generated_text":"Hello world"}])");
   CHECK(absl::StartsWith(invoke(R"({"inputs":"Hi","stream":true})").body, "data: {\"index\":1"));
@@ -158,7 +158,7 @@ TEST_CASE("SageMaker's route takes bodies of every kind", "[router][tgi]") {
 }
 
 TEST_CASE("Tokenize answers ids, texts and byte ranges", "[router][tgi]") {
-  FrontFixture fixture;
+  DoorsFixture fixture;
   CHECK(fixture.Post("/tokenize", R"({"inputs":"ab"})").body ==
         R"([{"id":1,"text":"<s>","start":0,"stop":0},{"id":97,"text":"a","start":0,"stop":1},)"
         R"({"id":98,"text":"b","start":1,"stop":2}])");
@@ -170,7 +170,7 @@ TEST_CASE("Tokenize answers ids, texts and byte ranges", "[router][tgi]") {
 
 TEST_CASE("A chat stream sends the role with the first token and ends with DONE",
           "[router][openai]") {
-  FrontFixture fixture;
+  DoorsFixture fixture;
   const RawResponse response = fixture.Post(
       "/v1/chat/completions", R"({"messages":[{"role":"user","content":"x"}],"stream":true})");
   CHECK(Masked(response) ==
@@ -184,7 +184,7 @@ TEST_CASE("A chat stream sends the role with the first token and ends with DONE"
 }
 
 TEST_CASE("A chat stream counts usage when asked to", "[router][openai]") {
-  FrontFixture fixture;
+  DoorsFixture fixture;
   const std::string usage = R"({"prompt_tokens":3,"completion_tokens":2,"total_tokens":5,)"
                             R"("prompt_tokens_details":{"cached_tokens":1}})";
   const std::string asked = Masked(fixture.Post(
@@ -202,7 +202,7 @@ TEST_CASE("A chat stream counts usage when asked to", "[router][openai]") {
 }
 
 TEST_CASE("Chat log-probabilities have OpenAI's shape", "[router][openai]") {
-  FrontFixture fixture;
+  DoorsFixture fixture;
   fixture.intake.SetScript(LogprobScript());
   const std::string body =
       R"({"messages":[{"role":"user","content":"x"}],"logprobs":true,"top_logprobs":2)";
@@ -226,7 +226,7 @@ TEST_CASE("Chat log-probabilities have OpenAI's shape", "[router][openai]") {
 }
 
 TEST_CASE("Completion log-probabilities have OpenAI's shape", "[router][openai]") {
-  FrontFixture fixture;
+  DoorsFixture fixture;
   fixture.intake.SetScript(LogprobScript());
   CHECK(Masked(fixture.Post("/v1/completions", R"({"prompt":"x","logprobs":2})")) ==
         absl::StrCat(R"({"id":"cmpl-ID","object":"text_completion","created":T,)"
@@ -248,7 +248,7 @@ TEST_CASE("Completion log-probabilities have OpenAI's shape", "[router][openai]"
 }
 
 TEST_CASE("Bytes that are no text do not break the JSON", "[router][openai]") {
-  FrontFixture fixture;
+  DoorsFixture fixture;
   TokenEvent half = TokenWithLogprob(10, "", -1.0f);
   half.bytes = "\xe2\x82";
   half.logprob = -INFINITY;
@@ -262,9 +262,9 @@ TEST_CASE("Bytes that are no text do not break the JSON", "[router][openai]") {
 }
 
 TEST_CASE("Models are listed, and found by any of their names", "[router][openai]") {
-  FrontOptions options;
+  DoorOptions options;
   options.model_aliases = {"alias"};
-  FrontFixture fixture({}, options);
+  DoorsFixture fixture({}, options);
   const std::string model =
       R"({"id":"fake/model","object":"model","created":1700000000,"owned_by":"weft",)"
       R"("max_model_len":2048})";
@@ -303,7 +303,7 @@ TEST_CASE("Errors before the first token are real status codes", "[router][http]
        "\"request_id_in_use\""},
       {absl::DeadlineExceededError("late"), 504, "deadline", 504, "server_error",
        "\"deadline_exceeded\""}};
-  FrontFixture fixture;
+  DoorsFixture fixture;
   for (const Failure& failure : failures) {
     INFO(failure.status);
     fixture.intake.SetScript({{Started()}, {FailedEvent{failure.status}}});
@@ -321,7 +321,7 @@ TEST_CASE("Errors before the first token are real status codes", "[router][http]
 }
 
 TEST_CASE("Retry-After is in whole seconds, at least one", "[router][http]") {
-  FrontFixture fixture;
+  DoorsFixture fixture;
   fixture.intake.SetScript(
       {{FailedEvent{OverloadedError("QUEUE_FULL", "full", absl::Milliseconds(1500))}}});
   CHECK(fixture.Post("/generate", R"({"inputs":"x"})").headers.at("retry-after") == "2");
@@ -332,7 +332,7 @@ TEST_CASE("Retry-After is in whole seconds, at least one", "[router][http]") {
 
 TEST_CASE("A field that the entrance refuses has the name that the request's own door gives it",
           "[router][tgi][openai]") {
-  FrontFixture fixture;
+  DoorsFixture fixture;
   fixture.intake.RefuseRequests(FieldError("priority", "must be from -5 to 5 for tenant team"));
   for (const char* path : {"/generate", "/generate_stream", "/", "/invocations"}) {
     const RawResponse response =
@@ -354,7 +354,7 @@ TEST_CASE("A field that the entrance refuses has the name that the request's own
 }
 
 TEST_CASE("The engine's field names appear in each door's words", "[router][http]") {
-  FrontFixture fixture;
+  DoorsFixture fixture;
   fixture.intake.SetScript({{FailedEvent{FieldError("max_tokens", "too many")}}});
   CHECK(fixture.Post("/generate", R"({"inputs":"x"})").body ==
         R"({"error":"`parameters.max_new_tokens`: too many","error_type":"validation"})");
@@ -367,7 +367,7 @@ TEST_CASE("The engine's field names appear in each door's words", "[router][http
 }
 
 TEST_CASE("Errors after the first token are the stream's last event", "[router][http]") {
-  FrontFixture fixture;
+  DoorsFixture fixture;
   fixture.intake.SetScript({{Started(), Token(1, "x")}, {FailedEvent{absl::AbortedError("lost")}}});
   const RawResponse tgi = fixture.Post("/generate_stream", R"({"inputs":"x"})");
   CHECK(tgi.status == 200);
@@ -380,7 +380,7 @@ TEST_CASE("Errors after the first token are the stream's last event", "[router][
 }
 
 TEST_CASE("Before the model is ready requests get 503 and startupz the percent", "[router][http]") {
-  FrontFixture fixture;
+  DoorsFixture fixture;
   fixture.intake.SetStatus({ServerState::kLoading, 42, "reading weights", 0});
   const RawResponse refused = fixture.Post("/generate", R"({"inputs":"x"})");
   CHECK(refused.status == 503);
@@ -407,10 +407,10 @@ TEST_CASE("Before the model is ready requests get 503 and startupz the percent",
 }
 
 TEST_CASE("Info, version, config and metrics answer", "[router][http]") {
-  FrontOptions options;
+  DoorOptions options;
   options.config = {{"http-port", "0 (flag)"}};
   options.text_threads = 3;
-  FrontFixture fixture({}, options);
+  DoorsFixture fixture({}, options);
   const std::string info = fixture.Get("/info").body;
   CHECK(ParseJson(info).ok());
   CHECK(absl::StrContains(info, R"("model_id":"fake/model")"));

@@ -6,7 +6,7 @@
 #include "common/freed_memory.h"
 #include "common/log.h"
 #include "router/doors/grpc/service.h"
-#include "tests/router/doors/front_fixture.h"
+#include "tests/router/doors/doors_fixture.h"
 
 int main() {
   weft::LimitFreedMemory();
@@ -14,13 +14,13 @@ int main() {
   if (!weft::InitLogging("router", weft::LogFormat::kText, "info").ok()) return 1;
   weft::router::HttpServerOptions options;
   options.admin_port = 0;
-  weft::router::FrontFixture fixture(options);
+  weft::router::DoorsFixture fixture(options);
   fixture.intake.SetScript(
       {{weft::router::Started()},
        {weft::router::TokenWithLogprob(10, "Hello", -0.5f, {{10, -0.5f, "Hello"}})},
        {weft::router::TokenWithLogprob(11, " world", -0.25f, {{11, -0.25f, " world"}}),
         weft::router::Finished(weft::router::FinishReason::kEosToken, 2)}});
-  auto grpc = weft::router::GrpcServer::Start({}, &fixture.front);
+  auto grpc = weft::router::GrpcServer::Start({}, &fixture.doors);
   if (!grpc.ok()) return 1;
   std::printf("listening http=127.0.0.1:%d grpc=127.0.0.1:%d admin=127.0.0.1:%d\n", fixture.port(),
               (*grpc)->port(), fixture.server->admin_port());

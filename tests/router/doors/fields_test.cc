@@ -7,7 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
-#include "tests/router/doors/front_fixture.h"
+#include "tests/router/doors/doors_fixture.h"
 
 namespace weft::router {
 namespace {
@@ -40,7 +40,7 @@ struct Case {
   const char* value;
 };
 
-void CheckRefused(const FrontFixture& fixture, Body body, const std::string& name,
+void CheckRefused(const DoorsFixture& fixture, Body body, const std::string& name,
                   const std::string& text) {
   INFO(text);
   const RawResponse response = fixture.Post(PathOf(body), text);
@@ -111,7 +111,7 @@ constexpr Case kCommonWrong[] = {
 
 TEST_CASE("Common fields out of range or of the wrong type are refused by name",
           "[router][fields]") {
-  FrontFixture fixture;
+  DoorsFixture fixture;
   for (const Body body : {Body::kTgiParameters, Body::kChat, Body::kCompletion}) {
     for (const Case& wrong : kCommonWrong) {
       CheckRefused(fixture, body, wrong.field,
@@ -128,7 +128,7 @@ TEST_CASE("Common fields out of range or of the wrong type are refused by name",
 }
 
 TEST_CASE("TGI's own fields are refused by name when they are wrong", "[router][fields]") {
-  FrontFixture fixture;
+  DoorsFixture fixture;
   constexpr Case kWrong[] = {{"temperature", "0"},      {"max_new_tokens", "0"},
                              {"max_new_tokens", "-1"},  {"max_new_tokens", "\"5\""},
                              {"max_new_tokens", "1e9"}, {"truncate", "0"},
@@ -160,7 +160,7 @@ TEST_CASE("TGI's own fields are refused by name when they are wrong", "[router][
 
 TEST_CASE("OpenAI's fields are refused by name when they are wrong or not served",
           "[router][fields]") {
-  FrontFixture fixture;
+  DoorsFixture fixture;
   constexpr Case kBoth[] = {{"n", "2"},
                             {"n", "\"1\""},
                             {"max_tokens", "0"},
@@ -245,7 +245,7 @@ TEST_CASE("OpenAI's fields are refused by name when they are wrong or not served
 }
 
 TEST_CASE("Messages are checked one by one", "[router][fields]") {
-  FrontFixture fixture;
+  DoorsFixture fixture;
   const auto refused = [&](const std::string& name, const std::string& messages) {
     CheckRefused(fixture, Body::kChat, name, absl::StrCat("{\"messages\":", messages, "}"));
   };
@@ -276,7 +276,7 @@ TEST_CASE("Messages are checked one by one", "[router][fields]") {
 
 TEST_CASE("Bodies that are no JSON objects, or no UTF-8, are refused on every door",
           "[router][fields]") {
-  FrontFixture fixture;
+  DoorsFixture fixture;
   std::string deep;
   for (int i = 0; i < 100; ++i) deep += "[";
   for (const std::string& body :
@@ -298,7 +298,7 @@ TEST_CASE("Bodies that are no JSON objects, or no UTF-8, are refused on every do
 }
 
 TEST_CASE("Null and neutral values are accepted", "[router][fields]") {
-  FrontFixture fixture;
+  DoorsFixture fixture;
   const auto good = [&](Body body, const std::string& field) {
     INFO(field);
     const RawResponse response = fixture.Post(PathOf(body), With(body, field));
@@ -378,7 +378,7 @@ TEST_CASE("Null and neutral values are accepted", "[router][fields]") {
 
 TEST_CASE("Unknown fields are ignored openly, and refused when the server is strict",
           "[router][fields]") {
-  FrontFixture fixture;
+  DoorsFixture fixture;
   const RawResponse chat = fixture.Post(
       "/v1/chat/completions",
       R"({"messages":[{"role":"user","content":"x","mood":1}],"foo":1,"b\u0001r\n":2})");
@@ -393,9 +393,9 @@ TEST_CASE("Unknown fields are ignored openly, and refused when the server is str
   CHECK(absl::StrContains(fixture.Get("/metrics").body,
                           "weft_request_ignored_fields_total{door=\"tgi\"} "));
 
-  FrontOptions options;
+  DoorOptions options;
   options.strict_fields = true;
-  FrontFixture strict({}, options);
+  DoorsFixture strict({}, options);
   CheckRefused(strict, Body::kChat, "foo", With(Body::kChat, "\"foo\":1"));
   CheckRefused(strict, Body::kTgiParameters, "foo", With(Body::kTgiParameters, "\"foo\":1"));
   CHECK(strict.intake.request_count() == 0);
@@ -404,7 +404,7 @@ TEST_CASE("Unknown fields are ignored openly, and refused when the server is str
 // -- What good fields become ---------------------------------------------------------------------
 
 TEST_CASE("TGI's parameters reach the engine", "[router][fields]") {
-  FrontFixture fixture;
+  DoorsFixture fixture;
   fixture.Post("/generate",
                R"({"inputs":"Hi","parameters":{"max_new_tokens":7,"temperature":0.5,"top_k":3,)"
                R"("top_p":0.9,"min_p":0.1,"typical_p":0.8,"repetition_penalty":1.1,)"
@@ -434,7 +434,7 @@ TEST_CASE("TGI's parameters reach the engine", "[router][fields]") {
 }
 
 TEST_CASE("TGI samples only when it is told to", "[router][fields]") {
-  FrontFixture fixture;
+  DoorsFixture fixture;
   size_t count = 0;
   const auto temperature = [&](const std::string& parameters) {
     fixture.Post("/generate", With(Body::kTgiParameters, parameters));
@@ -452,7 +452,7 @@ TEST_CASE("TGI samples only when it is told to", "[router][fields]") {
 }
 
 TEST_CASE("Prompts may be text or token ids", "[router][fields]") {
-  FrontFixture fixture;
+  DoorsFixture fixture;
   using Ids = std::vector<TokenId>;
   fixture.Post("/generate", R"({"inputs":[1,2,3],"parameters":{"return_full_text":true}})");
   CHECK(std::get<Ids>(fixture.intake.WaitRequest(0)->input().prompt) == Ids{1, 2, 3});
@@ -468,7 +468,7 @@ TEST_CASE("Prompts may be text or token ids", "[router][fields]") {
 }
 
 TEST_CASE("Chat messages and OpenAI's parameters reach the engine", "[router][fields]") {
-  FrontFixture fixture;
+  DoorsFixture fixture;
   fixture.Post(
       "/v1/chat/completions",
       R"({"model":"fake/model","messages":[{"role":"developer","content":"s"},)"
@@ -501,7 +501,7 @@ TEST_CASE("Chat messages and OpenAI's parameters reach the engine", "[router][fi
 }
 
 TEST_CASE("Of duplicate keys the last one counts", "[router][fields]") {
-  FrontFixture fixture;
+  DoorsFixture fixture;
   fixture.Post("/v1/completions", R"({"prompt":"a","max_tokens":3,"max_tokens":4,"prompt":"b"})");
   const GenerateInput& input = fixture.intake.WaitRequest(0)->input();
   CHECK(std::get<std::string>(input.prompt) == "b");

@@ -9,7 +9,7 @@
 
 #include "boost/json/parse.hpp"
 #include "common/check.h"
-#include "router/doors/front.h"
+#include "router/doors/door_context.h"
 #include "router/doors/http/router.h"
 #include "router/doors/openai/routes.h"
 #include "router/doors/tgi/routes.h"
@@ -37,12 +37,12 @@ class Answered : public HttpResponder {
 
 struct Routes {
   Routes() {
-    AddTgiRoutes(&front, &router);
-    AddOpenAiRoutes(&front, &router);
+    AddTgiRoutes(&doors, &router);
+    AddOpenAiRoutes(&doors, &router);
   }
   Probe probe;
   FakeEntrance intake;
-  Front front{&intake, &probe, {}};
+  DoorContext doors{&intake, &probe, {}};
   HttpRouter router;
   IoWaker waker{[] {}};
 };

@@ -72,10 +72,10 @@ GrpcTlsPem MakeMaterial(long serial, long ends_s = 3600) {
 
 struct TlsServer {
   explicit TlsServer(std::shared_ptr<GrpcCredentials> credentials, GrpcServerOptions options = {})
-      : front(&intake, &probe, {}) {
+      : doors(&intake, &probe, {}) {
     testing::KeepGrpcThreads();
     options.credentials = std::move(credentials);
-    auto started = GrpcServer::Start(options, &front);
+    auto started = GrpcServer::Start(options, &doors);
     WEFT_CHECK_MSG(started.ok(), std::string(started.status().message()));
     server = *std::move(started);
   }
@@ -99,7 +99,7 @@ struct TlsServer {
 
   Probe probe;
   FakeEntrance intake;
-  Front front;
+  DoorContext doors;
   std::unique_ptr<GrpcServer> server;
 };
 

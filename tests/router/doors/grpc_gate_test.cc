@@ -31,9 +31,9 @@ constexpr char kGenerate[] = "/weft.v1.TextGeneration/Generate";
 constexpr char kHi[] = "\x1a\x02Hi";
 
 struct Server {
-  explicit Server(GrpcServerOptions options = {}) : front(&intake, &probe, {}) {
+  explicit Server(GrpcServerOptions options = {}) : doors(&intake, &probe, {}) {
     testing::KeepGrpcThreads();
-    auto started = GrpcServer::Start(options, &front);
+    auto started = GrpcServer::Start(options, &doors);
     WEFT_CHECK_MSG(started.ok(), std::string(started.status().message()));
     server = *std::move(started);
   }
@@ -60,7 +60,7 @@ struct Server {
 
   Probe probe;
   FakeEntrance intake;
-  Front front;
+  DoorContext doors;
   std::unique_ptr<GrpcServer> server;
 };
 

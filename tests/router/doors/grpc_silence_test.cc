@@ -27,11 +27,11 @@ TEST_CASE("A gRPC peer that goes silent loses its request within the keepalive's
   Probe probe;
   FakeEntrance intake;
   intake.SetScript({});
-  Front front(&intake, &probe, {});
+  DoorContext doors(&intake, &probe, {});
   GrpcServerOptions options;
   options.keepalive_us = 300'000;
   options.keepalive_timeout_us = 300'000;
-  auto server = GrpcServer::Start(options, &front);
+  auto server = GrpcServer::Start(options, &doors);
   WEFT_CHECK_MSG(server.ok(), std::string(server.status().message()));
   TcpRelay relay(static_cast<uint16_t>((*server)->port()));
   const auto channel = grpc::CreateChannel(absl::StrCat("127.0.0.1:", relay.port()),

@@ -26,10 +26,10 @@ using weft::v1::GenerateRequest;
 using weft::v1::GenerateResponse;
 
 struct GrpcFixture {
-  explicit GrpcFixture(FrontOptions options = {}, GrpcServerOptions grpc_options = {})
-      : front(&intake, &probe, std::move(options)) {
+  explicit GrpcFixture(DoorOptions options = {}, GrpcServerOptions grpc_options = {})
+      : doors(&intake, &probe, std::move(options)) {
     testing::KeepGrpcThreads();
-    auto started = GrpcServer::Start(grpc_options, &front);
+    auto started = GrpcServer::Start(grpc_options, &doors);
     WEFT_CHECK_MSG(started.ok(), std::string(started.status().message()));
     server = *std::move(started);
     channel = grpc::CreateChannel(absl::StrCat("127.0.0.1:", server->port()),
@@ -72,7 +72,7 @@ struct GrpcFixture {
 
   Probe probe;
   FakeEntrance intake;
-  Front front;
+  DoorContext doors;
   std::unique_ptr<GrpcServer> server;
   std::shared_ptr<grpc::Channel> channel;
   std::unique_ptr<weft::v1::TextGeneration::Stub> stub;
@@ -329,7 +329,7 @@ TEST_CASE("A deadline reaches the engine and cancels when it passes", "[router][
 }
 
 TEST_CASE("A gRPC client that does not read is cancelled as a slow reader", "[router][grpc]") {
-  FrontOptions options;
+  DoorOptions options;
   options.slow_reader_timeout_us = 100'000;
   GrpcServerOptions grpc_options;
   grpc_options.watch_interval_us = 20'000;
@@ -364,7 +364,7 @@ TEST_CASE("Unknown field numbers are ignored openly, and refused when the server
   REQUIRE(metadata.count("x-weft-ignored-fields") == 1);
   const grpc::string_ref value = metadata.find("x-weft-ignored-fields")->second;
   CHECK(std::string(value.data(), value.size()) == "33, sampling.12");
-  FrontOptions options;
+  DoorOptions options;
   options.strict_fields = true;
   GrpcFixture strict(options);
   CHECK(strict.Generate(request).error_code() == grpc::StatusCode::INVALID_ARGUMENT);
@@ -445,7 +445,7 @@ TEST_CASE("Health follows the server's state, by service and as a whole", "[rout
   CHECK(becomes("\x08\x02"));
   fixture.intake.SetStatus({ServerState::kReady, 100, "", 0});
   CHECK(becomes("\x08\x01"));
-  fixture.front.StartDrain();
+  fixture.doors.StartDrain();
   fixture.server->StartDrain();
   CHECK(becomes("\x08\x02"));
   CHECK(fixture.Generate(TextRequest()).error_code() == grpc::StatusCode::UNAVAILABLE);
@@ -455,7 +455,7 @@ TEST_CASE("A gRPC port that is taken is an error", "[router][grpc]") {
   GrpcFixture fixture;
   GrpcServerOptions options;
   options.address = absl::StrCat("127.0.0.1:", fixture.server->port());
-  CHECK_FALSE(GrpcServer::Start(options, &fixture.front).ok());
+  CHECK_FALSE(GrpcServer::Start(options, &fixture.doors).ok());
 }
 
 TEST_CASE("Many gRPC streams run at the same time", "[router][grpc]") {

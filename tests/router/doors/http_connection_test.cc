@@ -23,7 +23,7 @@
 #include "router/doors/http/pace.h"
 #include "router/doors/http/sse.h"
 #include "router/doors/http/waiting_order.h"
-#include "tests/router/doors/front_fixture.h"
+#include "tests/router/doors/doors_fixture.h"
 #include "tests/router/doors/http_forms.h"
 #include "tests/router/doors/tls_client.h"
 
@@ -94,7 +94,7 @@ struct HoldServer {
 
 TEST_CASE("Every form of smuggling is a 400, closes the connection and reaches no handler",
           "[router][http]") {
-  FrontFixture fixture;
+  DoorsFixture fixture;
   const std::vector<HttpForm> forms = SmugglingForms();
   REQUIRE(forms.size() >= 40);
   for (const HttpForm& form : forms) {
@@ -111,7 +111,7 @@ TEST_CASE("Every form of smuggling is a 400, closes the connection and reaches n
 }
 
 TEST_CASE("Good forms are answered, absolute targets and OPTIONS among them", "[router][http]") {
-  FrontFixture fixture;
+  DoorsFixture fixture;
   for (const HttpForm& form : GoodForms()) {
     INFO(form.what);
     RawClient client(fixture.port());
@@ -137,7 +137,7 @@ TEST_CASE("Good forms are answered, absolute targets and OPTIONS among them", "[
 // -- Browsers ------------------------------------------------------------------------------------
 
 TEST_CASE("Bodies that are not declared as JSON are a 415 that says what to do", "[router][http]") {
-  FrontFixture fixture;
+  DoorsFixture fixture;
   const auto post = [&](const std::string& headers) {
     return Fetch(fixture.port(), PostText("/generate", kGenerateBody, headers));
   };
@@ -159,7 +159,7 @@ TEST_CASE("Bodies that are not declared as JSON are a 415 that says what to do",
 TEST_CASE("Pages of origins that are not listed may not call", "[router][http]") {
   HttpServerOptions options;
   options.cors_origins = {"https://chat.example"};
-  FrontFixture fixture(options);
+  DoorsFixture fixture(options);
   const auto post = [&](const std::string& headers) {
     return Fetch(fixture.port(), PostText("/generate", kGenerateBody, headers));
   };
@@ -184,7 +184,7 @@ TEST_CASE("Pages of origins that are not listed may not call", "[router][http]")
 TEST_CASE("Preflights are answered for listed origins only", "[router][http]") {
   HttpServerOptions options;
   options.cors_origins = {"https://chat.example"};
-  FrontFixture fixture(options);
+  DoorsFixture fixture(options);
   const auto ask = [&](const std::string& origin) {
     return Fetch(fixture.port(), absl::StrCat("OPTIONS /generate HTTP/1.1\r\nhost: x\r\norigin: ",
                                               origin, "\r\naccess-control-request-method: POST\r\n",
@@ -198,7 +198,7 @@ TEST_CASE("Preflights are answered for listed origins only", "[router][http]") {
   CHECK(absl::StrContains(yes.headers.at("access-control-allow-headers"), "x-api-key"));
   CHECK(ask("https://evil.example").status == 403);
   options.cors_origins = {"*"};
-  FrontFixture open(options);
+  DoorsFixture open(options);
   CHECK(Fetch(open.port(), GetText("/health", "origin: https://any.example\r\n"))
             .headers.at("access-control-allow-origin") == "*");
 }
@@ -206,7 +206,7 @@ TEST_CASE("Preflights are answered for listed origins only", "[router][http]") {
 // -- Clients that leave --------------------------------------------------------------------------
 
 TEST_CASE("A client that ends its side but reads on gets its answer", "[router][http]") {
-  FrontFixture fixture;
+  DoorsFixture fixture;
   fixture.intake.SetScript({});
   RawClient client(fixture.port());
   client.Send(PostText("/generate", kGenerateBody));
@@ -222,7 +222,7 @@ TEST_CASE("A client that ends its side but reads on gets its answer", "[router][
 
 TEST_CASE("Requests that were pipelined before the client ended its side are answered",
           "[router][http]") {
-  FrontFixture fixture;
+  DoorsFixture fixture;
   RawClient client(fixture.port());
   client.Send(PostText("/generate", kGenerateBody) + GetText("/version"));
   client.CloseWriting();
@@ -238,7 +238,7 @@ TEST_CASE("Requests that were pipelined before the client ended its side are ans
 
 TEST_CASE("A client that leaves is seen although its side is full of pipelined bytes",
           "[router][http]") {
-  FrontFixture fixture;
+  DoorsFixture fixture;
   fixture.intake.SetScript({});
   RawClient client(fixture.port());
   client.Send(PostText("/generate", kGenerateBody));
@@ -249,7 +249,7 @@ TEST_CASE("A client that leaves is seen although its side is full of pipelined b
 }
 
 TEST_CASE("A client that leaves while its body is read counts as gone", "[router][http]") {
-  FrontFixture fixture;
+  DoorsFixture fixture;
   const std::string series = "weft_requests_cancelled_total{by=\"client\",phase=\"text\"} ";
   const auto count = [&] {
     const std::string text = fixture.probe.Render();
@@ -298,7 +298,7 @@ TEST_CASE("An exchange is asked for a sign of life in each silence", "[router][h
 TEST_CASE("A body has one deadline, however many pieces it comes in", "[router][http]") {
   HttpServerOptions options;
   options.limits.body_timeout_us = 200'000;
-  FrontFixture fixture(options);
+  DoorsFixture fixture(options);
   RawClient client(fixture.port());
   client.Send("POST /generate HTTP/1.1\r\nhost: x\r\ncontent-length: 4000000\r\n\r\n");
   int pieces = 0;
@@ -312,7 +312,7 @@ TEST_CASE("A body has one deadline, however many pieces it comes in", "[router][
 TEST_CASE("A body that trickles is dropped before its deadline", "[router][http]") {
   HttpServerOptions options;
   options.limits.body_window_us = 100'000;
-  FrontFixture fixture(options);
+  DoorsFixture fixture(options);
   RawClient client(fixture.port());
   client.Send("POST /generate HTTP/1.1\r\nhost: x\r\ncontent-length: 4000000\r\n\r\n");
   for (int i = 0; i < 2000 && !client.WaitReadable(5); ++i) client.Send("{");
@@ -326,7 +326,7 @@ TEST_CASE("A reader below the minimum rate is dropped although it reads", "[rout
   HttpServerOptions options;
   options.limits.reader_window_us = 200'000;
   options.limits.reader_window_bytes_min = 4u << 20;
-  FrontFixture fixture(options);
+  DoorsFixture fixture(options);
   fixture.intake.SetScript({});
   RawClient client(fixture.port(), 4096);
   client.Send(PostText("/v1/completions", kStreamBody));
@@ -343,7 +343,7 @@ TEST_CASE("Bodies over the budget of all bodies are told to come back", "[router
   HttpServerOptions options;
   options.limits.body_bytes_max = 400'000;
   options.limits.bodies_bytes_max = 1'000'000;
-  FrontFixture fixture(options);
+  DoorsFixture fixture(options);
   const std::string part = "POST /generate HTTP/1.1\r\nhost: x\r\ncontent-length: 390000\r\n\r\n" +
                            std::string(300'000, ' ');
   std::vector<std::unique_ptr<RawClient>> clients;
@@ -393,7 +393,7 @@ TEST_CASE("A newcomer takes the place of the connection that has said nothing fo
   HttpServerOptions options;
   options.connections_max = 2;
   options.io_threads = 1;
-  FrontFixture fixture(options);
+  DoorsFixture fixture(options);
   RawClient first(fixture.port()), second(fixture.port());
   second.Send("GET /hea");
   const std::string once = GetText("/health", "connection: close\r\n");
@@ -406,7 +406,7 @@ TEST_CASE("Connections with a request under way never give way", "[router][http]
   options.connections_max = 1;
   options.io_threads = 1;
   options.admin_port = 0;
-  FrontFixture fixture(options);
+  DoorsFixture fixture(options);
   fixture.intake.SetScript({});
   RawClient client(fixture.port());
   client.Send(PostText("/generate", kGenerateBody));
@@ -421,7 +421,7 @@ TEST_CASE("Connections with a request under way never give way", "[router][http]
 TEST_CASE("The admin port answers when the process has no descriptors left", "[router][http]") {
   HttpServerOptions options;
   options.admin_port = 0;
-  FrontFixture fixture(options);
+  DoorsFixture fixture(options);
   rlimit before{};
   REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
   rlimit low = before;
@@ -456,7 +456,7 @@ TEST_CASE("The port speaks TLS with the context of the moment", "[router][http]"
     absl::MutexLock lock(&mutex);
     return context;
   };
-  FrontFixture fixture(options);
+  DoorsFixture fixture(options);
   TlsClient client(fixture.port());
   REQUIRE(client.connected());
   CHECK(client.subject() == "CN=first");
@@ -477,7 +477,7 @@ TEST_CASE("A large answer and a large body pass through TLS", "[router][http]") 
   TestCertificate certificate("x");
   HttpServerOptions options;
   options.tls_context = [context = certificate.Context()] { return context; };
-  FrontFixture fixture(options);
+  DoorsFixture fixture(options);
   TlsClient client(fixture.port());
   client.Send(PostText("/tokenize", R"({"inputs":")" + std::string(100'000, 'a') + "\"}"));
   // Each letter is a token of its own; the last one says where it stops.
@@ -488,7 +488,7 @@ TEST_CASE("A client of a TLS port that speaks none is told so", "[router][http]"
   TestCertificate certificate("x");
   HttpServerOptions options;
   options.tls_context = [context = certificate.Context()] { return context; };
-  FrontFixture fixture(options);
+  DoorsFixture fixture(options);
   RawClient client(fixture.port());
   client.Send(GetText("/health"));
   const auto response = client.Read();
@@ -508,7 +508,7 @@ TEST_CASE("Handshakes have a deadline and a limit, and the oldest gives way", "[
   options.limits.handshakes_max = 2;
   options.tls_context = [context = certificate.Context()] { return context; };
   {
-    FrontFixture fixture(options);
+    DoorsFixture fixture(options);
     RawClient first(fixture.port()), second(fixture.port());
     second.Send("\x16");
     TlsClient third(fixture.port());
@@ -516,7 +516,7 @@ TEST_CASE("Handshakes have a deadline and a limit, and the oldest gives way", "[
     CHECK(first.WaitClosed());
   }
   options.limits.header_timeout_us = 60'000;
-  FrontFixture fixture(options);
+  DoorsFixture fixture(options);
   RawClient silent(fixture.port());
   CHECK(silent.ReadToEnd() == "");
 }

@@ -10,7 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "router/doors/http/body_shares.h"
-#include "tests/router/doors/front_fixture.h"
+#include "tests/router/doors/doors_fixture.h"
 #include "tests/router/doors/keys.h"
 
 namespace weft::router {
@@ -30,7 +30,7 @@ TEST_CASE("Strangers' bodies are not charged to the budget of all bodies", "[rou
   HttpServerOptions options;
   options.limits.body_bytes_max = 400'000;
   options.limits.bodies_bytes_max = 800'000;
-  FrontFixture fixture(options, keys.Load());
+  DoorsFixture fixture(options, keys.Load());
   std::vector<std::unique_ptr<RawClient>> strangers;
   for (int i = 0; i < 8; ++i) {
     strangers.push_back(std::make_unique<RawClient>(fixture.port()));
@@ -54,7 +54,7 @@ TEST_CASE("A tenant's trickled bodies leave room for another's", "[router][http]
   HttpServerOptions options;
   options.limits.body_bytes_max = 400'000;
   options.limits.bodies_bytes_max = 2'400'000;
-  FrontFixture fixture(options, keys.Load());
+  DoorsFixture fixture(options, keys.Load());
   std::vector<std::unique_ptr<RawClient>> clients;
   for (int i = 0; i < 8; ++i) {
     clients.push_back(std::make_unique<RawClient>(fixture.port()));
@@ -91,7 +91,7 @@ TEST_CASE("Path, method, type and key are refused by the head alone", "[router][
   TestKeys keys;
   const std::string key = KeyHeader(keys.Add("a"));
   const std::string expired = KeyHeader(keys.Add("b", {}, absl::UnixEpoch()));
-  FrontFixture fixture({}, keys.Load());
+  DoorsFixture fixture({}, keys.Load());
   const std::string text = "content-type: text/plain\r\n";
   struct Case {
     std::string line;
@@ -133,7 +133,7 @@ TEST_CASE("Path, method, type and key are refused by the head alone", "[router][
 TEST_CASE("A refused request that is here with its body keeps its connection", "[router][http]") {
   TestKeys keys;
   const std::string key = KeyHeader(keys.Add("a"));
-  FrontFixture fixture({}, keys.Load());
+  DoorsFixture fixture({}, keys.Load());
   RawClient client(fixture.port());
   client.Send(PostText("/generate", kGenerateBody, "x-request-id: mine\r\n") +
               PostText("/nothing", kGenerateBody, key) +
@@ -151,7 +151,7 @@ TEST_CASE("A refused request that is here with its body keeps its connection", "
 TEST_CASE("A refusal by the key speaks as its route does and is counted once", "[router][http]") {
   TestKeys keys;
   keys.Add("a");
-  FrontFixture fixture({}, keys.Load());
+  DoorsFixture fixture({}, keys.Load());
   // All probes of this process count together.
   const auto count = [&](absl::string_view series) {
     const std::string text = fixture.probe.Render();

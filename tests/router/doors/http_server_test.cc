@@ -7,7 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "tests/router/doors/front_fixture.h"
+#include "tests/router/doors/doors_fixture.h"
 
 namespace weft::router {
 namespace {
@@ -24,7 +24,7 @@ HttpServerOptions Short() {
 }
 
 TEST_CASE("Pipelined requests are answered in order", "[router][http]") {
-  FrontFixture fixture;
+  DoorsFixture fixture;
   RawClient client(fixture.port());
   client.Send(GetText("/health") + PostText("/v1/completions", R"({"prompt":"Hi"})") +
               GetText("/nothing") + GetText("/version"));
@@ -36,7 +36,7 @@ TEST_CASE("Pipelined requests are answered in order", "[router][http]") {
 
 TEST_CASE("A request that was pipelined waits until the stream before it has ended",
           "[router][http]") {
-  FrontFixture fixture;
+  DoorsFixture fixture;
   fixture.intake.SetScript({});
   RawClient client(fixture.port());
   client.Send(PostText("/v1/completions", kStreamBody) + PostText("/v1/completions", kStreamBody));
@@ -57,7 +57,7 @@ TEST_CASE("A request that was pipelined waits until the stream before it has end
 }
 
 TEST_CASE("A request may arrive byte by byte", "[router][http]") {
-  FrontFixture fixture;
+  DoorsFixture fixture;
   RawClient client(fixture.port());
   for (const char c : PostText("/v1/completions", R"({"prompt":"Hi"})")) {
     client.Send(std::string(1, c));
@@ -68,7 +68,7 @@ TEST_CASE("A request may arrive byte by byte", "[router][http]") {
 TEST_CASE("Header and body have limits", "[router][http]") {
   HttpServerOptions options;
   options.limits.body_bytes_max = 1000;
-  FrontFixture fixture(options);
+  DoorsFixture fixture(options);
   const std::string big(2000, 'x');
   const RawResponse header =
       Fetch(fixture.port(), GetText("/health", "x-big: " + std::string(20000, 'h') + "\r\n"));
@@ -88,7 +88,7 @@ TEST_CASE("Header and body have limits", "[router][http]") {
 }
 
 TEST_CASE("A chunked body is put together", "[router][http]") {
-  FrontFixture fixture;
+  DoorsFixture fixture;
   const RawResponse response =
       Fetch(fixture.port(),
             "POST /v1/completions HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -98,7 +98,7 @@ TEST_CASE("A chunked body is put together", "[router][http]") {
 }
 
 TEST_CASE("Malformed HTTP is a 400 and ends the connection", "[router][http]") {
-  FrontFixture fixture;
+  DoorsFixture fixture;
   for (const char* text :
        {"GARBAGE\r\n\r\n", "GET / HTTP/1.1\r\nbad header\r\n\r\n", "GET\r\n\r\n",
         "POST /generate HTTP/1.1\r\ncontent-length: x\r\n\r\n",
@@ -115,7 +115,7 @@ TEST_CASE("Malformed HTTP is a 400 and ends the connection", "[router][http]") {
 }
 
 TEST_CASE("Unknown paths and wrong methods are told apart", "[router][http]") {
-  FrontFixture fixture;
+  DoorsFixture fixture;
   CHECK(fixture.Get("/nothing").body == R"({"error":"no such path","error_type":"not_found"})");
   CHECK(fixture.Get("/v1/nothing").body ==
         R"({"error":{"message":"no such path","type":"invalid_request_error","param":null,)"
@@ -134,7 +134,7 @@ TEST_CASE("Unknown paths and wrong methods are told apart", "[router][http]") {
 }
 
 TEST_CASE("HEAD answers as GET does, without the body", "[router][http]") {
-  FrontFixture fixture;
+  DoorsFixture fixture;
   RawClient client(fixture.port());
   client.Send("HEAD /version HTTP/1.1\r\nhost: x\r\n\r\n" + GetText("/version"));
   const auto head = client.Read(/*head=*/true);
@@ -145,7 +145,7 @@ TEST_CASE("HEAD answers as GET does, without the body", "[router][http]") {
 }
 
 TEST_CASE("HTTP/1.0 closes by default and streams until it closes", "[router][http]") {
-  FrontFixture fixture;
+  DoorsFixture fixture;
   const std::string head = absl::StrCat(
       "POST /v1/completions HTTP/1.0\r\ncontent-length: ", sizeof(kStreamBody) - 1, "\r\n");
   RawClient client(fixture.port());
@@ -164,7 +164,7 @@ TEST_CASE("HTTP/1.0 closes by default and streams until it closes", "[router][ht
 }
 
 TEST_CASE("Expect: 100-continue is answered before the body comes", "[router][http]") {
-  FrontFixture fixture;
+  DoorsFixture fixture;
   const std::string body = R"({"prompt":"Hi"})";
   const std::string head = absl::StrCat(
       "POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: ", body.size(), "\r\n");
@@ -182,7 +182,7 @@ TEST_CASE("Expect: 100-continue is answered before the body comes", "[router][ht
 }
 
 TEST_CASE("Requests that do not arrive in time are refused", "[router][http]") {
-  FrontFixture fixture(Short());
+  DoorsFixture fixture(Short());
   RawClient header(fixture.port());
   header.Send("GET /hea");
   CHECK(header.Read()->status == 408);
@@ -199,7 +199,7 @@ TEST_CASE("Requests that do not arrive in time are refused", "[router][http]") {
 }
 
 TEST_CASE("Waiting for an answer has no time-out of its own", "[router][http]") {
-  FrontFixture fixture(Short());
+  DoorsFixture fixture(Short());
   fixture.intake.SetScript({});
   RawClient client(fixture.port());
   client.Send(PostText("/v1/completions", kStreamBody));
@@ -213,7 +213,7 @@ TEST_CASE("Waiting for an answer has no time-out of its own", "[router][http]") 
 }
 
 TEST_CASE("A client that leaves before the first token cancels its request", "[router][http]") {
-  FrontFixture fixture;
+  DoorsFixture fixture;
   fixture.intake.SetScript({});
   RawClient client(fixture.port());
   client.Send(PostText("/generate", R"({"inputs":"Hi"})"));
@@ -223,7 +223,7 @@ TEST_CASE("A client that leaves before the first token cancels its request", "[r
 }
 
 TEST_CASE("A client that leaves while it reads a stream cancels its request", "[router][http]") {
-  FrontFixture fixture;
+  DoorsFixture fixture;
   fixture.intake.SetScript({});
   RawClient client(fixture.port());
   client.Send(PostText("/v1/completions", kStreamBody));
@@ -238,7 +238,7 @@ TEST_CASE("A client that leaves while it reads a stream cancels its request", "[
 TEST_CASE("A client that does not read is cancelled as a slow reader", "[router][http]") {
   HttpServerOptions options;
   options.limits.slow_reader_timeout_us = 100'000;
-  FrontFixture fixture(options);
+  DoorsFixture fixture(options);
   fixture.intake.SetScript({});
   RawClient client(fixture.port(), 4096);
   client.Send(PostText("/v1/completions", kStreamBody));
@@ -250,7 +250,7 @@ TEST_CASE("A client that does not read is cancelled as a slow reader", "[router]
 }
 
 TEST_CASE("A slow reader that goes on reading gets everything", "[router][http]") {
-  FrontFixture fixture;
+  DoorsFixture fixture;
   fixture.intake.SetScript({});
   RawClient client(fixture.port(), 4096);
   client.Send(PostText("/v1/completions", kStreamBody));
@@ -271,7 +271,7 @@ TEST_CASE("A slow reader that goes on reading gets everything", "[router][http]"
 }
 
 TEST_CASE("Events of one wake-up leave in one chunk, the headers with them", "[router][http]") {
-  FrontFixture fixture;
+  DoorsFixture fixture;
   fixture.intake.SetScript({});
   RawClient client(fixture.port());
   client.Send(PostText("/generate_stream", R"({"inputs":"Hi"})"));
@@ -289,7 +289,7 @@ TEST_CASE("Events of one wake-up leave in one chunk, the headers with them", "[r
 TEST_CASE("Connections over the limit get a 503", "[router][http]") {
   HttpServerOptions options;
   options.connections_max = 2;
-  FrontFixture fixture(options);
+  DoorsFixture fixture(options);
   RawClient one(fixture.port()), two(fixture.port());
   one.Send(GetText("/health"));
   two.Send(GetText("/health"));
@@ -303,7 +303,7 @@ TEST_CASE("Connections over the limit get a 503", "[router][http]") {
 }
 
 TEST_CASE("A good x-request-id is kept and echoed, a bad one is replaced", "[router][http]") {
-  FrontFixture fixture;
+  DoorsFixture fixture;
   const std::string body = R"({"prompt":"Hi"})";
   RawResponse response =
       Fetch(fixture.port(), PostText("/v1/completions", body, "X-Request-Id: a.B_c-9\r\n"));
@@ -317,12 +317,12 @@ TEST_CASE("A good x-request-id is kept and echoed, a bad one is replaced", "[rou
 }
 
 TEST_CASE("A server that drains refuses generations and closes connections", "[router][http]") {
-  FrontFixture fixture;
+  DoorsFixture fixture;
   fixture.intake.SetScript({});
   RawClient running(fixture.port());
   running.Send(PostText("/v1/completions", kStreamBody));
   const auto request = fixture.intake.WaitRequest(0);
-  fixture.front.StartDrain();
+  fixture.doors.StartDrain();
   fixture.server->StartDrain();
   CHECK_FALSE(fixture.server->WaitIdle(absl::Milliseconds(20)));
   const RawResponse refused = fixture.Post("/v1/chat/completions", "{}");
@@ -338,7 +338,7 @@ TEST_CASE("A server that drains refuses generations and closes connections", "[r
 }
 
 TEST_CASE("A server that stops tells requests in the making", "[router][http]") {
-  FrontFixture fixture;
+  DoorsFixture fixture;
   fixture.intake.SetScript({});
   RawClient client(fixture.port());
   client.Send(PostText("/v1/completions", kStreamBody));
@@ -349,7 +349,7 @@ TEST_CASE("A server that stops tells requests in the making", "[router][http]") 
 }
 
 TEST_CASE("A port that is taken is an error that says what to do", "[router][http]") {
-  FrontFixture fixture;
+  DoorsFixture fixture;
   HttpServerOptions options;
   options.port = fixture.port();
   const auto second =
@@ -364,7 +364,7 @@ TEST_CASE("A port that is taken is an error that says what to do", "[router][htt
 TEST_CASE("The admin port has the operations routes only", "[router][http]") {
   HttpServerOptions options;
   options.admin_port = 0;
-  FrontFixture fixture(options);
+  DoorsFixture fixture(options);
   REQUIRE(fixture.server->admin_port() != 0);
   CHECK(Fetch(fixture.server->admin_port(), GetText("/livez")).status == 200);
   CHECK(Fetch(fixture.server->admin_port(), PostText("/generate", "{}")).status == 404);
@@ -373,7 +373,7 @@ TEST_CASE("The admin port has the operations routes only", "[router][http]") {
 TEST_CASE("Many connections stream at the same time", "[router][http]") {
   HttpServerOptions options;
   options.io_threads = 3;
-  FrontFixture fixture(options);
+  DoorsFixture fixture(options);
   std::vector<std::unique_ptr<RawClient>> clients;
   for (int i = 0; i < 100; ++i) {
     clients.push_back(std::make_unique<RawClient>(fixture.port()));

@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "router/doors/front.h"
+#include "router/doors/door_context.h"
 #include "router/doors/identity/api_key.h"
 #include "router/doors/identity/key_file.h"
 #include "tests/common/temp_dir.h"
@@ -31,14 +31,14 @@ class TestKeys {
     return key;
   }
 
-  // Options of a front that asks for these keys.
-  FrontOptions Load() {
+  // Options of doors that asks for these keys.
+  DoorOptions Load() {
     IdentityOptions options;
     options.key_file = folder_.Write("keys.json", FormatKeyFile(file_));
     identity_ = Identity::Create(std::move(options)).value();
-    FrontOptions front;
-    front.identity = identity_.get();
-    return front;
+    DoorOptions doors;
+    doors.identity = identity_.get();
+    return doors;
   }
 
  private:

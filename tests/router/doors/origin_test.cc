@@ -9,7 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "tests/router/doors/front_fixture.h"
+#include "tests/router/doors/doors_fixture.h"
 #include "tests/router/doors/http_forms.h"
 
 namespace weft::router {
@@ -35,7 +35,7 @@ TEST_CASE("A preflight grants the headers of OpenAI's client by name, and no oth
 
   HttpServerOptions options;
   options.cors_origins = {"*"};
-  FrontFixture fixture(options);
+  DoorsFixture fixture(options);
   const RawResponse answer =
       Fetch(fixture.port(),
             "OPTIONS /v1/chat/completions HTTP/1.1\r\nhost: x\r\norigin: https://a.example\r\n"

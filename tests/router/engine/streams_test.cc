@@ -142,7 +142,7 @@ TEST_CASE("An EOS token ends an answer unless it is ignored", "[router][engine]"
   rig.CheckClean();
 }
 
-TEST_CASE("A stop string ends the answer in front of it and frees the sequence",
+TEST_CASE("A stop string ends the answer in doors of it and frees the sequence",
           "[router][engine]") {
   EngineRig rig({});
   rig.WaitReady();

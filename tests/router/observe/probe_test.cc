@@ -46,7 +46,7 @@ TEST_CASE("The router's metrics are exactly those of the list", "[router][probe]
   probe.SetWorld(1);  // ranks and the cache's shape are known once the group has formed
   probe.CacheConfig(16, 1, true);
   const std::string names = Names(probe.Render());
-  const std::string path = std::string(WEFT_FRONT_TEST_DIR) + "/../observe/metric_names.txt";
+  const std::string path = std::string(WEFT_DOORS_TEST_DIR) + "/../observe/metric_names.txt";
   if (std::getenv("WEFT_WRITE_GOLDENS") != nullptr) std::ofstream(path) << names;
   std::ifstream file(path);
   std::stringstream golden;
@@ -60,7 +60,7 @@ using Labels = std::map<std::string, std::set<std::string>>;
 // What docs/METRICS.md says of the router: rows of name, type, labels ("by: a, b; phase: c",
 // "rank") and meaning.
 std::map<std::string, std::pair<std::string, Labels>> Documented() {
-  std::ifstream file(std::string(WEFT_FRONT_TEST_DIR) + "/../../../docs/METRICS.md");
+  std::ifstream file(std::string(WEFT_DOORS_TEST_DIR) + "/../../../docs/METRICS.md");
   std::map<std::string, std::pair<std::string, Labels>> rows;
   std::string line;
   while (std::getline(file, line) && line != "## Shard") {

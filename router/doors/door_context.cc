@@ -1,4 +1,4 @@
-#include "router/doors/front.h"
+#include "router/doors/door_context.h"
 
 #include <sys/random.h>
 
@@ -25,14 +25,14 @@ std::unique_ptr<Identity> MakeNobody() {
 
 }  // namespace
 
-Front::Front(Entrance* entrance, Probe* probe, FrontOptions options)
+DoorContext::DoorContext(Entrance* entrance, Probe* probe, DoorOptions options)
     : entrance_(entrance),
       probe_(probe),
       options_(std::move(options)),
       nobody_(options_.identity == nullptr ? MakeNobody() : nullptr),
       identity_(options_.identity == nullptr ? nobody_.get() : options_.identity) {}
 
-absl::StatusOr<TenantRef> Front::Authenticate(const Credentials& credentials) const {
+absl::StatusOr<TenantRef> DoorContext::Authenticate(const Credentials& credentials) const {
   absl::StatusOr<TenantRef> tenant =
       identity_->Authenticate(credentials.authorization, credentials.api_key);
   if (!tenant.ok()) {
@@ -42,19 +42,20 @@ absl::StatusOr<TenantRef> Front::Authenticate(const Credentials& credentials) co
   return tenant;
 }
 
-absl::StatusOr<Admission::Permit> Front::EnterText(const Credentials& credentials,
-                                                   size_t body_bytes) const {
+absl::StatusOr<Admission::Permit> DoorContext::EnterText(const Credentials& credentials,
+                                                         size_t body_bytes) const {
   WEFT_ASSIGN_OR_RETURN(const TenantRef tenant, Authenticate(credentials));
   return entrance_->EnterText(tenant, body_bytes);
 }
 
-absl::StatusOr<Admission::Permit> Front::Enter(const Credentials& credentials,
-                                               size_t body_bytes) const {
+absl::StatusOr<Admission::Permit> DoorContext::Enter(const Credentials& credentials,
+                                                     size_t body_bytes) const {
   WEFT_ASSIGN_OR_RETURN(const TenantRef tenant, Authenticate(credentials));
   return Enter(tenant, body_bytes);
 }
 
-absl::StatusOr<Admission::Permit> Front::Enter(const TenantRef& tenant, size_t body_bytes) const {
+absl::StatusOr<Admission::Permit> DoorContext::Enter(const TenantRef& tenant,
+                                                     size_t body_bytes) const {
   const ServerStatus status = Status();
   switch (status.state) {
     case ServerState::kReady:
@@ -78,7 +79,7 @@ absl::StatusOr<Admission::Permit> Front::Enter(const TenantRef& tenant, size_t b
       absl::Seconds(1));
 }
 
-absl::Status Front::CheckModel(absl::string_view name) const {
+absl::Status DoorContext::CheckModel(absl::string_view name) const {
   // The placeholders are what clients send that know of one model only: text-generation's own
   // client libraries, huggingface_hub, and those whose user left the name out.
   if (name.empty() || name == "tgi" || name == "dummy" || name == entrance_->Model().model_name) {
@@ -91,7 +92,7 @@ absl::Status Front::CheckModel(absl::string_view name) const {
                                           entrance_->Model().model_name, "`"));
 }
 
-ServerStatus Front::Status() const {
+ServerStatus DoorContext::Status() const {
   ServerStatus status = entrance_->Status();
   if (draining()) status.state = ServerState::kDraining;
   return status;

@@ -25,8 +25,8 @@ struct Credentials {
   std::string api_key;
 };
 
-struct FrontOptions {
-  // Whom keys belong to; must outlive the front. Null = everybody is anonymous.
+struct DoorOptions {
+  // Whom keys belong to; must outlive the context. Null = everybody is anonymous.
   const Identity* identity = nullptr;
   // Names a request may use beside the served model's own and "tgi".
   std::vector<std::string> model_aliases;
@@ -40,10 +40,10 @@ struct FrontOptions {
   uint32_t text_threads = 0;
 };
 
-class Front {
+class DoorContext {
  public:
   // Both must outlive this.
-  Front(Entrance* entrance, Probe* probe, FrontOptions options);
+  DoorContext(Entrance* entrance, Probe* probe, DoorOptions options);
 
   // Who asks, by what his request carries. UNAUTHENTICATED without a good key where keys are
   // wanted.
@@ -69,12 +69,12 @@ class Front {
 
   Entrance& entrance() const { return *entrance_; }
   Probe& probe() const { return *probe_; }
-  const FrontOptions& options() const { return options_; }
+  const DoorOptions& options() const { return options_; }
 
  private:
   Entrance* const entrance_;
   Probe* const probe_;
-  const FrontOptions options_;
+  const DoorOptions options_;
   // Stands in for options.identity where there is none.
   const std::unique_ptr<Identity> nobody_;
   const Identity* const identity_;

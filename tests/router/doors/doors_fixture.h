@@ -1,4 +1,4 @@
-// A front with a fake intake behind it and an HTTP server on a free port.
+// The doors with a fake intake behind it and an HTTP server on a free port.
 
 #pragma once
 
@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "common/check.h"
-#include "router/doors/front.h"
+#include "router/doors/door_context.h"
 #include "router/doors/http/server.h"
 #include "router/doors/openai/routes.h"
 #include "router/doors/ops/routes.h"
@@ -17,20 +17,20 @@
 
 namespace weft::router {
 
-struct FrontFixture {
-  explicit FrontFixture(HttpServerOptions http = {}, FrontOptions options = {})
-      : front(&intake, &probe, std::move(options)) {
-    AddTgiRoutes(&front, &routes);
-    AddOpenAiRoutes(&front, &routes);
-    AddOpsRoutes(&front, &routes);
-    AddConfigRoute(&front, &routes);
-    AddOpsRoutes(&front, &admin_routes);
+struct DoorsFixture {
+  explicit DoorsFixture(HttpServerOptions http = {}, DoorOptions options = {})
+      : doors(&intake, &probe, std::move(options)) {
+    AddTgiRoutes(&doors, &routes);
+    AddOpenAiRoutes(&doors, &routes);
+    AddOpsRoutes(&doors, &routes);
+    AddConfigRoute(&doors, &routes);
+    AddOpsRoutes(&doors, &admin_routes);
     auto started = HttpServer::Start(http, &routes, &admin_routes, &probe);
     WEFT_CHECK_MSG(started.ok(), std::string(started.status().message()));
     server = *std::move(started);
   }
 
-  ~FrontFixture() { server->Stop(); }
+  ~DoorsFixture() { server->Stop(); }
 
   uint16_t port() const { return server->port(); }
   RawResponse Post(const std::string& path, const std::string& body) const {
@@ -40,7 +40,7 @@ struct FrontFixture {
 
   Probe probe;
   FakeEntrance intake;
-  Front front;
+  DoorContext doors;
   HttpRouter routes;
   HttpRouter admin_routes;
   std::unique_ptr<HttpServer> server;
