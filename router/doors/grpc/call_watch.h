@@ -60,7 +60,8 @@ class GrpcCallWatch {
   // A call that began at `began_us` has ended.
   void Ended(const void* key, int64_t now_us, int64_t began_us, bool cancelled);
   // First thing in a handler: OK, or why the call must not be worked on: it has been cancelled, its
-  // connection was ended, it has no message, or there are too many.
+  // connection was ended, it has no message, or there are too many. The message counts as whole
+  // from here on: it is no longer among its connection's unfinished bytes.
   absl::Status Check(const grpc::CallbackServerContext& context,
                      const grpc::ByteBuffer& message) const;
 

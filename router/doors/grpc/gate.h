@@ -4,9 +4,10 @@
 //
 // A connection that makes no call in time is ended, so that silence cannot hold descriptors. Those
 // that have made none yet are few besides: one more pushes out the oldest of them, which also
-// bounds the TLS handshakes under way. A connection that has made a call is never pushed out. Peers
-// that vanish are noticed by TCP. When descriptors run out the newcomer is turned away and the
-// thread pauses, it never spins.
+// bounds the TLS handshakes under way. A connection that has made a call is never pushed out for a
+// newcomer. One that fills gRPC's memory with headers and messages that do not get whole is ended,
+// whether it has made calls or not. Peers that vanish are noticed by TCP. When descriptors run out
+// the newcomer is turned away and the thread pauses, it never spins.
 //
 // The callers of Find are gRPC's threads; no lock is held over a system call that waits.
 
