@@ -197,10 +197,4 @@ Child::~Child() { impl_->Abandon(); }
 pid_t Child::pid() const { return impl_->pid(); }
 void Child::Signal(int signal_number) { impl_->Signal(signal_number); }
 
-std::string DescribeWaitStatus(int wait_status) {
-  if (WIFEXITED(wait_status)) return absl::StrCat("exit code ", WEXITSTATUS(wait_status));
-  const int signal_number = WTERMSIG(wait_status);
-  return absl::StrCat("signal ", signal_number, " (", strsignal(signal_number), ")");
-}
-
 }  // namespace weft::launcher

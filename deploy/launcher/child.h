@@ -49,7 +49,4 @@ class Child {
   std::shared_ptr<Impl> impl_;
 };
 
-// "exit code 1" or "signal 9 (Killed)".
-std::string DescribeWaitStatus(int wait_status);
-
 }  // namespace weft::launcher

@@ -19,6 +19,7 @@
 #include "common/check.h"
 #include "common/log.h"
 #include "common/status.h"
+#include "common/wait_status.h"
 #include "deploy/launcher/child.h"
 
 namespace weft::launcher {

@@ -14,6 +14,7 @@
 #include "absl/time/clock.h"
 #include "common/log.h"
 #include "common/status.h"
+#include "common/wait_status.h"
 #include "router/errors.h"
 
 namespace weft::router {
@@ -28,12 +29,6 @@ absl::Status Gone(absl::string_view why) {
                           absl::StrCat("the process that runs chat templates is gone (", why,
                                        "); it is being started again, and text prompts are served"),
                           absl::Seconds(1));
-}
-
-std::string EndOf(int wait_status) {
-  if (WIFSIGNALED(wait_status))
-    return absl::StrCat("it was ended by signal ", WTERMSIG(wait_status));
-  return absl::StrCat("it ended with code ", WEXITSTATUS(wait_status));
 }
 
 // Sends `socket` to a server; an errno. Does not wait: a server that takes nothing is stopped.
@@ -114,7 +109,7 @@ std::string TemplateHost::RunServer() {
   absl::MutexLock lock(&mutex_);
   if (server_.control >= 0) close(server_.control);
   server_ = TemplateServer();
-  return EndOf(wait_status);
+  return absl::StrCat("it ended with ", DescribeWaitStatus(wait_status));
 }
 
 void TemplateHost::CountEnd(absl::Duration lived, const std::string& why) {

@@ -6,6 +6,8 @@
 
 #include <catch2/catch.hpp>
 
+#include "common/wait_status.h"
+
 namespace weft::launcher {
 namespace {
 
