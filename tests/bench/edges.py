@@ -17,6 +17,7 @@ import pathlib
 import socket
 import ssl
 import statistics
+import struct
 import subprocess
 import sys
 import tempfile
@@ -25,6 +26,7 @@ import time
 
 import measure  # also sets WEFT_BIN_DIR's default and the path to weft_server
 from measure import cpu_times_s, row
+import test_grpc_flood
 from weft_server import BIN, WeftServer, grpc_modules
 
 POSTS = 200
@@ -175,6 +177,125 @@ def case_abandoned():
         row("afterwards", f"+{rss_mib(server.router_pid()) - start_mib:.0f}", "MiB")
 
 
+def connect_and_close(address, stop):
+    """Connections that come and go at once, as fast as one process makes them. They end by a reset:
+    else the client's machine soon has no port left."""
+    reset = struct.pack("ii", 1, 0)
+    while not stop.is_set():
+        try:
+            with socket.create_connection(address, timeout=1) as one:
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
+        except OSError:
+            pass  # no place left for this one
+
+
+class AcceptFlood:
+    """Four processes of connect_and_close."""
+
+    def __init__(self, server):
+        host, port = server.http.split(":")
+        self.stopping = multiprocessing.Event()
+        self.processes = [multiprocessing.Process(target=connect_and_close,
+                                                  args=((host, int(port)), self.stopping))
+                          for _ in range(4)]
+        for process in self.processes:
+            process.start()
+
+    def stop(self):
+        self.stopping.set()
+        for process in self.processes:
+            process.join()
+
+
+class Held:
+    """Connections that say `first` and no more, or then one byte of `trickle` each second."""
+
+    def __init__(self, address, count, first, trickle=b""):
+        host, port = address.split(":")
+        self.stopping = threading.Event()
+        self.sockets = []
+        for _ in range(count):
+            one = socket.create_connection((host, int(port)), timeout=5)
+            one.sendall(first)
+            self.sockets.append(one)
+        self.thread = threading.Thread(target=self.run, args=(trickle,))
+        self.thread.start()
+
+    def run(self, trickle):
+        while not self.stopping.wait(1):  # the trickle's rate
+            for one in self.sockets if trickle else []:
+                try:
+                    one.send(trickle)
+                except OSError:
+                    pass  # ended by the server, as it should be
+
+    def stop(self):
+        self.stopping.set()
+        self.thread.join()
+        for one in self.sockets:
+            one.close()
+
+
+class Resets:
+    """Calls that are reset at once, as in tests/integration/test_grpc_flood.py."""
+
+    def __init__(self, server, path, message):
+        self.flood = test_grpc_flood.Flood(int(server.grpc.split(":")[1]), path, message)
+
+    def stop(self):
+        self.flood.join()
+
+
+def connection_attacks(server):
+    body_head = (b"POST /generate HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+                 b"Content-Length: 4000000\r\n\r\n")
+    generate = b"/weft.v1.TextGeneration/Generate"
+    return {
+        "connections that come and go": lambda: AcceptFlood(server),
+        "4,000 silent HTTP connections": lambda: Held(server.http, 4000, b""),
+        "1,100 silent gRPC connections": lambda: Held(server.grpc, 1100, test_grpc_flood.PREFACE),
+        "300 bodies of 4 MB, a byte a second": lambda: Held(server.http, 300, body_head, b" "),
+        "rapid reset of Generate": lambda: Resets(server, generate, b"\x1a\x02Hi"),
+        "rapid reset of no method": lambda: Resets(server, b"/none/None", b""),
+    }
+
+
+def health_s(server):
+    start = time.monotonic()
+    status, _, _ = server.request("GET", "/health", timeout_s=10)
+    if status != 200:
+        raise RuntimeError(f"/health: HTTP {status}")
+    return time.monotonic() - start
+
+
+def case_connections():
+    """Connections without end, silent, trickling or resetting, five seconds each, beside a stream."""
+    with WeftServer(*SHARD_FLAGS) as server:
+        small_request_s(server)
+        stream = Stream(server)
+        measure.wait_until(stream.has_begun, "the stream")
+        quiet_from = time.monotonic()
+        time.sleep(5)  # the span that is measured
+        quiet = stream.longest_gap_ms(quiet_from)
+        row("quiet: longest gap of the stream", round(quiet, 1), "ms")
+        for name, attack in connection_attacks(server).items():
+            start_mib = peak = rss_mib(server.router_pid())
+            since, health = time.monotonic(), []
+            running = attack()
+            while time.monotonic() < since + 5:
+                health.append(health_s(server))
+                peak = max(peak, rss_mib(server.router_pid()))
+                time.sleep(0.005)  # the probe's rate
+            gap = stream.longest_gap_ms(since)
+            running.stop()
+            health.sort()
+            row(name, f"+{peak - start_mib:.0f}", "MiB",
+                f"/health median {health[len(health) // 2] * 1e3:.1f}, worst "
+                f"{health[-1] * 1e3:.1f} ms of {len(health)}; longest gap {gap:.1f} ms, "
+                f"{gap / quiet:.2f} x quiet")
+        stream.stop()
+
+
 def write_keys(folder, **tenants):
     """{tenant: key}; the file is folder/keys.json. A tenant's value: its further fields."""
     path, keys = pathlib.Path(folder) / "keys.json", {}
@@ -286,16 +407,19 @@ def make_certificate(folder):
                    check=True, capture_output=True)
 
 
-def read_streams(server, streams, requests, headers, context):
-    """Runs `requests` completions of 256 tokens, `streams` at a time, over kept connections."""
+def open_connections(server, count, context):
     host, port = server.http.split(":")
-    body = json.dumps({**STREAM, "max_tokens": 256}).encode()
+    return [http.client.HTTPSConnection(host, int(port), context=context) if context
+            else http.client.HTTPConnection(host, int(port)) for _ in range(count)]
+
+
+def read_streams(connections, requests, tokens, headers):
+    """Runs `requests` completions of `tokens` tokens, one at a time on each of `connections`."""
+    body = json.dumps({**STREAM, "max_tokens": tokens}).encode()
     left = iter(range(requests))
     lock = threading.Lock()
 
-    def client():
-        connection = (http.client.HTTPSConnection(host, int(port), context=context) if context
-                      else http.client.HTTPConnection(host, int(port)))
+    def client(connection):
         while True:
             with lock:
                 if next(left, None) is None:
@@ -304,12 +428,25 @@ def read_streams(server, streams, requests, headers, context):
                                {"Content-Type": "application/json", **headers})
             response = connection.getresponse()
             data = response.read()
-            if response.status != 200 or data.count(b"data:") < 256:
+            if response.status != 200 or data.count(b"data:") < tokens:
                 raise RuntimeError(f"HTTP {response.status}: {data[:200]}")
-        connection.close()
-    with concurrent.futures.ThreadPoolExecutor(streams) as pool:
-        for done in [pool.submit(client) for _ in range(streams)]:
+    with concurrent.futures.ThreadPoolExecutor(len(connections)) as pool:
+        for done in [pool.submit(client, one) for one in connections]:
             done.result()
+
+
+def cpu_us(pid):
+    """CPU time of all threads by the scheduler's own clock; /proc's stat counts in steps of 10 ms."""
+    return sum(int(path.read_text().split()[0])
+               for path in pathlib.Path(f"/proc/{pid}/task").glob("*/schedstat")) / 1e3
+
+
+def router_cpu_us(server, act):
+    """(all, the part in user space) of the router while `act` runs."""
+    pid = server.router_pid()
+    before, user_before = cpu_us(pid), cpu_times_s(pid)[0]
+    act()
+    return cpu_us(pid) - before, (cpu_times_s(pid)[0] - user_before) * 1e6
 
 
 def case_identity():
@@ -324,19 +461,25 @@ def case_identity():
         kinds = {"plain": ([], {}, None),
                  "keys and TLS": (flags, {"authorization": f"Bearer {key}"}, context)}
         found = {name: [] for name in kinds}
+        opened = {name: [] for name in kinds}
         for _ in range(3):
             for name, (extra, headers, tls) in kinds.items():
                 with WeftServer(*extra) as server:
-                    read_streams(server, 4, 4, headers, tls)
-                    before = cpu_times_s(server.router_pid())
-                    read_streams(server, 32, 96, headers, tls)
-                    after = cpu_times_s(server.router_pid())
-                    found[name].append([(b - a) * 1e6 / (96 * 256)
-                                        for a, b in zip(before, after)])
+                    read_streams(open_connections(server, 4, tls), 4, 256, headers)
+                    many = open_connections(server, 256, tls)
+                    opened[name].append(router_cpu_us(
+                        server, lambda: [one.connect() for one in many])[0] / len(many))
+                    streams = many[:32]
+                    read_streams(streams, 32, 8, headers)
+                    used = router_cpu_us(server, lambda: read_streams(streams, 384, 256, headers))
+                    found[name].append([us / (384 * 256) for us in used])
         for name, runs in found.items():
-            user, system = [statistics.median(part) for part in zip(*runs)]
-            row(f"router CPU a token at 32 streams, {name}", round(user + system, 1), "us",
-                f"user space {user:.1f} us; median of {len(runs)} runs in turns")
+            total, user = [statistics.median(part) for part in zip(*runs)]
+            row(f"router CPU a token at 32 streams, {name}", round(total, 2), "us",
+                f"user space {user:.1f} us; runs in turns: "
+                f"{', '.join(f'{run[0]:.2f}' for run in runs)}")
+            row(f"router CPU to open a connection, {name}",
+                round(statistics.median(opened[name])), "us")
 
 
 def main():

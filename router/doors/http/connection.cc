@@ -48,7 +48,7 @@ HttpConnection::~HttpConnection() {
 
 void HttpConnection::Start() {
   HttpShared& shared = worker_->shared();
-  socket_.SetOptions(shared.limits);
+  socket_.SetNonBlocking();
   peer_ = socket_.PeerName();
   // A client has to say something soon after it connects.
   if (!socket_.tls()) {
@@ -71,7 +71,7 @@ void HttpConnection::Start() {
 void HttpConnection::TurnAway() {
   turned_away_ = true;
   worker_->shared().turned_away[admin_].fetch_add(1);
-  socket_.SetOptions(worker_->shared().limits);
+  socket_.SetNonBlocking();
   peer_ = socket_.PeerName();
   if (socket_.tls()) {
     Close(CancelReason::kClientGone);  // a handshake is more than it can have

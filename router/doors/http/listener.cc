@@ -68,7 +68,8 @@ HttpListener::HttpListener(Options options, const HttpRouter* routes,
       workers_(*workers),
       acceptor_(workers_[0]->io()),
       retry_(workers_[0]->io()),
-      spare_(kSpareDescriptors) {}
+      spare_(kSpareDescriptors),
+      dealt_(workers->size(), 0) {}
 
 absl::Status HttpListener::Listen() {
   error_code error;
@@ -81,6 +82,9 @@ absl::Status HttpListener::Listen() {
   const tcp::endpoint endpoint(address, options_.port);
   acceptor_.open(endpoint.protocol(), error);
   if (!error) acceptor_.set_option(asio::socket_base::reuse_address(true), error);
+  if (!error) {
+    HttpSocket::SetInheritedOptions(acceptor_.native_handle(), workers_[0]->shared().limits);
+  }
   if (!error) acceptor_.bind(endpoint, error);
   if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
   if (error) return ListenError(host, options_.port, error);
@@ -95,19 +99,21 @@ void HttpListener::Close() {
 }
 
 void HttpListener::Accept() {
-  HttpWorker* worker = workers_[next_++ % workers_.size()].get();
-  acceptor_.async_accept(worker->io(), [this, worker](error_code error, tcp::socket socket) {
-    if (error == asio::error::operation_aborted) return;
-    if (error) {
-      OnAcceptError(error);
-      return;
-    }
-    OnAccepted(std::move(socket), worker);
-    Accept();
-  });
+  if (!acceptor_.is_open()) return;
+  const size_t index = next_++ % workers_.size();
+  acceptor_.async_accept(workers_[index]->io(),
+                         [this, index](error_code error, tcp::socket socket) {
+                           if (error == asio::error::operation_aborted) return;
+                           if (error) {
+                             OnAcceptError(error);
+                             return;
+                           }
+                           if (OnAccepted(std::move(socket), index)) Accept();
+                         });
 }
 
-void HttpListener::OnAccepted(tcp::socket socket, HttpWorker* worker) {
+bool HttpListener::OnAccepted(tcp::socket socket, size_t worker_index) {
+  HttpWorker* const worker = workers_[worker_index].get();
   const HttpShared& shared = worker->shared();
   const int64_t open = shared.open[options_.admin].load();
   const int64_t served = open - shared.turned_away[options_.admin].load();
@@ -115,7 +121,7 @@ void HttpListener::OnAccepted(tcp::socket socket, HttpWorker* worker) {
   spare_.Refill();
   if (open >= options_.connections_max + kCrowdMax) {
     TurnAway(std::move(socket));
-    return;
+    return true;
   }
   // Operators are let in with a descriptor from the reserve too.
   const bool crowded =
@@ -125,14 +131,28 @@ void HttpListener::OnAccepted(tcp::socket socket, HttpWorker* worker) {
     context = options_.tls_context();
     if (context == nullptr) {
       Warn("no TLS certificate is loaded");
-      return;
+      return true;
     }
   }
   auto connection = std::make_shared<HttpConnection>(std::move(socket), std::move(context), worker,
                                                      routes_, options_.admin);
-  asio::post(worker->io(), [worker, connection = std::move(connection), crowded] {
-    worker->Add(connection, crowded);
-  });
+  return Deal(std::move(connection), worker_index, crowded);
+}
+
+bool HttpListener::Deal(std::shared_ptr<HttpConnection> connection, size_t worker_index,
+                        bool crowded) {
+  HttpWorker* const worker = workers_[worker_index].get();
+  const bool last = ++dealt_[worker_index] == kDealtMax;
+  asio::post(worker->io(),
+             [this, worker, worker_index, connection = std::move(connection), crowded, last] {
+               worker->Add(connection, crowded);
+               if (!last) return;
+               asio::post(workers_[0]->io(), [this, worker_index] {
+                 dealt_[worker_index] = 0;
+                 Accept();
+               });
+             });
+  return !last;
 }
 
 void HttpListener::Warn(const std::string& what) {

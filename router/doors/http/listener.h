@@ -68,9 +68,15 @@ class HttpListener {
   static constexpr int64_t kCrowdMax = 64;
   // For one port; an accept needs one of them.
   static constexpr size_t kSpareDescriptors = 8;
+  // A worker is dealt so many connections at most before it has begun to serve them: its streams
+  // wait behind them in its queue, some 15 us for each.
+  static constexpr int kDealtMax = 32;
 
   void Accept();
-  void OnAccepted(boost::asio::ip::tcp::socket socket, HttpWorker* worker);
+  // Whether the next connection can be accepted at once; else that happens when the worker has
+  // caught up.
+  bool OnAccepted(boost::asio::ip::tcp::socket socket, size_t worker_index);
+  bool Deal(std::shared_ptr<HttpConnection> connection, size_t worker_index, bool crowded);
   // Logs that connections are lost, once in a while.
   void Warn(const std::string& what);
   void OnAcceptError(const boost::system::error_code& error);
@@ -84,6 +90,8 @@ class HttpListener {
   SpareDescriptors spare_;
   uint16_t port_ = 0;
   size_t next_ = 0;
+  // By worker: dealt to it since it last caught up.
+  std::vector<int> dealt_;
   // When the log last said so.
   int64_t warned_us_ = 0;
 };

@@ -37,10 +37,12 @@ void SetOption(int fd, int level, int name, int value) {
 HttpSocket::HttpSocket(asio::ip::tcp::socket socket, std::shared_ptr<SSL_CTX> context)
     : socket_(std::move(socket)), context_(std::move(context)) {}
 
-void HttpSocket::SetOptions(const HttpLimits& limits) {
+void HttpSocket::SetNonBlocking() {
   error_code ignored;
   socket_.non_blocking(true, ignored);
-  const int fd = socket_.native_handle();
+}
+
+void HttpSocket::SetInheritedOptions(int fd, const HttpLimits& limits) {
   SetOption(fd, IPPROTO_TCP, TCP_NODELAY, 1);
   SetOption(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
   SetOption(fd, IPPROTO_TCP, TCP_KEEPIDLE, kKeepIdleS);

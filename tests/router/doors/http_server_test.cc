@@ -3,6 +3,7 @@
 #include "router/doors/http/server.h"
 
 #include <catch2/catch.hpp>
+#include <memory>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -300,6 +301,17 @@ TEST_CASE("Connections over the limit get a 503", "[router][http]") {
   REQUIRE(response.has_value());
   CHECK(response->status == 503);
   CHECK(response->headers.at("retry-after") == "1");
+}
+
+TEST_CASE("A burst of connections is served to the last", "[router][http]") {
+  // More than the workers are dealt before the listener waits for them, several times over.
+  DoorsFixture fixture;
+  std::vector<std::unique_ptr<RawClient>> clients;
+  for (int i = 0; i < 300; ++i) clients.push_back(std::make_unique<RawClient>(fixture.port()));
+  for (const auto& client : clients) {
+    client->Send(GetText("/health"));
+    CHECK(client->Read()->status == 200);
+  }
 }
 
 TEST_CASE("A good x-request-id is kept and echoed, a bad one is replaced", "[router][http]") {
