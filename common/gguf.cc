@@ -332,7 +332,9 @@ absl::StatusOr<uint64_t> GgufFile::GetUint(absl::string_view key) const {
     return impl_->WrongType(key, value, "an integer");
   }
   if (integer.negative) {
-    return impl_->Bad(absl::StrCat("key ", Printable(key), " is negative"));
+    return impl_->Bad(absl::StrCat("key ", Printable(key),
+                                   ": expected an integer of 0 or more, found ",
+                                   static_cast<int64_t>(integer.bits)));
   }
   return integer.bits;
 }

@@ -65,20 +65,32 @@ absl::StatusOr<Config> ReadConfig(const std::string& path) {
   return config;
 }
 
-bool ToId(const json::value& value, TokenId* id) {
+bool ToId(const json::value& value, TokenId vocab, TokenId* id) {
   json::error_code error;
   *id = value.to_number<TokenId>(error);
-  return !error && value.is_number() && *id < kVocabMax;
+  return !error && value.is_number() && *id < vocab;
 }
 
-// An id or a list of ids under `key`.
-absl::Status AppendIds(const Config& config, const char* key, std::vector<TokenId>* ids) {
+// What vocab_size says; where it says nothing that makes sense, the most that is served.
+TokenId VocabOf(const Config& config) {
+  const json::value* value = config.Find("vocab_size");
+  TokenId vocab = 0;
+  return value != nullptr && ToId(*value, kVocabMax, &vocab) && vocab > 0 ? vocab : kVocabMax;
+}
+
+// An id or a list of ids under `key`, each below `vocab`.
+absl::Status AppendIds(const Config& config, const char* key, TokenId vocab,
+                       std::vector<TokenId>* ids) {
   const json::value* value = config.Find(key);
   if (value == nullptr) return absl::OkStatus();
   json::array one = {*value};
   for (const json::value& entry : value->is_array() ? value->get_array() : one) {
     TokenId id = 0;
-    if (!ToId(entry, &id)) return config.Wrong(key, "a token id or a list of token ids");
+    if (!ToId(entry, vocab, &id)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(config.path, ": ", key, ": expected a token id from 0 to ", vocab - 1,
+                       " or a list of them, found ", json::serialize(entry).substr(0, 60)));
+    }
     ids->push_back(id);
   }
   return absl::OkStatus();
@@ -152,17 +164,19 @@ absl::StatusOr<ModelText> LoadHfText(const std::string& directory) {
   WEFT_ASSIGN_OR_RETURN(const Config model, ReadConfig(in("config.json")));
   WEFT_ASSIGN_OR_RETURN(const Config tokenizer, ReadConfig(in("tokenizer_config.json")));
 
+  const TokenId vocab = VocabOf(model);
   ModelText text;
-  WEFT_RETURN_IF_ERROR(AppendIds(generation, "eos_token_id", &text.eos_ids));
-  if (text.eos_ids.empty()) WEFT_RETURN_IF_ERROR(AppendIds(model, "eos_token_id", &text.eos_ids));
+  WEFT_RETURN_IF_ERROR(AppendIds(generation, "eos_token_id", vocab, &text.eos_ids));
+  if (text.eos_ids.empty())
+    WEFT_RETURN_IF_ERROR(AppendIds(model, "eos_token_id", vocab, &text.eos_ids));
   WEFT_ASSIGN_OR_RETURN(text.bos_token, TokenText(tokenizer, "bos_token"));
   WEFT_ASSIGN_OR_RETURN(text.eos_token, TokenText(tokenizer, "eos_token"));
   // Chat models are sometimes published with the end of a turn only here.
   if (const auto id = AddedTokenId(tokenizer, text.eos_token)) text.eos_ids.push_back(*id);
 
   std::vector<TokenId> bos;
-  WEFT_RETURN_IF_ERROR(AppendIds(generation, "bos_token_id", &bos));
-  if (bos.empty()) WEFT_RETURN_IF_ERROR(AppendIds(model, "bos_token_id", &bos));
+  WEFT_RETURN_IF_ERROR(AppendIds(generation, "bos_token_id", vocab, &bos));
+  if (bos.empty()) WEFT_RETURN_IF_ERROR(AppendIds(model, "bos_token_id", vocab, &bos));
   if (!bos.empty()) text.bos = bos.front();
   WEFT_ASSIGN_OR_RETURN(text.context_tokens, ContextOf(model));
 

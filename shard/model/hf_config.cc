@@ -63,18 +63,21 @@ absl::Status HfObject::WrongType(absl::string_view key, absl::string_view want,
   return Bad(key, absl::StrCat("expected ", want, ", found ", Shown(found)));
 }
 
-absl::StatusOr<uint32_t> HfObject::ToUint(absl::string_view key, const json::value& value) const {
+absl::StatusOr<uint32_t> HfObject::ToUint(absl::string_view key, const json::value& value,
+                                          uint32_t max) const {
   json::error_code error;
   const uint32_t out = value.to_number<uint32_t>(error);
   // to_number takes 8.0 for 8; a count written as a float is a mistake elsewhere.
-  if (error || value.is_double()) return WrongType(key, "an integer from 0 to 4294967295", value);
+  if (error || value.is_double() || out > max) {
+    return WrongType(key, absl::StrCat("an integer from 0 to ", max), value);
+  }
   return out;
 }
 
 absl::StatusOr<uint32_t> HfObject::GetUint(absl::string_view key) const {
   const json::value* const value = Find(key);
   if (value == nullptr) return Missing(key);
-  return ToUint(key, *value);
+  return ToUint(key, *value, UINT32_MAX);
 }
 
 absl::StatusOr<uint32_t> HfObject::GetUintOr(absl::string_view key, uint32_t otherwise) const {
@@ -87,7 +90,7 @@ absl::StatusOr<float> HfObject::GetFloat(absl::string_view key) const {
   json::error_code error;
   const float out = value->is_number() ? static_cast<float>(value->to_number<double>(error)) : 0;
   if (error || !value->is_number() || !std::isfinite(out)) {
-    return WrongType(key, "a number", *value);
+    return WrongType(key, "a finite number", *value);
   }
   return out;
 }
@@ -122,17 +125,18 @@ absl::StatusOr<HfObject> HfObject::GetObject(absl::string_view key) const {
   return HfObject(&value->get_object(), absl::StrCat(where_, key, "."));
 }
 
-absl::StatusOr<std::vector<uint32_t>> HfObject::GetUints(absl::string_view key) const {
+absl::StatusOr<std::vector<uint32_t>> HfObject::GetUints(absl::string_view key,
+                                                         uint32_t max) const {
   std::vector<uint32_t> out;
   const json::value* const value = Find(key);
   if (value == nullptr) return out;
   if (!value->is_array()) {
-    WEFT_ASSIGN_OR_RETURN(const uint32_t number, ToUint(key, *value));
+    WEFT_ASSIGN_OR_RETURN(const uint32_t number, ToUint(key, *value, max));
     out.push_back(number);
     return out;
   }
   for (const json::value& element : value->get_array()) {
-    WEFT_ASSIGN_OR_RETURN(const uint32_t number, ToUint(key, element));
+    WEFT_ASSIGN_OR_RETURN(const uint32_t number, ToUint(key, element, max));
     out.push_back(number);
   }
   return out;

@@ -34,8 +34,8 @@ class HfObject {
   absl::StatusOr<std::string> GetString(absl::string_view key) const;
   absl::StatusOr<std::string> GetStringOr(absl::string_view key, absl::string_view otherwise) const;
   absl::StatusOr<HfObject> GetObject(absl::string_view key) const;
-  // One number or a list of them; empty when absent.
-  absl::StatusOr<std::vector<uint32_t>> GetUints(absl::string_view key) const;
+  // One number or a list of them, each at most `max`; empty when absent.
+  absl::StatusOr<std::vector<uint32_t>> GetUints(absl::string_view key, uint32_t max) const;
   // A list of strings; empty when absent.
   absl::StatusOr<std::vector<std::string>> GetStrings(absl::string_view key) const;
 
@@ -50,7 +50,8 @@ class HfObject {
   absl::Status Missing(absl::string_view key) const;
   absl::Status WrongType(absl::string_view key, absl::string_view want,
                          const boost::json::value& found) const;
-  absl::StatusOr<uint32_t> ToUint(absl::string_view key, const boost::json::value& value) const;
+  absl::StatusOr<uint32_t> ToUint(absl::string_view key, const boost::json::value& value,
+                                  uint32_t max) const;
 
   const boost::json::object* object_;
   // File, and inside nested objects the keys that lead here: "…/config.json: rope_scaling.".

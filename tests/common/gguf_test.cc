@@ -99,7 +99,8 @@ TEST_CASE("GGUF values of another type are refused by file and key", "[common][g
         absl::InvalidArgumentError(
             path + ": key \"a.strings\": expected a string, found an array of string"));
   CHECK(file.GetUint("a.i8").status() ==
-        absl::InvalidArgumentError(path + ": key \"a.i8\" is negative"));
+        absl::InvalidArgumentError(path +
+                                   ": key \"a.i8\": expected an integer of 0 or more, found -3"));
   CHECK_FALSE(file.GetFloat("a.u32").ok());
   CHECK_FALSE(file.GetBool("a.u32").ok());
   CHECK_FALSE(file.GetStrings("a.ints").ok());

@@ -177,7 +177,7 @@ class BadModelTest(unittest.TestCase):
                      "tokenizer.json")
         header = GgufHeader(DEMO_MODEL)
         header.set(header.keys["llama.attention.head_count_kv"] + 4, "<I", 4).write(self.gguf)
-        self.refused(self.gguf, "broken.gguf", "9", "4", "multiple")
+        self.refused(self.gguf, "broken.gguf", "head_count_kv", "9", "found 4")
 
     # -- Hugging Face directories -----------------------------------------------------------------
     def test_truncated_safetensors_files(self):
@@ -235,7 +235,9 @@ class BadModelTest(unittest.TestCase):
         config = json.loads(path.read_text())
         for change, words in (
                 ({"model_type": "quux"}, ["model_type", "quux", "known are", "llama"]),
-                ({"num_attention_heads": 0}, ["attention heads", "1 to", "found 0"]),
+                ({"num_attention_heads": 0}, ["num_attention_heads", "1 to", "found 0"]),
+                ({"rope_theta": 0}, ["rope_theta", "at least 1", "found 0"]),
+                ({"rms_norm_eps": -1}, ["rms_norm_eps", "above 0", "found -1"]),
                 ({"hidden_size": "x"}, ["hidden_size"]),
                 ({"hidden_act": "quux"}, ["hidden_act", "quux", "silu"])):
             path.write_text(json.dumps({**config, **change}))
@@ -243,6 +245,12 @@ class BadModelTest(unittest.TestCase):
         path.write_text("{")
         self.refused(self.model, "config.json")
         path.write_text(json.dumps(config))
+        generation = self.model / "generation_config.json"
+        for end in (-5, config["vocab_size"]):
+            generation.write_text(json.dumps({"eos_token_id": [2, end]}))
+            self.refused(self.model, "generation_config.json", "eos_token_id",
+                         f"from 0 to {config['vocab_size'] - 1}", f"found {end}")
+        generation.write_text('{"eos_token_id": 2}')
         (self.model / "tokenizer.json").write_text("{")
         self.refused(self.model, "tokenizer.json")
         (self.model / "tokenizer.json").unlink()

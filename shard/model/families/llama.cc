@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
 #include "common/status.h"
-#include "shard/model/families/registry.h"
+#include "shard/model/families/validate.h"
 
 namespace weft::shard {
 namespace {
@@ -248,6 +248,60 @@ absl::Status RefuseUnsupported(const GgufFile& file) {
   return absl::OkStatus();
 }
 
+SpecKeys KeysOf(const HfObject& root) {
+  const std::string scaling = root.Has("rope_parameters") ? "rope_parameters" : "rope_scaling";
+  const absl::StatusOr<HfObject> inside = root.GetObject(scaling);
+  SpecKeys keys;
+  keys.layers = root.Where("num_hidden_layers");
+  keys.hidden = root.Where("hidden_size");
+  keys.heads = root.Where("num_attention_heads");
+  keys.kv_heads = root.Where("num_key_value_heads");
+  keys.head_dim = root.Where("head_dim");
+  keys.mlp_hidden = root.Where("intermediate_size");
+  keys.vocab = root.Where("vocab_size");
+  keys.context_tokens = root.Where("max_position_embeddings");
+  keys.norm_epsilon = root.Where("rms_norm_eps");
+  keys.rope_dims = keys.head_dim;
+  keys.rope_theta = (inside.ok() && inside->Has("rope_theta") ? *inside : root).Where("rope_theta");
+  keys.rope_scaling = root.Where(absl::StrCat(scaling, "."));
+  return keys;
+}
+
+SpecKeys KeysOf(const GgufFile& file) {
+  const auto key = [&file](const char* name) {
+    return absl::StrCat(file.path(), ": llama.", name);
+  };
+  SpecKeys keys;
+  keys.layers = key("block_count");
+  keys.hidden = key("embedding_length");
+  keys.heads = key("attention.head_count");
+  keys.kv_heads = key("attention.head_count_kv");
+  keys.head_dim = key("attention.key_length");
+  keys.mlp_hidden = key("feed_forward_length");
+  keys.vocab = key("vocab_size");
+  keys.context_tokens = key("context_length");
+  keys.norm_epsilon = key("attention.layer_norm_rms_epsilon");
+  keys.rope_dims = key("rope.dimension_count");
+  keys.rope_theta = key("rope.freq_base");
+  keys.rope_scaling = key("rope.scaling.");
+  keys.rope_factors = absl::StrCat(file.path(), ": tensor rope_freqs.weight");
+  return keys;
+}
+
+absl::StatusOr<std::vector<uint32_t>> EosFromGguf(const GgufFile& file, uint32_t vocab) {
+  std::vector<uint32_t> ids;
+  for (const char* key : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id"}) {
+    if (!file.Has(key)) continue;
+    WEFT_ASSIGN_OR_RETURN(const uint32_t id, GgufUint(file, key));
+    if (id >= vocab) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          file.path(), ": ", key, ": must be a token id from 0 to ", vocab - 1, ", found ", id));
+    }
+    if (!absl::c_linear_search(ids, id)) ids.push_back(id);
+  }
+  return ids;
+}
+
 }  // namespace
 
 absl::StatusOr<ModelDescription> LlamaFromHf(const HfConfig& config) {
@@ -260,7 +314,7 @@ absl::StatusOr<ModelDescription> LlamaFromHf(const HfConfig& config) {
   WEFT_ASSIGN_OR_RETURN(spec.hidden, root.GetUint("hidden_size"));
   WEFT_ASSIGN_OR_RETURN(spec.heads, root.GetUint("num_attention_heads"));
   WEFT_ASSIGN_OR_RETURN(spec.kv_heads, root.GetUintOr("num_key_value_heads", spec.heads));
-  if (!root.Has("head_dim") && (spec.heads == 0 || spec.hidden % spec.heads != 0)) {
+  if (!root.Has("head_dim") && spec.heads != 0 && spec.hidden % spec.heads != 0) {
     return root.Bad("head_dim",
                     absl::StrCat("is missing, and hidden_size ", spec.hidden,
                                  " is no multiple of num_attention_heads ", spec.heads));
@@ -277,11 +331,11 @@ absl::StatusOr<ModelDescription> LlamaFromHf(const HfConfig& config) {
   WEFT_ASSIGN_OR_RETURN(spec.mlp_bias, root.GetBoolOr("mlp_bias", false));
   spec.rope.dims = spec.head_dim;
   WEFT_RETURN_IF_ERROR(RopeFromHf(root, &spec.rope));
+  WEFT_RETURN_IF_ERROR(ValidateSpec(spec, KeysOf(root)));
   // generate() takes the end set of generation_config.json where there is one.
   const HfObject generation = config.generation();
-  WEFT_ASSIGN_OR_RETURN(
-      spec.eos_ids, (generation.Has("eos_token_id") ? generation : root).GetUints("eos_token_id"));
-  WEFT_RETURN_IF_ERROR(ValidateSpec(spec, root.Where("the model")));
+  WEFT_ASSIGN_OR_RETURN(spec.eos_ids, (generation.Has("eos_token_id") ? generation : root)
+                                          .GetUints("eos_token_id", spec.vocab - 1));
   spec.attention_scale = 1.0f / std::sqrt(static_cast<float>(spec.head_dim));
   out.params = MakeParams(spec, kHfNames);
   out.unused = {"*.rotary_emb.inv_freq"};
@@ -305,6 +359,12 @@ absl::StatusOr<ModelDescription> LlamaFromGguf(const GgufFile& file) {
   WEFT_ASSIGN_OR_RETURN(spec.heads, GgufUint(file, "llama.attention.head_count"));
   WEFT_ASSIGN_OR_RETURN(spec.kv_heads, GgufUint(file, "llama.attention.head_count_kv", spec.heads));
   const uint32_t even_head = spec.hidden / std::max(spec.heads, 1u);
+  if (!file.Has("llama.attention.key_length") && even_head * spec.heads != spec.hidden &&
+      spec.heads != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        file.path(), ": llama.attention.key_length: is missing, and llama.embedding_length ",
+        spec.hidden, " is no multiple of llama.attention.head_count ", spec.heads));
+  }
   WEFT_ASSIGN_OR_RETURN(spec.head_dim, GgufUint(file, "llama.attention.key_length", even_head));
   WEFT_ASSIGN_OR_RETURN(const uint32_t value_dim,
                         GgufUint(file, "llama.attention.value_length", spec.head_dim));
@@ -333,12 +393,8 @@ absl::StatusOr<ModelDescription> LlamaFromGguf(const GgufFile& file) {
   WEFT_ASSIGN_OR_RETURN(spec.rope.dims,
                         GgufUint(file, "llama.rope.dimension_count", spec.head_dim));
   WEFT_RETURN_IF_ERROR(RopeFromGguf(file, &spec.rope));
-  for (const char* key : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id"}) {
-    if (!file.Has(key)) continue;
-    WEFT_ASSIGN_OR_RETURN(const uint32_t id, GgufUint(file, key));
-    if (!absl::c_linear_search(spec.eos_ids, id)) spec.eos_ids.push_back(id);
-  }
-  WEFT_RETURN_IF_ERROR(ValidateSpec(spec, file.path()));
+  WEFT_RETURN_IF_ERROR(ValidateSpec(spec, KeysOf(file)));
+  WEFT_ASSIGN_OR_RETURN(spec.eos_ids, EosFromGguf(file, spec.vocab));
   spec.attention_scale = 1.0f / std::sqrt(static_cast<float>(spec.head_dim));
   out.params = MakeParams(spec, kGgufNames);
   out.unused = {"rope_freqs.weight"};

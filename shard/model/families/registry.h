@@ -16,8 +16,4 @@ namespace weft::shard {
 absl::StatusOr<ModelDescription> DescribeHfModel(const HfConfig& config);
 absl::StatusOr<ModelDescription> DescribeGgufModel(const GgufFile& file);
 
-// Checks what holds for every family: sizes within common/limits.h, heads that divide into KV
-// heads, finite numbers. `where` is the file, for the message.
-absl::Status ValidateSpec(const DecoderSpec& spec, const std::string& where);
-
 }  // namespace weft::shard

@@ -25,9 +25,11 @@ TEST_CASE("Configuration values convert, and null counts as absent", "[shard][mo
   CHECK(*root.GetString("s") == "text");
   CHECK(*root.GetStringOr("n", "other") == "other");
   CHECK(*root.GetObject("o")->GetUint("x") == 1);
-  CHECK(*root.GetUints("list") == std::vector<uint32_t>{1, 2});
-  CHECK(*root.GetUints("u") == std::vector<uint32_t>{7});
-  CHECK(root.GetUints("n")->empty());
+  CHECK(*root.GetUints("list", 2) == std::vector<uint32_t>{1, 2});
+  CHECK(*root.GetUints("u", 7) == std::vector<uint32_t>{7});
+  CHECK(root.GetUints("n", 7)->empty());
+  CHECK_FALSE(root.GetUints("list", 1).ok());
+  CHECK_FALSE(root.GetUints("u", 6).ok());
   CHECK(*root.GetStrings("names") == std::vector<std::string>{"a"});
   CHECK_FALSE(root.Has("n"));
   CHECK_FALSE(config->generation().Has("u"));
@@ -51,7 +53,7 @@ TEST_CASE("Configuration errors name file, key and what was found", "[shard][mod
         absl::InvalidArgumentError(at + "s: expected a string, found 3"));
   CHECK(root.GetObject("o")->GetUint("x").status() ==
         absl::InvalidArgumentError(at + "o.x: " + integer + "\"y\""));
-  CHECK_FALSE(root.GetUints("list").ok());
+  CHECK_FALSE(root.GetUints("list", 9).ok());
   CHECK_FALSE(root.GetStrings("list").ok());
   CHECK_FALSE(root.GetFloat("huge").ok());
   CHECK_FALSE(root.GetFloat("o").ok());

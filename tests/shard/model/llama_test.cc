@@ -1,6 +1,7 @@
 #include "shard/model/families/llama.h"
 
 #include <catch2/catch.hpp>
+#include <cmath>
 
 #include "absl/strings/match.h"
 #include "shard/model/families/registry.h"
@@ -142,28 +143,51 @@ TEST_CASE("Impossible Llama configs are refused with file and range", "[shard][m
       {"hidden_size", nullptr, "hidden_size: is missing"},
       {"hidden_size", "64", "hidden_size: expected an integer"},
       {"hidden_size", 66, "head_dim: is missing, and hidden_size 66 is no multiple"},
-      {"hidden_size", 1 << 20, "the hidden size must be from 1 to 131072"},
-      {"num_attention_heads", 0, "num_attention_heads 0"},
-      {"num_key_value_heads", 3, "the 4 attention heads are no multiple of the 3"},
-      {"num_key_value_heads", 8, "the key-value heads must be from 1 to 4, found 8"},
-      {"num_hidden_layers", 0, "the layers must be from 1 to 1024, found 0"},
-      {"num_hidden_layers", 100000, "the layers must be from 1 to 1024, found 100000"},
-      {"head_dim", 15, "the rotary dimensions must be even, found 15"},
-      {"head_dim", 4096, "the head size must be from 1 to 1024"},
-      {"vocab_size", 0, "the vocabulary must be from 1"},
-      {"max_position_embeddings", 0, "the context length must be from 1"},
-      {"intermediate_size", 0, "the MLP hidden size must be from 1"},
-      {"rms_norm_eps", 0, "the norm epsilon must be between 0 and 1"},
-      {"rope_theta", -1, "the rotary base must be positive"},
+      {"hidden_size", 1 << 20, "hidden_size: must be from 1 to 131072, found 1048576"},
+      {"num_attention_heads", 0, "num_attention_heads: must be from 1 to 131072, found 0"},
+      {"num_key_value_heads", 3, "num_key_value_heads: must divide the 4 attention heads, found 3"},
+      {"num_key_value_heads", 8, "num_key_value_heads: must be from 1 to 4, found 8"},
+      {"num_hidden_layers", 0, "num_hidden_layers: must be from 1 to 1024, found 0"},
+      {"num_hidden_layers", 100000, "num_hidden_layers: must be from 1 to 1024, found 100000"},
+      {"head_dim", 15, "head_dim: the rotary dimensions must be even, found 15"},
+      {"head_dim", 4096, "head_dim: must be from 1 to 1024, found 4096"},
+      {"vocab_size", 0, "vocab_size: must be from 1"},
+      {"max_position_embeddings", 0, "max_position_embeddings: must be from 1"},
+      {"intermediate_size", 0, "intermediate_size: must be from 1"},
+      {"rms_norm_eps", 0, "rms_norm_eps: must be above 0 and below 1, found 0"},
+      {"rms_norm_eps", -1e-5, "rms_norm_eps: must be above 0 and below 1, found -1e-05"},
+      {"rms_norm_eps", "NaN", "rms_norm_eps: expected a finite number, found \"NaN\""},
+      {"rope_theta", -1, "rope_theta: must be a finite number of at least 1, found -1"},
+      {"rope_theta", 0, "rope_theta: must be a finite number of at least 1, found 0"},
+      {"rope_theta", 1e39, "rope_theta: expected a finite number"},
+      {"rope_parameters", {{"rope_theta", 0}}, "rope_parameters.rope_theta: must be a finite"},
+      {"eos_token_id", -5, "eos_token_id: expected an integer from 0 to 99, found -5"},
+      {"eos_token_id", {2, 100}, "eos_token_id: expected an integer from 0 to 99, found 100"},
       {"rope_scaling", {{"type", "linear"}}, "rope_scaling.factor: is missing"},
-      {"rope_scaling", {{"type", "linear"}, {"factor", 0}}, "scaling factor must be positive"},
+      {"rope_scaling",
+       {{"type", "linear"}, {"factor", 0}},
+       "rope_scaling.factor: must be a finite"},
       {"rope_scaling",
        {{"rope_type", "llama3"},
         {"factor", 8},
         {"low_freq_factor", 4},
         {"high_freq_factor", 1},
         {"original_max_position_embeddings", 64}},
-       "llama3 rotary scaling needs"},
+       "rope_scaling.high_freq_factor: must be above low_freq_factor 4, found 1"},
+      {"rope_scaling",
+       {{"rope_type", "llama3"},
+        {"factor", 8},
+        {"low_freq_factor", 0},
+        {"high_freq_factor", 0},
+        {"original_max_position_embeddings", 64}},
+       "rope_scaling.low_freq_factor: must be above 0, found 0"},
+      {"rope_scaling",
+       {{"rope_type", "llama3"},
+        {"factor", 8},
+        {"low_freq_factor", 1},
+        {"high_freq_factor", 4},
+        {"original_max_position_embeddings", 0}},
+       "rope_scaling.original_max_position_embeddings: must be from 1 to 1048576, found 0"},
       {"eos_token_id", "two", "eos_token_id: expected an integer"},
   };
   for (const auto& c : cases) {
@@ -173,6 +197,15 @@ TEST_CASE("Impossible Llama configs are refused with file and range", "[shard][m
     CHECK(absl::StrContains(status.message(), "/config.json: "));
     CHECK(absl::StrContains(status.message(), c.want));
   }
+}
+
+TEST_CASE("An end outside the vocabulary is refused in the file that names it", "[shard][model]") {
+  json::object config = SmallConfig();
+  config["eos_token_id"] = 2;
+  const absl::Status status = Describe(config, {{"eos_token_id", {2, 100}}}).status();
+  INFO(status);
+  CHECK(absl::StrContains(
+      status.message(), "/generation_config.json: eos_token_id: expected an integer from 0 to 99"));
 }
 
 // GGUF metadata of a small model without layers' tensors: families look only at keys, token_embd,
@@ -239,7 +272,7 @@ TEST_CASE("The rope_freqs tensor becomes frequency factors", "[shard][model]") {
   // Zeros would make infinite frequencies.
   CHECK(absl::StrContains(
       Describe(SmallGguf().Tensor("rope_freqs.weight", {8}, 0, factors)).status().message(),
-      "rope_freqs.weight holds 0"));
+      "tensor rope_freqs.weight: expected positive finite numbers, found 0"));
   CHECK(absl::StrContains(
       Describe(SmallGguf().Tensor("rope_freqs.weight", {4}, 0, factors.substr(0, 16)))
           .status()
@@ -270,7 +303,45 @@ TEST_CASE("GGUF metadata that the Llama code does not have is refused by key", "
                           test::Raw<uint32_t>(GgufBuilder::kU32) + test::Raw(uint64_t{1}) +
                               test::Raw(uint32_t{2})),
           "head_count_kv\": expected an integer, found an array");
-  refused(SmallGguf().Uint("llama.rope.dimension_count", 7), "rotary dimensions must be even");
+  refused(SmallGguf().Uint("llama.rope.dimension_count", 7),
+          "llama.rope.dimension_count: the rotary dimensions must be even, found 7");
+}
+
+TEST_CASE("Impossible GGUF metadata are refused with file, key and range", "[shard][model]") {
+  const auto refused = [](const GgufBuilder& builder, const char* want) {
+    const absl::Status status = Describe(builder).status();
+    INFO(status);
+    CHECK(absl::IsInvalidArgument(status));
+    CHECK(absl::StrContains(status.message(), std::string("/m.gguf: ") + want));
+  };
+  const std::string theta = "llama.rope.freq_base: must be a finite number of at least 1, found ";
+  refused(SmallGguf().Float("llama.rope.freq_base", 0), (theta + "0").c_str());
+  refused(SmallGguf().Float("llama.rope.freq_base", -1e4f), (theta + "-10000").c_str());
+  refused(SmallGguf().Float("llama.rope.freq_base", INFINITY), (theta + "inf").c_str());
+  refused(SmallGguf().Float("llama.rope.freq_base", NAN), (theta + "nan").c_str());
+  refused(
+      SmallGguf().String("llama.rope.scaling.type", "linear").Float("llama.rope.scaling.factor", 0),
+      "llama.rope.scaling.factor: must be a finite number of at least 1, found 0");
+  refused(SmallGguf().Uint("tokenizer.ggml.eos_token_id", 10),
+          "tokenizer.ggml.eos_token_id: must be a token id from 0 to 9, found 10");
+  refused(SmallGguf().Uint("tokenizer.ggml.eot_token_id", 4000000000u),
+          "tokenizer.ggml.eot_token_id: must be a token id from 0 to 9, found 4000000000");
+  refused(SmallGguf().Key("tokenizer.ggml.eos_token_id", GgufBuilder::kI32, test::Raw(int32_t{-5})),
+          "key \"tokenizer.ggml.eos_token_id\": expected an integer of 0 or more, found -5");
+  refused(SmallGguf().Uint("llama.attention.head_count_kv", 3),
+          "llama.attention.head_count_kv: must divide the 4 attention heads, found 3");
+  GgufBuilder odd;
+  odd.String("general.architecture", "llama")
+      .Uint("llama.block_count", 2)
+      .Uint("llama.embedding_length", 66)
+      .Uint("llama.feed_forward_length", 96)
+      .Uint("llama.context_length", 512)
+      .Uint("llama.attention.head_count", 4)
+      .Float("llama.attention.layer_norm_rms_epsilon", NAN)
+      .Tensor("token_embd.weight", {66, 10}, 0, std::string(66 * 10 * 4, '\0'));
+  refused(odd, "llama.attention.key_length: is missing, and llama.embedding_length 66");
+  refused(odd.Uint("llama.attention.key_length", 16),
+          "llama.attention.layer_norm_rms_epsilon: must be above 0 and below 1, found nan");
 }
 
 TEST_CASE("Golden models have the parameters that transformers counts", "[shard][model]") {

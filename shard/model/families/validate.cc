@@ -1,0 +1,93 @@
+#include "shard/model/families/validate.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "common/limits.h"
+#include "common/status.h"
+
+namespace weft::shard {
+namespace {
+
+template <typename... Parts>
+absl::Status Bad(const std::string& where, const Parts&... parts) {
+  return absl::InvalidArgumentError(absl::StrCat(where, ": ", parts...));
+}
+
+absl::Status CheckSizes(const DecoderSpec& spec, const SpecKeys& keys) {
+  const struct {
+    const std::string& where;
+    uint32_t value;
+    uint32_t max;
+  } sizes[] = {
+      {keys.layers, spec.layers, kLayersMax},
+      {keys.hidden, spec.hidden, kHiddenMax},
+      {keys.heads, spec.heads, kHiddenMax},
+      {keys.kv_heads, spec.kv_heads, spec.heads},
+      {keys.head_dim, spec.head_dim, kHeadDimMax},
+      {keys.mlp_hidden, spec.mlp_hidden, 4 * kHiddenMax},
+      {keys.vocab, spec.vocab, kVocabMax},
+      {keys.context_tokens, spec.context_tokens, kContextTokensMax},
+      {keys.rope_dims, spec.rope.dims, spec.head_dim},
+  };
+  for (const auto& size : sizes) {
+    if (size.value == 0 || size.value > size.max) {
+      return Bad(size.where, "must be from 1 to ", size.max, ", found ", size.value);
+    }
+  }
+  if (spec.heads % spec.kv_heads != 0) {
+    return Bad(keys.kv_heads, "must divide the ", spec.heads, " attention heads, found ",
+               spec.kv_heads);
+  }
+  if (spec.rope.dims % 2 != 0) {
+    return Bad(keys.rope_dims, "the rotary dimensions must be even, found ", spec.rope.dims);
+  }
+  return absl::OkStatus();
+}
+
+// A base or a factor below 1 would make frequencies grow with the dimension or the context, and
+// small enough ones make them infinite.
+bool IsAtLeastOne(float value) { return value >= 1 && std::isfinite(value); }
+
+absl::Status CheckRope(const RopeSpec& rope, const SpecKeys& keys) {
+  if (!IsAtLeastOne(rope.theta)) {
+    return Bad(keys.rope_theta, "must be a finite number of at least 1, found ", rope.theta);
+  }
+  if (!IsAtLeastOne(rope.factor)) {
+    return Bad(absl::StrCat(keys.rope_scaling, "factor"),
+               "must be a finite number of at least 1, found ", rope.factor);
+  }
+  for (const float factor : rope.frequency_factors) {
+    if (!(factor > 0 && std::isfinite(factor))) {
+      return Bad(keys.rope_factors, "expected positive finite numbers, found ", factor);
+    }
+  }
+  if (rope.scaling != RopeScalingKind::kLlama3) return absl::OkStatus();
+  if (!(rope.low_freq_factor > 0)) {
+    return Bad(absl::StrCat(keys.rope_scaling, "low_freq_factor"), "must be above 0, found ",
+               rope.low_freq_factor);
+  }
+  if (!(rope.high_freq_factor > rope.low_freq_factor)) {
+    return Bad(absl::StrCat(keys.rope_scaling, "high_freq_factor"),
+               "must be above low_freq_factor ", rope.low_freq_factor, ", found ",
+               rope.high_freq_factor);
+  }
+  if (rope.original_context_tokens == 0 || rope.original_context_tokens > kContextTokensMax) {
+    return Bad(absl::StrCat(keys.rope_scaling, "original_max_position_embeddings"),
+               "must be from 1 to ", kContextTokensMax, ", found ", rope.original_context_tokens);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status ValidateSpec(const DecoderSpec& spec, const SpecKeys& keys) {
+  WEFT_RETURN_IF_ERROR(CheckSizes(spec, keys));
+  if (!(spec.norm_epsilon > 0 && spec.norm_epsilon < 1)) {
+    return Bad(keys.norm_epsilon, "must be above 0 and below 1, found ", spec.norm_epsilon);
+  }
+  return CheckRope(spec.rope, keys);
+}
+
+}  // namespace weft::shard
