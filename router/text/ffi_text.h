@@ -31,7 +31,7 @@ class FfiText {
 };
 
 // The status of a failed call: INVALID_ARGUMENT for refused input, RESOURCE_EXHAUSTED for a bound,
-// INTERNAL for a panic.
+// INTERNAL for what the library gave up on.
 inline absl::Status ToStatus(WeftTextStatus status, absl::string_view error) {
   switch (status) {
     case WEFT_TEXT_OK:
@@ -47,7 +47,8 @@ inline absl::Status ToStatus(WeftTextStatus status, absl::string_view error) {
     case WEFT_TEXT_PANIC:
       break;
   }
-  return absl::InternalError(absl::StrCat("panic in the text library: ", error));
+  return absl::InternalError(
+      absl::StrCat("the model's tokenizer or template failed on this text: ", error));
 }
 
 }  // namespace weft::router

@@ -146,7 +146,7 @@ pub unsafe fn guard<T>(out: *mut T, error: *mut Text, body: impl FnOnce() -> Out
                 .downcast_ref::<&str>()
                 .map(|text| text.to_string())
                 .or_else(|| panic.downcast_ref::<String>().cloned())
-                .unwrap_or_else(|| "panic without a message".to_string());
+                .unwrap_or_else(|| "no reason was given".to_string());
             Failure {
                 status: Status::Panic,
                 message: what,
