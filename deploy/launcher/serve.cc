@@ -26,6 +26,7 @@
 #include "deploy/launcher/run_command.h"
 #include "deploy/launcher/run_dir.h"
 #include "deploy/launcher/serve_options.h"
+#include "deploy/launcher/shard_count.h"
 #include "deploy/launcher/shard_progress.h"
 #include "deploy/launcher/supervisor.h"
 
@@ -47,6 +48,7 @@ class Server {
 
   absl::Status Start() {
     WEFT_ASSIGN_OR_RETURN(places_.model, ResolveModel(options_));
+    WEFT_RETURN_IF_ERROR(CheckShardCount(places_.model, options_));
     WEFT_ASSIGN_OR_RETURN(places_.router_binary, SiblingBinary("weft-router"));
     WEFT_ASSIGN_OR_RETURN(places_.shard_binary, SiblingBinary("weft-shard"));
     WEFT_ASSIGN_OR_RETURN(run_dir_, RunDir::Create(RunDir::DefaultParents()));

@@ -267,6 +267,15 @@ class BadModelTest(unittest.TestCase):
     def test_more_shards_than_the_model_can_be_cut_into(self):
         self.refused(DEMO_MODEL, pathlib.Path(DEMO_MODEL).name, "10 shards", "9 query heads",
                      "1 to 9", flags=["--shards=10"])
+        # Once, and by the launcher: no shard was there to say it.
+        result = subprocess.run(
+            [str(BIN / "weft"), "serve", f"--model={DEMO_MODEL}", "--grpc-port=0", "--http-port=0",
+             "--device=cpu", "--shards=12"], capture_output=True, text=True, timeout=60)
+        self.assertEqual(result.returncode, 1)
+        lines = result.stderr.splitlines()
+        self.assertEqual(len(lines), 1, lines)
+        self.assertIn("12 shards are too many", lines[0])
+        self.assertIn("--shards", lines[0])
 
 
 if __name__ == "__main__":
