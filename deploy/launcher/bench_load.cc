@@ -13,14 +13,17 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "boost/asio/buffer.hpp"
 #include "boost/asio/io_context.hpp"
 #include "boost/asio/ip/tcp.hpp"
+#include "boost/asio/ssl/context.hpp"
 #include "boost/asio/steady_timer.hpp"
 #include "boost/json.hpp"
 #include "common/clock.h"
 #include "common/flags.h"
 #include "common/host_port.h"
 #include "common/status.h"
+#include "deploy/launcher/client_access.h"
 #include "deploy/launcher/commands.h"
 #include "deploy/launcher/load_report.h"
 #include "deploy/launcher/load_stream.h"
@@ -32,7 +35,7 @@ namespace weft::launcher {
 namespace {
 
 struct LoadOptions {
-  std::string connect = "127.0.0.1:8080";
+  AccessFlags access = {"127.0.0.1:8080", false, "", ""};
   std::string route = "completions";
   std::string model;
   uint32_t streams = 1;
@@ -51,7 +54,8 @@ struct LoadOptions {
 };
 
 void Declare(Flags& flags, LoadOptions* options) {
-  flags.Add("connect", &options->connect, "HTTP address of the server, host:port");
+  DeclareAccessFlags(flags, "HTTP address of the server, host:port or https://host:port",
+                     &options->access);
   flags.Add("route", &options->route, "completions, chat or tgi");
   flags.Add("model", &options->model, "Model name in requests; empty = the one that is served");
   flags.Add("streams", &options->streams, "Closed loop: requests under way at a time");
@@ -183,12 +187,25 @@ class LoadGenerator {
   std::vector<StreamResult> results_;
 };
 
+absl::StatusOr<std::shared_ptr<boost::asio::ssl::context>> MakeTls(const std::string& authorities) {
+  auto context = std::make_shared<boost::asio::ssl::context>(boost::asio::ssl::context::tls_client);
+  boost::system::error_code error;
+  context->set_verify_mode(boost::asio::ssl::verify_peer, error);
+  if (!error) context->add_certificate_authority(boost::asio::buffer(authorities), error);
+  if (error) return absl::InvalidArgumentError(absl::StrCat("--ca: ", error.message()));
+  return context;
+}
+
 absl::StatusOr<LoadTarget> ResolveTarget(const LoadOptions& options) {
-  WEFT_RETURN_IF_ERROR(CheckConnect(options.connect));
+  WEFT_ASSIGN_OR_RETURN(const ServerAccess access, ResolveAccess(options.access));
   LoadTarget target;
-  const size_t colon = options.connect.rfind(':');
-  target.host = std::string(WithoutBrackets(options.connect.substr(0, colon)));
-  target.port = options.connect.substr(colon + 1);
+  const size_t colon = access.address.rfind(':');
+  target.host = std::string(WithoutBrackets(access.address.substr(0, colon)));
+  target.port = access.address.substr(colon + 1);
+  target.api_key = access.api_key;
+  if (access.tls) {
+    WEFT_ASSIGN_OR_RETURN(target.tls, MakeTls(access.authorities));
+  }
   if (options.route == "completions") {
     target.path = "/v1/completions";
   } else if (options.route == "chat") {
@@ -204,7 +221,7 @@ absl::StatusOr<LoadTarget> ResolveTarget(const LoadOptions& options) {
   const auto endpoints = resolver.resolve(target.host, target.port, error);
   if (error || endpoints.empty()) {
     return absl::UnavailableError(
-        absl::StrCat("--connect: ", options.connect, ": ", error.message()));
+        absl::StrCat("--connect: ", access.address, ": ", error.message()));
   }
   target.endpoint = endpoints.begin()->endpoint();
   return target;

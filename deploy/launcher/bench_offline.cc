@@ -14,11 +14,10 @@
 #include "common/clock.h"
 #include "common/flags.h"
 #include "common/status.h"
+#include "deploy/launcher/client_access.h"
 #include "deploy/launcher/commands.h"
 #include "deploy/launcher/load_report.h"
 #include "deploy/launcher/run_command.h"
-#include "grpcpp/create_channel.h"
-#include "grpcpp/security/credentials.h"
 #include "grpcpp/support/channel_arguments.h"
 #include "weft/v1/generation.grpc.pb.h"
 
@@ -26,7 +25,7 @@ namespace weft::launcher {
 namespace {
 
 struct OfflineOptions {
-  std::string connect = "127.0.0.1:8081";
+  AccessFlags access = {"127.0.0.1:8081", false, "", ""};
   uint32_t requests = 1000;
   uint32_t isl = 128;
   uint32_t osl = 128;
@@ -38,7 +37,8 @@ struct OfflineOptions {
 };
 
 void Declare(Flags& flags, OfflineOptions* options) {
-  flags.Add("connect", &options->connect, "gRPC address of the server, host:port");
+  DeclareAccessFlags(flags, "gRPC address of the server, host:port or https://host:port",
+                     &options->access);
   flags.Add("requests", &options->requests, "Requests, all sent at once, > 0");
   flags.Add("isl", &options->isl, "Prompt tokens of each: random ids, > 0");
   flags.Add("osl", &options->osl, "New tokens of each, exactly, > 0");
@@ -69,7 +69,8 @@ class OfflineStream : public grpc::ClientReadReactor<v1::GenerateResponse> {
     result_.token_us.reserve(osl);
   }
 
-  void Start(v1::TextGeneration::Stub& stub, absl::Duration timeout) {
+  void Start(v1::TextGeneration::Stub& stub, const ServerAccess& access, absl::Duration timeout) {
+    AddApiKey(access, &context_);
     context_.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
     result_.due_us = result_.sent_us = MonotonicClock().NowUs();
     stub.async()->Generate(&context_, &request_, this);
@@ -111,14 +112,14 @@ class OfflineStream : public grpc::ClientReadReactor<v1::GenerateResponse> {
   StreamResult result_;
 };
 
-std::vector<std::unique_ptr<v1::TextGeneration::Stub>> Connect(const OfflineOptions& options) {
+std::vector<std::unique_ptr<v1::TextGeneration::Stub>> Connect(const OfflineOptions& options,
+                                                               const ServerAccess& access) {
   std::vector<std::unique_ptr<v1::TextGeneration::Stub>> stubs;
   for (uint32_t i = 0; i < options.channels; ++i) {
     grpc::ChannelArguments arguments;
     // Channels to one address share a connection unless they differ.
     arguments.SetInt("weft.bench.channel", static_cast<int>(i));
-    stubs.push_back(v1::TextGeneration::NewStub(
-        grpc::CreateCustomChannel(options.connect, grpc::InsecureChannelCredentials(), arguments)));
+    stubs.push_back(v1::TextGeneration::NewStub(ConnectGrpc(access, arguments)));
   }
   return stubs;
 }
@@ -129,7 +130,8 @@ absl::Status RunOffline(const OfflineOptions& options) {
     return absl::InvalidArgumentError(
         "--requests, --isl, --osl and --channels must be positive, --vocab above 100");
   }
-  const auto stubs = Connect(options);
+  WEFT_ASSIGN_OR_RETURN(const ServerAccess access, ResolveAccess(options.access));
+  const auto stubs = Connect(options, access);
   std::mt19937_64 random(options.seed);
   absl::BlockingCounter left(static_cast<int>(options.requests));
   std::vector<std::unique_ptr<OfflineStream>> streams;
@@ -138,7 +140,7 @@ absl::Status RunOffline(const OfflineOptions& options) {
         std::make_unique<OfflineStream>(MakeRequest(options, random), options.osl, &left));
   }
   for (uint32_t i = 0; i < options.requests; ++i) {
-    streams[i]->Start(*stubs[i % stubs.size()], absl::Seconds(options.timeout_s));
+    streams[i]->Start(*stubs[i % stubs.size()], access, absl::Seconds(options.timeout_s));
   }
   left.Wait();
   std::vector<StreamResult> results;

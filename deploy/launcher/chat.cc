@@ -9,6 +9,7 @@
 #include <iostream>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
@@ -18,11 +19,10 @@
 #include "absl/time/time.h"
 #include "common/flags.h"
 #include "common/status.h"
+#include "deploy/launcher/client_access.h"
 #include "deploy/launcher/commands.h"
 #include "deploy/launcher/interrupt.h"
 #include "deploy/launcher/run_command.h"
-#include "grpcpp/create_channel.h"
-#include "grpcpp/security/credentials.h"
 #include "weft/v1/generation.grpc.pb.h"
 
 namespace weft::launcher {
@@ -32,7 +32,7 @@ namespace {
 constexpr absl::Duration kSilentWait = absl::Seconds(1);
 
 struct ChatOptions {
-  std::string connect = "127.0.0.1:8081";
+  AccessFlags access = {"127.0.0.1:8081", false, "", ""};
   std::string system;
   std::string prompt;
   uint32_t max_tokens = 512;
@@ -44,9 +44,10 @@ struct ChatOptions {
 
 class Chat {
  public:
-  explicit Chat(const ChatOptions& options)
+  Chat(const ChatOptions& options, ServerAccess access)
       : options_(options),
-        channel_(grpc::CreateChannel(options.connect, grpc::InsecureChannelCredentials())),
+        access_(std::move(access)),
+        channel_(ConnectGrpc(access_)),
         stub_(v1::TextGeneration::NewStub(channel_)) {
     if (!options_.system.empty()) Add("system", options_.system);
   }
@@ -60,16 +61,16 @@ class Chat {
     if (connected(std::min(most, kSilentWait))) return absl::OkStatus();
     if (most > kSilentWait) {
       std::fputs(absl::StrFormat("waiting for %s, up to %d s (--connect-timeout-s)\n",
-                                 options_.connect, options_.connect_timeout_s)
+                                 access_.address, options_.connect_timeout_s)
                      .c_str(),
                  stderr);
       if (connected(most)) return absl::OkStatus();
     }
-    return absl::UnavailableError(
-        absl::StrCat("no gRPC server answers at ", options_.connect,
-                     " without TLS; start one with: weft serve (is --connect its gRPC address, not "
-                     "the HTTP one? "
-                     "A server with --tls-cert is none for weft chat, which speaks no TLS)"));
+    return absl::UnavailableError(absl::StrCat(
+        "no gRPC server answers at ", access_.address, access_.tls ? " with" : " without",
+        " TLS; start one with: weft serve (is --connect its gRPC address, not the HTTP one? ",
+        access_.tls ? "Is its certificate for this name, and signed by --ca?)"
+                    : "One with --tls-cert wants --tls or https://)"));
   }
 
   // Sends `text` and prints the answer. Question and answer become part of the history, also when
@@ -77,6 +78,7 @@ class Chat {
   absl::Status Turn(const std::string& text, Interrupt* interrupt) {
     Add("user", text);
     grpc::ClientContext context;
+    AddApiKey(access_, &context);
     if (interrupt != nullptr) interrupt->Begin(&context);
     context.set_deadline(absl::ToChronoTime(absl::Now() + absl::Seconds(options_.timeout_s)));
     const absl::Time start = absl::Now();
@@ -127,13 +129,15 @@ class Chat {
   }
 
   const ChatOptions options_;
+  const ServerAccess access_;
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::TextGeneration::Stub> stub_;
   v1::GenerateRequest request_;
 };
 
 void Declare(Flags& flags, ChatOptions* options) {
-  flags.Add("connect", &options->connect, "gRPC address of the server, host:port");
+  DeclareAccessFlags(flags, "gRPC address of the server, host:port or https://host:port",
+                     &options->access);
   flags.Add("system", &options->system, "System message; empty = the chat template's own");
   flags.Add("prompt", &options->prompt, "Ask this one thing and exit");
   flags.Add("max-tokens", &options->max_tokens, "Tokens of an answer at most");
@@ -172,14 +176,14 @@ absl::Status ConverseInTerminal(Chat& chat, Interrupt& interrupt) {
 }
 
 absl::Status Converse(const ChatOptions& options) {
-  WEFT_RETURN_IF_ERROR(CheckConnect(options.connect));
+  WEFT_ASSIGN_OR_RETURN(ServerAccess access, ResolveAccess(options.access));
   const bool terminal = options.prompt.empty() && isatty(STDIN_FILENO) != 0;
   // Before the channel, whose threads must inherit the signal mask.
   std::unique_ptr<Interrupt> interrupt;
   if (terminal) {
     WEFT_ASSIGN_OR_RETURN(interrupt, Interrupt::Create());
   }
-  Chat chat(options);
+  Chat chat(options, std::move(access));
   WEFT_RETURN_IF_ERROR(chat.Connect());
   if (!options.prompt.empty()) return chat.Turn(options.prompt, nullptr);
   return terminal ? ConverseInTerminal(chat, *interrupt) : ConverseByLines(chat);

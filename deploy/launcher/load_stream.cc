@@ -1,10 +1,14 @@
 #include "deploy/launcher/load_stream.h"
 
 #include <chrono>
+#include <type_traits>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "boost/asio/ip/address.hpp"
+#include "boost/asio/ssl/host_name_verification.hpp"
+#include "boost/asio/ssl/stream.hpp"
 #include "boost/asio/steady_timer.hpp"
 #include "boost/beast/core/flat_buffer.hpp"
 #include "boost/beast/core/tcp_stream.hpp"
@@ -18,12 +22,16 @@ namespace {
 namespace beast = boost::beast;
 namespace http = boost::beast::http;
 using boost::system::error_code;
+using TlsStream = boost::asio::ssl::stream<beast::tcp_stream>;
 
-// Keeps itself alive through its handlers.
-class Stream : public std::enable_shared_from_this<Stream> {
+// Over `Layer`, a TCP stream or TLS on one. Keeps itself alive through its handlers.
+template <typename Layer>
+class Stream : public std::enable_shared_from_this<Stream<Layer>> {
  public:
-  Stream(boost::asio::io_context& io, LoadStream::Done done)
-      : stream_(io), done_(std::move(done)) {}
+  // `layer_arguments` are the Layer's.
+  template <typename... LayerArguments>
+  explicit Stream(LoadStream::Done done, LayerArguments&... layer_arguments)
+      : stream_(layer_arguments...), done_(std::move(done)) {}
 
   void Start(const LoadTarget& target, std::string body, int64_t due_us, int64_t timeout_us) {
     result_.due_us = due_us;
@@ -35,22 +43,48 @@ class Stream : public std::enable_shared_from_this<Stream> {
                                         ? absl::StrCat("[", target.host, "]:", target.port)
                                         : absl::StrCat(target.host, ":", target.port));
     request_.set(http::field::content_type, "application/json");
+    if (!target.api_key.empty()) {
+      request_.set(http::field::authorization, absl::StrCat("Bearer ", target.api_key));
+    }
     request_.body() = std::move(body);
     request_.prepare_payload();
-    stream_.expires_after(std::chrono::microseconds(timeout_us));
+    tcp().expires_after(std::chrono::microseconds(timeout_us));
     result_.sent_us = MonotonicClock().NowUs();
-    stream_.async_connect(target.endpoint, [self = shared_from_this()](const error_code& error) {
-      if (error) return self->Finish(absl::StrCat("connect: ", error.message()));
-      error_code ignored;
-      self->stream_.socket().set_option(boost::asio::ip::tcp::no_delay(true), ignored);
-      self->Send();
-    });
+    tcp().async_connect(
+        target.endpoint, [self = this->shared_from_this(), host = target.host](error_code error) {
+          if (error) return self->Finish(absl::StrCat("connect: ", error.message()));
+          error_code ignored;
+          self->tcp().socket().set_option(boost::asio::ip::tcp::no_delay(true), ignored);
+          if constexpr (kTls) {
+            self->Handshake(host);
+          } else {
+            self->Send();
+          }
+        });
   }
 
  private:
+  static constexpr bool kTls = !std::is_same_v<Layer, beast::tcp_stream>;
+
+  beast::tcp_stream& tcp() { return beast::get_lowest_layer(stream_); }
+
+  void Handshake(const std::string& host) {
+    stream_.set_verify_callback(boost::asio::ssl::host_name_verification(host));
+    // An address is no server name (RFC 6066, 3).
+    error_code no_address;
+    boost::asio::ip::make_address(host, no_address);
+    if (no_address) SSL_set_tlsext_host_name(stream_.native_handle(), host.c_str());
+    stream_.async_handshake(
+        boost::asio::ssl::stream_base::client,
+        [self = this->shared_from_this()](const error_code& error) {
+          if (error) return self->Finish(absl::StrCat("TLS (see --ca): ", error.message()));
+          self->Send();
+        });
+  }
+
   void Send() {
     http::async_write(stream_, request_,
-                      [self = shared_from_this()](const error_code& error, size_t) {
+                      [self = this->shared_from_this()](const error_code& error, size_t) {
                         if (error) return self->Finish(absl::StrCat("send: ", error.message()));
                         self->ReadHeader();
                       });
@@ -65,7 +99,8 @@ class Stream : public std::enable_shared_from_this<Stream> {
     };
     parser_.on_chunk_body(on_chunk_);
     http::async_read_header(
-        stream_, buffer_, parser_, [self = shared_from_this()](const error_code& error, size_t) {
+        stream_, buffer_, parser_,
+        [self = this->shared_from_this()](const error_code& error, size_t) {
           if (error) {
             return self->Finish(
                 absl::StrCat("no HTTP answer (is --connect the HTTP address?): ", error.message()));
@@ -77,7 +112,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
   void ReadBody() {
     if (parser_.is_done()) return Complete();
     http::async_read_some(stream_, buffer_, parser_,
-                          [self = shared_from_this()](const error_code& error, size_t) {
+                          [self = this->shared_from_this()](const error_code& error, size_t) {
                             if (error && error != http::error::end_of_stream) {
                               return self->Finish(absl::StrCat("body: ", error.message()));
                             }
@@ -146,13 +181,13 @@ class Stream : public std::enable_shared_from_this<Stream> {
     result_.error = std::move(error);
     result_.end_us = MonotonicClock().NowUs();
     error_code ignored;
-    stream_.socket().shutdown(boost::asio::ip::tcp::socket::shutdown_both, ignored);
+    tcp().socket().shutdown(boost::asio::ip::tcp::socket::shutdown_both, ignored);
     auto done = std::move(done_);
     done_ = nullptr;
     done(std::move(result_));
   }
 
-  beast::tcp_stream stream_;
+  Layer stream_;
   LoadStream::Done done_;
   http::request<http::string_body> request_;
   http::response_parser<http::string_body> parser_;
@@ -167,7 +202,14 @@ class Stream : public std::enable_shared_from_this<Stream> {
 
 void LoadStream::Start(boost::asio::io_context& io, const LoadTarget& target, std::string body,
                        int64_t due_us, int64_t timeout_us, Done done) {
-  std::make_shared<Stream>(io, std::move(done))->Start(target, std::move(body), due_us, timeout_us);
+  const auto start = [&](const auto& stream) {
+    stream->Start(target, std::move(body), due_us, timeout_us);
+  };
+  if (target.tls != nullptr) {
+    start(std::make_shared<Stream<TlsStream>>(std::move(done), io, *target.tls));
+  } else {
+    start(std::make_shared<Stream<beast::tcp_stream>>(std::move(done), io));
+  }
 }
 
 }  // namespace weft::launcher

@@ -12,6 +12,7 @@
 #include "absl/functional/any_invocable.h"
 #include "boost/asio/io_context.hpp"
 #include "boost/asio/ip/tcp.hpp"
+#include "boost/asio/ssl/context.hpp"
 
 namespace weft::launcher {
 
@@ -36,6 +37,10 @@ struct LoadTarget {
   std::string port;
   std::string path;
   boost::asio::ip::tcp::endpoint endpoint;
+  // Null = in clear.
+  std::shared_ptr<boost::asio::ssl::context> tls;
+  // Empty = none.
+  std::string api_key;
 };
 
 class LoadStream {

@@ -425,7 +425,7 @@ class CommandsTest(unittest.TestCase):
         self.assertIn(f"waiting for {address}, up to 2 s", chat.stderr)
         self.assertIn(f"no gRPC server answers at {address}", chat.stderr)
         self.assertIn("weft serve", chat.stderr)
-        self.assertIn("speaks no TLS", chat.stderr)
+        self.assertIn("wants --tls or https://", chat.stderr)
         alone = self.run_weft("chat", "--connect=127.0.0.1", "--prompt=x")
         self.assertEqual(alone.returncode, 1)
         self.assertIn("--connect: 127.0.0.1 lacks the port", alone.stderr)
@@ -443,6 +443,50 @@ class CommandsTest(unittest.TestCase):
                 report = json.loads(bench.stdout)
                 self.assertEqual(report["failed"], 0)
                 self.assertEqual(report["output_tokens"], 6 * 16, (flags, report))
+
+    def test_chat_and_bench_with_tls_and_a_key(self):
+        with tempfile.TemporaryDirectory() as folder:
+            def path(name):
+                return os.path.join(folder, name)
+
+            subprocess.run(
+                ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
+                 "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", "/CN=weft-test",
+                 "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost", "-keyout",
+                 path("tls.key"), "-out", path("tls.crt")], check=True, capture_output=True)
+            new = self.run_weft("key", "new", "--tenant=test", f"--file={path('keys.json')}")
+            self.assertEqual(new.returncode, 0, new.stderr)
+            pathlib.Path(path("key")).write_text(new.stdout)
+            safe = [f"--ca={path('tls.crt')}", f"--api-key-file={path('key')}"]
+            with WeftServer(f"--tls-cert={path('tls.crt')}", f"--tls-key={path('tls.key')}",
+                            f"--api-keys={path('keys.json')}") as server:
+                ask = ["--prompt=What is the capital of France?", "--max-tokens=24",
+                       "--connect-timeout-s=5"]
+                for address in ([f"--connect=https://{server.grpc}"],
+                                [f"--connect={server.grpc.replace('127.0.0.1', 'localhost')}",
+                                 "--tls"]):
+                    chat = self.run_weft("chat", *address, *ask, *safe)
+                    self.assertEqual(chat.returncode, 0, chat.stderr)
+                    self.assertIn("Paris", chat.stdout)
+                load = ["bench", "load", "--requests=2", "--output-tokens=4", "--json=-"]
+                for address in (server.http, server.http.replace("127.0.0.1", "localhost")):
+                    bench = self.run_weft(*load, f"--connect=https://{address}", *safe)
+                    self.assertEqual(bench.returncode, 0, bench.stderr)
+                    self.assertEqual(json.loads(bench.stdout)["output_tokens"], 8)
+                offline = self.run_weft("bench", "offline", f"--connect={server.grpc}", "--tls",
+                                        "--requests=2", "--isl=4", "--osl=4", *safe)
+                self.assertEqual(offline.returncode, 0, offline.stderr)
+                # Without the authority, without the key, without TLS.
+                https = f"--connect=https://{server.grpc}"
+                for command, words in (
+                        (["chat", https, *ask, safe[1]], "signed by --ca"),
+                        (["chat", https, *ask, safe[0]], "key"),
+                        (["chat", f"--connect={server.grpc}", *ask, safe[1]], "--tls"),
+                        ([*load, f"--connect=https://{server.http}", safe[1]], "TLS (see --ca)"),
+                        ([*load, f"--connect=https://{server.http}", safe[0]], "HTTP 401")):
+                    refused = self.run_weft(*command)
+                    self.assertEqual(refused.returncode, 1, command)
+                    self.assertIn(words, refused.stderr)
 
 
 if __name__ == "__main__":
