@@ -120,10 +120,6 @@ def on_openai(*fields):
     return tuple(refused((None, name, name), *neutral) for name, *neutral in fields)
 
 
-def on_chat(*fields):
-    return tuple(refused((None, name, None), *neutral) for name, *neutral in fields)
-
-
 REFUSED = (
     refused(("watermark", None, None), "false", others=("true",)),
     refused(("decoder_input_details", None, None), "false", others=("true",)),
@@ -144,16 +140,16 @@ REFUSED = (
         ["guided_regex"], ["guided_choice"], ["guided_grammar"], ["structured_outputs"],
         ["structural_tag"], ["regex"], ["json_schema"], ["ebnf"], ["allowed_token_ids"],
         ["logprob_token_ids"], ["prompt_embeds"], ["cache_salt"], ["kv_transfer_params"],
-        ["lora_path"], ["request_id"], ["tools", "[]"]),
-    *on_chat(
+        ["lora_path"], ["request_id"], ["tools", "[]"],
         ["tool_choice", '"none"', '"auto"'], ["functions", "[]"],
         ["function_call", '"none"', '"auto"'], ["parallel_tool_calls", "true"],
         ["modalities", '["text"]'], ["verbosity", '"medium"'], ["reasoning_effort", '"none"'],
-        ["continue_final_message", "false"], ["echo", "false"], ["include_reasoning", "true"],
+        ["continue_final_message", "false"], ["include_reasoning", "true"],
         ["separate_reasoning", "true"], ["documents", "[]"], ["chat_template_kwargs", "{}"],
         ["media_io_kwargs", "{}"], ["mm_processor_kwargs", "{}"], ["audio"], ["prediction"],
-        ["web_search_options"], ["moderation"], ["tool_prompt"], ["chat_template"], ["guideline"]),
-    refused((None, "suffix", "suffix"), '""'),
+        ["web_search_options"], ["moderation"], ["tool_prompt"], ["chat_template"], ["guideline"],
+        ["suffix", '""']),
+    refused((None, "echo", None), "false"),
 )
 
 # Never looked at.

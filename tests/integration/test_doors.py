@@ -122,6 +122,30 @@ class DoorsTest(unittest.TestCase):
         answers = {self.by_openai_chat(False, temperature=1.2, seed=seed) for seed in range(8)}
         self.assertGreater(len(answers), 4)
 
+    def test_fields_of_other_servers_are_refused_by_name_in_completions_as_in_chats(self):
+        chat = lambda **more: self.openai.chat.completions.create(
+            model=self.model, messages=MESSAGES, max_tokens=1, **more)
+        completion = lambda **more: self.openai.completions.create(
+            model=self.model, prompt="Hi", max_tokens=1, **more)
+        tool = {"type": "function", "function": {"name": "f", "parameters": {}}}
+        for field, value in (
+                ("n", 2), ("best_of", 2), ("suffix", "x"), ("functions", [tool["function"]]),
+                ("function_call", {"name": "f"}), ("tools", [tool]), ("tool_choice", "required"),
+                ("response_format", {"type": "json_object"}), ("modalities", ["audio"]),
+                ("reasoning_effort", "high"), ("prediction", {"type": "content"}),
+                ("parallel_tool_calls", False), ("chat_template", "x"), ("documents", [{}])):
+            for create in (chat, completion):
+                with self.assertRaises(openai.BadRequestError, msg=field) as refusal:
+                    create(extra_body={field: value})
+                self.assertEqual(refusal.exception.param, field)
+        # What clients send that name every argument.
+        completion(n=1, best_of=1, echo=False, suffix=None, logprobs=None, logit_bias=None,
+                   frequency_penalty=0, presence_penalty=0, stop=None, user="x",
+                   extra_body={"functions": None, "tools": None, "response_format": None})
+        completion(best_of=None, n=None, stream_options=None, seed=None, temperature=None,
+                   extra_body={"response_format": {"type": "text"}, "tools": [], "suffix": "",
+                               "tool_choice": "none", "reasoning_effort": "none"})
+
     def test_sagemaker_is_answered_on_its_own_routes(self):
         self.assertEqual(self.server.request("GET", "/ping")[0], 200)
         body = {"inputs": self.prompt, "parameters": {"max_new_tokens": 4}}

@@ -19,7 +19,8 @@ namespace {
 // OpenAI's default of /v1/completions.
 constexpr uint32_t kCompletionTokensDefault = 16;
 
-// Fields of OpenAI and of vLLM's extensions that both routes know and do not serve.
+// Fields of OpenAI and of vLLM's extensions that no route serves. Those that OpenAI has for chats
+// alone are refused in completions too: whoever sends them there counts on them.
 constexpr RefusedField kRefusedAnywhere[] = {{"n", "1"},
                                              {"best_of", "1"},
                                              {"store", "false"},
@@ -57,35 +58,35 @@ constexpr RefusedField kRefusedAnywhere[] = {{"n", "1"},
                                              {"adapter_id", ""},
                                              {"request_id", ""},
                                              {"logprob_token_ids", ""},
-                                             {"prompt_cache_retention", "\"in_memory\""}};
+                                             {"prompt_cache_retention", "\"in_memory\""},
+                                             {"tools", "[]"},
+                                             {"tool_choice", "\"none\"|\"auto\""},
+                                             {"tool_prompt", ""},
+                                             {"parallel_tool_calls", "true"},
+                                             {"functions", "[]"},
+                                             {"function_call", "\"none\"|\"auto\""},
+                                             {"audio", ""},
+                                             {"modalities", "[\"text\"]"},
+                                             {"prediction", ""},
+                                             {"reasoning_effort", "\"none\""},
+                                             {"verbosity", "\"medium\""},
+                                             {"web_search_options", ""},
+                                             {"moderation", ""},
+                                             {"continue_final_message", "false"},
+                                             {"documents", "[]"},
+                                             {"chat_template", ""},
+                                             {"chat_template_kwargs", "{}"},
+                                             {"media_io_kwargs", "{}"},
+                                             {"mm_processor_kwargs", "{}"},
+                                             {"guideline", ""},
+                                             {"include_reasoning", "true"},
+                                             {"separate_reasoning", "true"},
+                                             {"suffix", "\"\""}};
 
-constexpr RefusedField kRefusedInChat[] = {{"tools", "[]"},
-                                           {"tool_choice", "\"none\"|\"auto\""},
-                                           {"tool_prompt", ""},
-                                           {"parallel_tool_calls", "true"},
-                                           {"functions", "[]"},
-                                           {"function_call", "\"none\"|\"auto\""},
-                                           {"audio", ""},
-                                           {"modalities", "[\"text\"]"},
-                                           {"prediction", ""},
-                                           {"reasoning_effort", "\"none\""},
-                                           {"verbosity", "\"medium\""},
-                                           {"web_search_options", ""},
-                                           {"moderation", ""},
-                                           {"echo", "false"},
-                                           {"continue_final_message", "false"},
-                                           {"documents", "[]"},
-                                           {"chat_template", ""},
-                                           {"chat_template_kwargs", "{}"},
-                                           {"media_io_kwargs", "{}"},
-                                           {"mm_processor_kwargs", "{}"},
-                                           {"guideline", ""},
-                                           {"include_reasoning", "true"},
-                                           {"separate_reasoning", "true"},
-                                           {"suffix", "\"\""}};
+// Completions have an echo.
+constexpr RefusedField kRefusedInChat[] = {{"echo", "false"}};
 
-constexpr RefusedField kRefusedInCompletions[] = {
-    {"suffix", "\"\""}, {"tools", "[]"}, {"messages", ""}, {"prompt_token_ids", ""}};
+constexpr RefusedField kRefusedInCompletions[] = {{"messages", ""}, {"prompt_token_ids", ""}};
 
 constexpr RefusedField kRefusedInMessage[] = {
     {"name", ""},      {"tool_calls", "[]"}, {"tool_call_id", ""},  {"function_call", ""},

@@ -25,6 +25,9 @@ constexpr RefusedField kRefusedParameters[] = {{"best_of", "1"},
                                                {"stop_token_ids", "[]"},
                                                {"length_penalty", "1|1.0"}};
 
+// Where some clients put it instead of into parameters.
+constexpr RefusedField kRefusedOutside[] = {{"adapter_id", ""}};
+
 void ReadInputs(FieldReader& fields, GenerateInput* input, std::string* text) {
   const boost::json::value* inputs = fields.Value("inputs");
   if (inputs == nullptr) {
@@ -98,6 +101,7 @@ absl::StatusOr<TgiRequest> ReadTgiRequest(const DoorContext& doors, TgiRoute rou
   }
   request.format.wrap_in_list = route == TgiRoute::kRoot && !request.format.stream;
 
+  fields.Refuse(kRefusedOutside);
   static const boost::json::object kNoParameters;
   const boost::json::object* object = fields.Object("parameters");
   FieldReader parameters(object == nullptr ? kNoParameters : *object, "parameters.");
