@@ -1,5 +1,6 @@
 """The commands and the program of docs/GRPC.md, as they stand there."""
 
+import os
 import pathlib
 import re
 import shlex
@@ -30,6 +31,16 @@ class GrpcDocTest(unittest.TestCase):
                                     capture_output=True, text=True, timeout=120).stdout
         self.assertIn("Paris", answer)
         self.assertRegex(answer, r"\n\d+ tokens\n$")
+
+    def test_the_stubs_of_other_tests_go_with_them(self):
+        program = "import os, weft_server; weft_server.grpc_modules(); print(os.listdir())"
+        with tempfile.TemporaryDirectory() as folder:
+            said = subprocess.run(
+                [sys.executable, "-c", program], cwd=folder, check=True, timeout=60, text=True,
+                capture_output=True, env={**os.environ, "TMPDIR": folder,
+                                          "PYTHONPATH": str(ROOT / "tests/integration")}).stdout
+            self.assertIn("weft-proto-", said)
+            self.assertEqual(os.listdir(folder), [])
 
 
 if __name__ == "__main__":

@@ -4,10 +4,12 @@ The build's binaries are found through WEFT_BIN_DIR (set by ctest); the demo mod
 WEFT_DEMO_MODEL or the cache that deploy/setup.sh fills.
 """
 
+import atexit
 import http.client
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -213,6 +215,8 @@ def grpc_modules():
     import grpc
     from grpc_tools import protoc
     out = tempfile.mkdtemp(prefix="weft-proto-")
+    # Messages of other files are imported when they are needed: the stubs stay until the end.
+    atexit.register(shutil.rmtree, out, ignore_errors=True)
     code = protoc.main(["protoc", f"--proto_path={ROOT / 'proto'}", f"--python_out={out}",
                         f"--grpc_python_out={out}", *[str(path.relative_to(ROOT / "proto")) for path in
                                                       (ROOT / "proto").rglob("*.proto")]])
