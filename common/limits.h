@@ -18,7 +18,6 @@ inline constexpr uint32_t kVocabMax = 1u << 20;
 inline constexpr uint32_t kContextTokensMax = 1u << 20;
 inline constexpr uint32_t kHiddenMax = 1u << 17;
 inline constexpr uint32_t kHeadDimMax = 1024;
-inline constexpr uint32_t kKvGroupsMax = 4;
 
 // -- Steps -------------------------------------------------------------------------------------
 inline constexpr uint32_t kStepsInFlightMax = 2;

@@ -86,8 +86,6 @@ int HttpCode(const absl::Status& status) {
       return 403;
     case absl::StatusCode::kNotFound:
       return 404;
-    case absl::StatusCode::kAlreadyExists:
-      return 409;
     case absl::StatusCode::kResourceExhausted:
       return 429;
     case absl::StatusCode::kCancelled:
@@ -102,6 +100,7 @@ int HttpCode(const absl::Status& status) {
     case absl::StatusCode::kUnknown:
     case absl::StatusCode::kInternal:
     case absl::StatusCode::kDataLoss:
+    case absl::StatusCode::kAlreadyExists:
     default:
       return 500;
   }

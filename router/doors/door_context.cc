@@ -23,6 +23,14 @@ std::unique_ptr<Identity> MakeNobody() {
   return *std::move(identity);
 }
 
+absl::Status NotReady(const ServerStatus& status) {
+  return UnavailableError(
+      "LOADING",
+      absl::StrCat("the model is not ready: ", ServerStateName(status.state), ", ", status.percent,
+                   " %", status.detail.empty() ? "" : ", ", status.detail),
+      absl::Seconds(1));
+}
+
 }  // namespace
 
 DoorContext::DoorContext(Entrance* entrance, Probe* probe, DoorOptions options)
@@ -72,11 +80,13 @@ absl::StatusOr<Admission::Permit> DoorContext::Enter(const TenantRef& tenant,
   }
   probe_->Rejected(RejectReason::kNotReady);
   probe_->Failed(FailureReason::kUnavailable);
-  return UnavailableError(
-      "LOADING",
-      absl::StrCat("the model is not ready: ", ServerStateName(status.state), ", ", status.percent,
-                   " %", status.detail.empty() ? "" : ", ", status.detail),
-      absl::Seconds(1));
+  return NotReady(status);
+}
+
+absl::StatusOr<ModelFacts> DoorContext::ServedModel() const {
+  ModelFacts model = entrance_->Model();
+  if (model.shape.context_tokens == 0) return NotReady(Status());
+  return model;
 }
 
 absl::Status DoorContext::CheckModel(absl::string_view name) const {

@@ -60,6 +60,8 @@ class DoorContext {
   // OK for the served name, an alias, and the placeholders "tgi", "dummy" and nothing; NOT_FOUND
   // otherwise.
   absl::Status CheckModel(absl::string_view name) const;
+  // What is served; UNAVAILABLE with Retry-After while no group has said it yet.
+  absl::StatusOr<ModelFacts> ServedModel() const;
   // The entrance's state; draining wins.
   ServerStatus Status() const;
 

@@ -3,10 +3,19 @@
 #include <utility>
 
 #include "common/limits.h"
+#include "router/doors/http/fields.h"
 #include "router/doors/http/sse.h"
 #include "router/errors.h"
 
 namespace weft::router {
+
+ReadGeneration MakeGeneration(GenerateInput input, std::unique_ptr<ResponseFormatter> formatter,
+                              const std::vector<std::string>& ignored) {
+  ReadGeneration generation{std::move(input), std::move(formatter), {}};
+  AddIgnoredHeader(ignored, &generation.headers);
+  return generation;
+}
+
 std::shared_ptr<HttpExchange> GenerateExchange::Start(
     const DoorContext& doors, HttpRequest request, Admission::Permit permit, GenerationReader read,
     const std::function<HttpReply(const absl::Status&)>& refuse, HttpResponder& responder,

@@ -9,6 +9,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <variant>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
@@ -45,6 +47,10 @@ struct ReadGeneration {
   // Go with whatever answer follows.
   HttpHeaders headers;
 };
+// From a request that a door has read: its input, how its answer is written, and the names of the
+// fields that were ignored.
+ReadGeneration MakeGeneration(GenerateInput input, std::unique_ptr<ResponseFormatter> formatter,
+                              const std::vector<std::string>& ignored);
 // Reads a body, or makes the refusal. Any thread.
 using GenerationReader = std::function<std::variant<ReadGeneration, HttpReply>(HttpRequest)>;
 

@@ -38,8 +38,6 @@ absl::string_view TgiType(int code) {
       return "authentication";
     case 404:
       return "not_found";
-    case 409:
-      return "conflict";
     case 499:
       return "cancelled";
     case 503:
@@ -67,8 +65,6 @@ std::string OpenAiWord(const absl::Status& status) {
       return "invalid_api_key";
     case 404:
       return "model_not_found";
-    case 409:
-      return "request_id_in_use";
     case 499:
       return "cancelled";
     case 503:
@@ -184,14 +180,14 @@ absl::string_view HttpReason(int code) {
       return "Method Not Allowed";
     case 408:
       return "Request Timeout";
-    case 409:
-      return "Conflict";
     case 413:
       return "Content Too Large";
     case 415:
       return "Unsupported Media Type";
     case 417:
       return "Expectation Failed";
+    case 421:
+      return "Misdirected Request";
     case 422:
       return "Unprocessable Content";
     case 424:

@@ -6,7 +6,6 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/strip.h"
-#include "router/doors/http/fields.h"
 #include "router/doors/http/gate.h"
 #include "router/doors/http/generate.h"
 #include "router/doors/http/json.h"
@@ -51,11 +50,12 @@ void WriteModel(const ModelFacts& model, JsonWriter* json) {
 }
 
 HttpReply Models(const DoorContext& doors) {
+  const absl::StatusOr<ModelFacts> model = doors.ServedModel();
+  if (!model.ok()) return OpenAiError(model.status());
   HttpReply reply;
   JsonWriter json(&reply.body);
   json.BeginObject().Key("object").String("list").Key("data").BeginArray();
-  const ModelFacts model = doors.entrance().Model();
-  if (!model.model_name.empty()) WriteModel(model, &json);
+  WriteModel(*model, &json);
   json.EndArray().EndObject();
   return reply;
 }
@@ -79,10 +79,12 @@ std::string PercentDecode(absl::string_view text) {
 HttpReply OneModel(const DoorContext& doors, const HttpRequest& http) {
   const absl::Status known =
       doors.CheckModel(PercentDecode(absl::StripPrefix(http.path, kModelsPath)));
+  const absl::StatusOr<ModelFacts> model = doors.ServedModel();
+  if (!model.ok()) return OpenAiError(model.status());
   if (!known.ok()) return OpenAiError(known);
   HttpReply reply;
   JsonWriter json(&reply.body);
-  WriteModel(doors.entrance().Model(), &json);
+  WriteModel(*model, &json);
   return reply;
 }
 
@@ -96,11 +98,8 @@ std::variant<ReadGeneration, HttpReply> ReadOpenAiGeneration(const DoorContext& 
       chat ? ReadChatRequest(doors, body, request_id, door)
            : ReadCompletionRequest(doors, body, request_id, door);
   if (!request.ok()) return Refusal(doors, request.status());
-  ReadGeneration generation;
-  AddIgnoredHeader(request->ignored, &generation.headers);
-  generation.input = std::move(request->input);
-  generation.formatter = NewOpenAiFormatter(std::move(request->format));
-  return generation;
+  return MakeGeneration(std::move(request->input), NewOpenAiFormatter(std::move(request->format)),
+                        request->ignored);
 }
 
 void AddOpenAiRoutes(DoorContext* doors, HttpRouter* router) {

@@ -40,11 +40,8 @@ GenerationOrReply ReadGenerate(const DoorContext& doors, TgiRoute route,
                                const boost::json::object& body, const std::string& request_id) {
   absl::StatusOr<TgiRequest> request = ReadTgiRequest(doors, route, body, request_id);
   if (!request.ok()) return Refusal(doors, request.status());
-  ReadGeneration generation;
-  AddIgnoredHeader(request->ignored, &generation.headers);
-  generation.input = std::move(request->input);
-  generation.formatter = NewTgiFormatter(std::move(request->format));
-  return generation;
+  return MakeGeneration(std::move(request->input), NewTgiFormatter(std::move(request->format)),
+                        request->ignored);
 }
 
 // SageMaker sends bodies of every kind to one route. What a body is shows by the field that its
@@ -209,7 +206,9 @@ HttpReply Health(const DoorContext& doors) {
 }
 
 HttpReply Info(const DoorContext& doors) {
-  const ModelFacts model = doors.entrance().Model();
+  const absl::StatusOr<ModelFacts> served = doors.ServedModel();
+  if (!served.ok()) return TgiError(served.status());
+  const ModelFacts& model = *served;
   HttpReply reply;
   JsonWriter json(&reply.body);
   json.BeginObject().Key("model_id").String(model.model_name);

@@ -299,8 +299,6 @@ TEST_CASE("Errors before the first token are real status codes", "[router][http]
       {UnavailableError("LOADING", "wait", absl::ZeroDuration()), 503, "unavailable", 503,
        "service_unavailable_error", "\"loading\""},
       {absl::InternalError("boom"), 424, "generation", 500, "server_error", "\"internal_error\""},
-      {absl::AlreadyExistsError("id in use"), 409, "conflict", 409, "invalid_request_error",
-       "\"request_id_in_use\""},
       {absl::DeadlineExceededError("late"), 504, "deadline", 504, "server_error",
        "\"deadline_exceeded\""}};
   DoorsFixture fixture;
@@ -395,11 +393,19 @@ TEST_CASE("Before the model is ready requests get 503 and startupz the percent",
   CHECK(fixture.Get("/ping").body == fixture.Get("/health").body);
   CHECK(fixture.Get("/readyz").status == 503);
   CHECK(fixture.Get("/livez").status == 200);
+  // What no shard has told yet is not answered with zeros.
+  for (const char* path : {"/info", "/v1/models", "/v1/models/tgi"}) {
+    const RawResponse early = fixture.Get(path);
+    CHECK(early.status == 503);
+    CHECK(early.headers.at("retry-after") == "1");
+    CHECK(absl::StrContains(early.body, "the model is not ready: loading, 42 %"));
+  }
   fixture.intake.SetStatus({ServerState::kRecovering, 100, "", 0});
   CHECK(fixture.Get("/readyz").status == 503);
   CHECK(fixture.Get("/health").status == 200);
   CHECK(fixture.Get("/ping").status == 200);
   CHECK(fixture.Get("/ping").body.empty());
+  CHECK(fixture.Get("/info").status == 200);
   CHECK(fixture.Post("/generate", R"({"inputs":"x"})").status == 200);
   fixture.intake.SetStatus({ServerState::kReady, 100, "", kStalledUsMax + 1});
   CHECK(fixture.Get("/livez").status == 503);
@@ -410,14 +416,18 @@ TEST_CASE("Info, version, config and metrics answer", "[router][http]") {
   DoorOptions options;
   options.config = {{"http-port", "0 (flag)"}};
   options.text_threads = 3;
-  DoorsFixture fixture({}, options);
+  HttpServerOptions http;
+  http.admin_port = 0;
+  DoorsFixture fixture(http, options);
   const std::string info = fixture.Get("/info").body;
   CHECK(ParseJson(info).ok());
   CHECK(absl::StrContains(info, R"("model_id":"fake/model")"));
   CHECK(absl::StrContains(info, R"("validation_workers":3)"));
   CHECK(absl::StrContains(
       info, absl::StrCat("\"max_concurrent_requests\":", kRunningDefault + kQueueRequestsDefault)));
-  CHECK(fixture.Get("/config").body == R"x({"http-port":"0 (flag)"})x");
+  CHECK(fixture.Get("/config").status == 404);
+  const std::string ask = "GET /config HTTP/1.1\r\nhost: localhost\r\n\r\n";
+  CHECK(Fetch(fixture.server->admin_port(), ask).body == R"x({"http-port":"0 (flag)"})x");
   const RawResponse metrics = fixture.Get("/metrics");
   CHECK(absl::StartsWith(metrics.headers.at("content-type"), "text/plain; version=0.0.4"));
   CHECK(absl::StrContains(metrics.body, "weft_server_state{"));

@@ -23,8 +23,8 @@ struct DoorsFixture {
     AddTgiRoutes(&doors, &routes);
     AddOpenAiRoutes(&doors, &routes);
     AddOpsRoutes(&doors, &routes);
-    AddConfigRoute(&doors, &routes);
     AddOpsRoutes(&doors, &admin_routes);
+    AddConfigRoute(&doors, &admin_routes);
     auto started = HttpServer::Start(http, &routes, &admin_routes, &probe);
     WEFT_CHECK_MSG(started.ok(), std::string(started.status().message()));
     server = *std::move(started);

@@ -236,6 +236,13 @@ bool FakeEntrance::Cancel(const Tenant& tenant, const std::string& name) {
 ModelFacts FakeEntrance::Model() const {
   ModelFacts model;
   model.model_name = "fake/model";
+  model.requests_max = admission_.requests_max();
+  model.shards = 2;
+  model.has_chat_template = true;
+  model.created_unix_s = 1700000000;
+  // Shards tell the rest when the first group has formed.
+  const ServerState state = Status().state;
+  if (state == ServerState::kStarting || state == ServerState::kLoading) return model;
   model.shape.family = "llama";
   model.shape.parameters = 1000;
   model.shape.vocab_size = 300;
@@ -243,10 +250,6 @@ ModelFacts FakeEntrance::Model() const {
   model.shape.request_tokens_max = 1024;
   model.shape.dtype = "bfloat16";
   model.shape.device = "cpu";
-  model.shards = 2;
-  model.requests_max = admission_.requests_max();
-  model.has_chat_template = true;
-  model.created_unix_s = 1700000000;
   return model;
 }
 
