@@ -10,6 +10,7 @@
 #include "common/flags.h"
 #include "common/host_port.h"
 #include "common/status.h"
+#include "router/doors/http/origin.h"
 #include "router/flag_table.h"
 
 namespace weft::router {
@@ -43,7 +44,7 @@ EngineOptions MakeEngineOptions(const RouterFlagValues& values) {
   return engine;
 }
 
-HttpServerOptions MakeHttpOptions(const RouterFlagValues& values) {
+absl::StatusOr<HttpServerOptions> MakeHttpOptions(const RouterFlagValues& values) {
   HttpServerOptions http;
   http.host = std::string(WithoutBrackets(values.host));
   http.admin_host = std::string(WithoutBrackets(values.admin_host));
@@ -53,7 +54,11 @@ HttpServerOptions MakeHttpOptions(const RouterFlagValues& values) {
   http.connections_max = values.connections_max;
   http.limits.body_bytes_max = values.body_bytes_max;
   http.limits.bodies_bytes_max = values.bodies_bytes_max;
-  http.cors_origins = values.cors_origins;
+  for (const std::string& text : values.cors_origins) {
+    absl::StatusOr<std::string> origin = ParseOrigin(text);
+    if (!origin.ok()) return Annotate(origin.status(), "--cors-origins");
+    http.cors_origins.push_back(*std::move(origin));
+  }
   http.limits.header_timeout_us = Microseconds(values.header_timeout_s);
   http.limits.body_timeout_us = Microseconds(values.body_timeout_s);
   http.limits.idle_timeout_us = Microseconds(values.idle_timeout_s);
@@ -128,7 +133,7 @@ absl::Status ParseRouterFlags(int argc, char** argv, RouterFlags* flags, std::st
   flags->log_level = values.log_level;
   const std::vector<std::string> names = PathNames(values.model);
   flags->engine = MakeEngineOptions(values);
-  flags->http = MakeHttpOptions(values);
+  WEFT_ASSIGN_OR_RETURN(flags->http, MakeHttpOptions(values));
   flags->doors = MakeDoorOptions(values, names);
   flags->doors.config = parser.Effective();
   flags->grpc = MakeGrpcOptions(values);

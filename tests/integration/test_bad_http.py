@@ -178,6 +178,11 @@ class BadHttpTest(unittest.TestCase):
                 self.assertEqual(connection.answer()[0], 200)
         for data in (request(padded(BODY_MAX + 1)), chunked(padded(BODY_MAX + 1))):
             self.assertIn(str(BODY_MAX), self.assert_answer(data, 413)[2].decode())
+        # Told by the size of its first chunk, without waiting for it.
+        for size in (b"%x" % (BODY_MAX + 1), b"f" * 15, b"f" * 16, b"f" * 40):
+            data = request(None, line=b"POST /v1/completions HTTP/1.1",
+                           headers=[b"Transfer-Encoding: chunked"]) + size + b"\r\n"
+            self.assert_answer(data, 413, openai=True)
         # Told by its length alone, without waiting for the body or asking for it.
         for headers in ([], [b"Expect: 100-continue"]):
             data = request(None, line=b"POST /v1/completions HTTP/1.1",

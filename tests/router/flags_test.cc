@@ -65,7 +65,7 @@ TEST_CASE("A model is served by the names that its path has", "[router][flags]")
   CHECK(Parsed({"--served-model-name=big"}).model_label == "big");
 }
 
-TEST_CASE("A router without a model or shards says what to give", "[router][flags]") {
+TEST_CASE("A router that cannot start as it is told says what to give", "[router][flags]") {
   const auto refusal = [](std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), "weft-router");
     std::vector<char*> argv;
@@ -77,6 +77,8 @@ TEST_CASE("A router without a model or shards says what to give", "[router][flag
   };
   CHECK(refusal({"--shard=unix:/s"}).find("--model: ") == 0);
   CHECK(refusal({"--model=m.gguf"}).find("--shard: ") == 0);
+  CHECK(refusal({"--model=m.gguf", "--shard=unix:/s", "--cors-origins=https://a,http://a/b"})
+            .find("--cors-origins: `http://a/b` has a path") == 0);
 }
 
 }  // namespace

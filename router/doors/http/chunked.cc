@@ -8,8 +8,8 @@
 namespace weft::router {
 namespace {
 
-// Enough for any body that is served, and far from an overflow.
-constexpr size_t kSizeDigitsMax = 15;
+// A size stops growing here: far beyond any body that is served, and far from an overflow.
+constexpr uint64_t kSizeMax = uint64_t{1} << 56;
 
 bool IsBlank(char c) { return c == ' ' || c == '\t'; }
 
@@ -105,7 +105,7 @@ ChunkedDecoder::State ChunkedDecoder::ReadSizeLine() {
     const auto c = static_cast<unsigned char>(absl::ascii_tolower(line_[digits]));
     if (!absl::ascii_isxdigit(c)) break;
     left_ = left_ * 16 + static_cast<uint64_t>(c <= '9' ? c - '0' : c - 'a' + 10);
-    if (digits + 1 > kSizeDigitsMax) return Malformed("a chunk's size is too large");
+    left_ = std::min(left_, kSizeMax);
   }
   if (digits == 0) return Malformed("a chunk without a size");
   const absl::string_view extensions = absl::string_view(line_).substr(digits);
@@ -114,6 +114,8 @@ ChunkedDecoder::State ChunkedDecoder::ReadSizeLine() {
   if (extension_bytes_ > kExtensionBytesFree + data_bytes_) {
     return Malformed("chunk extensions are longer than the body");
   }
+  // data_bytes_ is within the bound: every size before this one was.
+  if (left_ > data_bytes_max_ - data_bytes_) return State::kTooLong;
   at_ = left_ == 0 ? At::kTrailerLine : At::kData;
   line_.clear();
   return State::kMore;
@@ -136,7 +138,7 @@ ChunkedDecoder::State ChunkedDecoder::Next(absl::string_view* input, absl::strin
       case At::kSizeLine: {
         const State line = TakeLine(input, kLineBytesMax);
         if (line != State::kDone) return line;
-        if (ReadSizeLine() == State::kMalformed) return State::kMalformed;
+        if (const State size = ReadSizeLine(); size != State::kMore) return size;
         break;
       }
       case At::kData: {

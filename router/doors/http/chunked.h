@@ -14,7 +14,7 @@ namespace weft::router {
 
 class ChunkedDecoder {
  public:
-  enum class State { kMore, kData, kDone, kMalformed };
+  enum class State { kMore, kData, kDone, kMalformed, kTooLong };
 
   // A line of a chunk's size with its extensions, and all trailers together, in bytes.
   static constexpr size_t kLineBytesMax = 1024;
@@ -22,9 +22,13 @@ class ChunkedDecoder {
   // Extensions of a body may be so much longer than its data.
   static constexpr uint64_t kExtensionBytesFree = 4096;
 
+  // Bodies have at most `data_bytes_max` bytes.
+  explicit ChunkedDecoder(uint64_t data_bytes_max) : data_bytes_max_(data_bytes_max) {}
+
   // Takes bytes from the front of *input. kData: *data is the next piece of the body, a part of
   // what was the input; call again. kMore: all taken. kDone: the body and its trailers are
-  // complete; what is left in *input belongs to the next request.
+  // complete; what is left in *input belongs to the next request. kTooLong: as soon as a chunk's
+  // size says that the body will be longer than it may.
   State Next(absl::string_view* input, absl::string_view* data);
   // After kMalformed.
   absl::string_view problem() const { return problem_; }
@@ -38,6 +42,7 @@ class ChunkedDecoder {
   State ReadTrailer();
   State Malformed(absl::string_view problem);
 
+  uint64_t data_bytes_max_;
   At at_ = At::kSizeLine;
   std::string line_;
   uint64_t left_ = 0;        // of the present chunk

@@ -7,6 +7,7 @@
 #include "boost/asio/post.hpp"
 #include "common/clock.h"
 #include "router/doors/access_log.h"
+#include "router/doors/http/body_headers.h"
 #include "router/doors/http/buffers.h"
 #include "router/doors/http/replies.h"
 #include "router/doors/identity/key_file.h"
@@ -339,15 +340,7 @@ std::optional<HttpReply> HttpConnection::CheckHead(const RequestHead& head) {
   }
   origin_lines_ = origins.AnswerLines(head.origin);
   if (handler_ == nullptr) return CheckMethod(head);
-  const bool typed = !head.content_type.empty() || !head.origin.empty();
-  if (head.method == HttpMethod::kPost && head.has_body() && typed &&
-      !IsJsonContentType(head.content_type)) {
-    return TransportError(
-        path_, 415,
-        absl::StrCat("a body is JSON: send the header `content-type: application/json` "
-                     "(curl: -H 'content-type: application/json'), not `",
-                     head.content_type.substr(0, 256), "`"));
-  }
+  if (std::optional<HttpReply> refusal = CheckBodyHeaders(head)) return refusal;
   if (*match.gate == nullptr) return std::nullopt;
   absl::StatusOr<TenantRef> tenant = (*match.gate)(head.authorization, head.api_key);
   if (!tenant.ok()) return TransportError(path_, tenant.status());

@@ -77,7 +77,7 @@ class HttpConnection : public HttpResponder,
   bool ParseOnce();
   // The head is complete: what can be refused is, before a byte of the body is read or charged.
   void OnHead();
-  // Finds route and tenant; or the refusal, for the origin, path, method, type or key.
+  // Finds route and tenant; or the refusal, for the origin, path, method, type, coding or key.
   std::optional<HttpReply> CheckHead(const RequestHead& head);
   std::optional<HttpReply> CheckMethod(const RequestHead& head) const;
   // Whose share of the budget the body is counted to.

@@ -46,6 +46,7 @@ void HttpConnection::Dispatch() {
   request.client_subject = client_subject_;
   request.tenant = tenant_;
   request.content_type = std::move(head.content_type);
+  request.host = std::move(head.host);
   request.origin = std::move(head.origin);
   request.traceparent = std::move(head.traceparent);
   Enter(Phase::kBusy, 0);

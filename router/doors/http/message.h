@@ -48,6 +48,8 @@ struct HttpRequest {
   // the head.
   TenantRef tenant;
   std::string content_type;
+  // As the client names this server, without the port.
+  std::string host;
   std::string origin;
   std::string traceparent;
 };

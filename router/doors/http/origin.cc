@@ -5,8 +5,12 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "boost/url/parse.hpp"
+#include "boost/url/scheme.hpp"
+#include "boost/url/url_view.hpp"
 
 namespace weft::router {
 namespace {
@@ -26,6 +30,34 @@ bool IsClientHeader(absl::string_view name) {
 }
 
 }  // namespace
+
+absl::StatusOr<std::string> ParseOrigin(absl::string_view text) {
+  if (text == "*") return std::string(text);
+  const auto refused = [text](absl::string_view why) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("`", text, "` ", why,
+                     "; an origin is scheme://host or scheme://host:port, as "
+                     "https://chat.example, or * for all"));
+  };
+  const auto url = boost::urls::parse_uri({text.data(), text.size()});
+  if (!url.has_value() || !url->has_authority() || url->host().empty()) {
+    return refused("has no scheme or no host");
+  }
+  if (url->has_userinfo()) return refused("names a user");
+  if (!url->encoded_path().empty()) return refused("has a path");
+  if (url->has_query() || url->has_fragment()) return refused("has a query or a fragment");
+  std::string origin = absl::StrCat(std::string(url->scheme()), "://");
+  const auto host = url->encoded_host();
+  origin.append(host.data(), host.size());
+  if (!url->has_port() || url->port().empty()) return origin;
+  const absl::string_view port_text(url->port().data(), url->port().size());
+  uint32_t port = 0;
+  if (!absl::SimpleAtoi(port_text, &port) || port == 0 || port > 65535) {
+    return refused("has a port beyond 1 to 65535");
+  }
+  if (port == boost::urls::default_port(url->scheme_id())) return origin;
+  return absl::StrCat(origin, ":", port);
+}
 
 OriginPolicy::OriginPolicy(std::vector<std::string> allowed)
     : allowed_(std::move(allowed)),

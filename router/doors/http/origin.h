@@ -8,10 +8,16 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "router/doors/http/message.h"
 
 namespace weft::router {
+
+// An origin as browsers send it (RFC 6454: scheme://host[:port], without the scheme's own port) of
+// one that an operator wrote; "*" as it is. INVALID_ARGUMENT in words for anything else: it would
+// never be equal to what a browser sends.
+absl::StatusOr<std::string> ParseOrigin(absl::string_view text);
 
 class OriginPolicy {
  public:

@@ -24,7 +24,7 @@ namespace urls = boost::urls;
 using Message = http::request<http::empty_body>;
 
 // Beyond it a length is no length but an attempt to overflow one.
-constexpr size_t kLengthDigitsMax = 15;
+constexpr size_t kLengthDigitsMax = 19;
 
 HttpRefusal Bad(absl::string_view why) { return {400, absl::StrCat("malformed HTTP: ", why)}; }
 
@@ -49,6 +49,12 @@ bool IsHost(absl::string_view text) {
   const absl::string_view port(authority->port().data(), authority->port().size());
   uint32_t number = 0;
   return port.empty() || (port.size() <= 5 && absl::SimpleAtoi(port, &number) && number <= 65535);
+}
+
+// Of an authority that IsHost takes.
+std::string HostName(absl::string_view text) {
+  const auto authority = urls::parse_authority(UrlView(text));
+  return std::string(authority->host());
 }
 
 void TakeTarget(const urls::url_view& url, RequestHead* head) {
@@ -82,6 +88,7 @@ HttpRefusal ReadTarget(absl::string_view method, absl::string_view target, Reque
     return Bad("an absolute request target is http:// or https://, a host and a path");
   }
   TakeTarget(*url, head);
+  head->host = HostName({authority.data(), authority.size()});
   return {};
 }
 
@@ -138,14 +145,18 @@ HttpRefusal ReadFraming(const Message& message, RequestHead* head) {
   return {};
 }
 
-HttpRefusal ReadHost(const Message& message, const RequestHead& head) {
+HttpRefusal ReadHost(const Message& message, RequestHead* head) {
   const size_t hosts = message.count(http::field::host);
-  if (hosts > 1 || (hosts == 0 && head.http_1_1)) {
+  if (hosts > 1 || (hosts == 0 && head->http_1_1)) {
     return {400, "an HTTP/1.1 request has one Host header"};
   }
-  if (hosts == 1 && !IsHost(View(message[http::field::host]))) {
+  if (hosts == 0) return {};
+  const absl::string_view host = View(message[http::field::host]);
+  if (!IsHost(host)) {
     return {400, "the Host header is not a host name or address, with or without a port"};
   }
+  // The target's own goes before it (RFC 9112, 3.2.2).
+  if (head->host.empty()) head->host = HostName(host);
   return {};
 }
 
@@ -158,7 +169,7 @@ HttpRefusal ReadOnce(const Message& message, const char* name, std::string* valu
 
 HttpRefusal ReadFields(const Message& message, RequestHead* head) {
   HttpRefusal refusal = ReadFraming(message, head);
-  if (!refusal.refused()) refusal = ReadHost(message, *head);
+  if (!refusal.refused()) refusal = ReadHost(message, head);
   const std::pair<const char*, std::string*> fields[] = {
       {"authorization", &head->authorization},
       {"x-api-key", &head->api_key},
@@ -170,6 +181,11 @@ HttpRefusal ReadFields(const Message& message, RequestHead* head) {
     if (!refusal.refused()) refusal = ReadOnce(message, name, value);
   }
   if (refusal.refused()) return refusal;
+  for (const auto& field : message) {
+    if (field.name() != http::field::content_encoding) continue;
+    if (!head->content_encoding.empty()) head->content_encoding += ", ";
+    head->content_encoding.append(field.value().data(), field.value().size());
+  }
   // Of these the first one counts: they only name things.
   head->request_id = std::string(View(message["x-request-id"]));
   head->traceparent = std::string(View(message["traceparent"]));
@@ -224,6 +240,13 @@ HttpRefusal ReadRequestHead(absl::string_view bytes, RequestHead* head) {
   if (parsed != bytes.size() || !parser.is_header_done()) return Bad("the head has two ends");
   head->keep_alive = parser.keep_alive();
   return ReadFields(parser.get(), head);
+}
+
+bool IsLocalhostOrAddress(absl::string_view host) {
+  if (absl::EqualsIgnoreCase(host, "localhost")) return true;
+  const auto authority = urls::parse_authority(UrlView(host));
+  return authority.has_value() && (authority->host_type() == urls::host_type::ipv4 ||
+                                   authority->host_type() == urls::host_type::ipv6);
 }
 
 bool IsJsonContentType(absl::string_view content_type) {

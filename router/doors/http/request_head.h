@@ -41,6 +41,10 @@ struct RequestHead {
   std::string authorization;
   std::string api_key;
   std::string content_type;
+  // All fields of that name, joined by commas.
+  std::string content_encoding;
+  // Host name or address, without the port: that of the target where it has one, else of Host.
+  std::string host;
   std::string origin;
   std::string traceparent;
   std::string preflight_method;   // Access-Control-Request-Method
@@ -73,6 +77,10 @@ class HeadScanner {
 // Reads a complete head, as HeadScanner delimits it. Fills `head` as far as it got; a refusal is a
 // 400, 417, 501 or 505.
 HttpRefusal ReadRequestHead(absl::string_view bytes, RequestHead* head);
+
+// True for "localhost", an IPv4 address and an IPv6 address in brackets: names that no page of
+// another site can have made its own.
+bool IsLocalhostOrAddress(absl::string_view host);
 
 // True for "application/json" and "application/<something>+json", with or without parameters.
 bool IsJsonContentType(absl::string_view content_type);

@@ -15,7 +15,7 @@ constexpr size_t kBodyBytesFirst = 4096;
 }  // namespace
 
 RequestReader::RequestReader(const Limits& limits, std::shared_ptr<BodyBudget> budget)
-    : limits_(limits), budget_(std::move(budget)) {}
+    : limits_(limits), budget_(std::move(budget)), chunked_(limits.body_bytes_max) {}
 
 void RequestReader::Begin() {
   stage_ = Stage::kIdle;
@@ -25,7 +25,7 @@ void RequestReader::Begin() {
   const RequestHead dropped = std::move(head_);  // with what its strings hold
   head_ = RequestHead();
   refusal_ = HttpRefusal();
-  chunked_ = ChunkedDecoder();
+  chunked_ = ChunkedDecoder(limits_.body_bytes_max);
   GiveBack(&body_);
   body_bytes_ = 0;
   charge_ = BodyCharge(budget_);
@@ -42,6 +42,10 @@ RequestReader::Event RequestReader::Refuse(HttpRefusal refusal) {
 
 RequestReader::Event RequestReader::Malformed(absl::string_view problem) {
   return Refuse({400, absl::StrCat("malformed HTTP: ", problem)});
+}
+
+RequestReader::Event RequestReader::TooLong() {
+  return Refuse({413, absl::StrCat("the body is longer than ", limits_.body_bytes_max, " bytes")});
 }
 
 RequestReader::Event RequestReader::Next(absl::string_view* input) {
@@ -81,19 +85,13 @@ RequestReader::Event RequestReader::NextHead(absl::string_view* input) {
   GiveBack(&head_bytes_);
   if (refusal.refused()) return Refuse(std::move(refusal));
   stage_ = Stage::kBody;
-  if (head_.content_length > limits_.body_bytes_max) {
-    return Refuse(
-        {413, absl::StrCat("the body is longer than ", limits_.body_bytes_max, " bytes")});
-  }
+  if (head_.content_length > limits_.body_bytes_max) return TooLong();
   return Event::kHead;
 }
 
 RequestReader::Event RequestReader::Append(absl::string_view piece) {
   const size_t size = body_.size() + piece.size();
-  if (size > limits_.body_bytes_max) {
-    return Refuse(
-        {413, absl::StrCat("the body is longer than ", limits_.body_bytes_max, " bytes")});
-  }
+  if (size > limits_.body_bytes_max) return TooLong();
   if (size > body_.capacity()) {
     // Memory follows what has arrived, not what was announced.
     const size_t first =
@@ -137,6 +135,8 @@ RequestReader::Event RequestReader::NextBody(absl::string_view* input) {
         return Event::kMore;
       case ChunkedDecoder::State::kDone:
         return Complete();
+      case ChunkedDecoder::State::kTooLong:
+        return TooLong();
       case ChunkedDecoder::State::kMalformed:
         return Malformed(chunked_.problem());
     }

@@ -61,6 +61,8 @@ class RequestReader {
   Event Complete();
   Event Refuse(HttpRefusal refusal);
   Event Malformed(absl::string_view problem);
+  // 413: beyond the bound, whether it is here or only announced.
+  Event TooLong();
 
   const Limits limits_;
   const std::shared_ptr<BodyBudget> budget_;

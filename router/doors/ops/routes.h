@@ -15,7 +15,8 @@ inline constexpr int64_t kStalledUsMax = 60'000'000;
 
 // GET /livez, /readyz, /startupz, /metrics, /version. `doors` must outlive the router.
 void AddOpsRoutes(DoorContext* doors, HttpRouter* router);
-// GET /config: for the admin port alone, it shows how the server was started.
+// GET /config: for the admin port alone, it shows how the server was started. 421 under a host name
+// other than localhost.
 void AddConfigRoute(DoorContext* doors, HttpRouter* router);
 
 }  // namespace weft::router

@@ -132,7 +132,7 @@ void AddChunks(std::vector<HttpForm>* forms) {
                            "5\r\nhello\n0\r\n\r\n",
                            "5\r\nhello\r\n\r\n0\r\n\r\n",
                            "\r\n5\r\nhello\r\n",
-                           "fffffffffffffffff\r\nhello\r\n",
+                           "fffffffffffffffffx\r\nhello\r\n",
                            "0\n\n",
                            "0\r\n\n",
                            "0\r\nx y: z\r\n\r\n",

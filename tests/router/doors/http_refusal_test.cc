@@ -105,6 +105,9 @@ TEST_CASE("Path, method, type and key are refused by the head alone", "[router][
                                    {"HEAD /generate", key, 405},
                                    {"POST /generate", key + text, 415},
                                    {"POST /v1/completions", text, 415},
+                                   {"POST /generate", key + "content-encoding: gzip\r\n", 415},
+                                   {"POST /v1/completions", "content-encoding: br\r\n", 415},
+                                   {"POST /nothing", "content-encoding: gzip\r\n", 404},
                                    {"POST /generate", "", 401},
                                    {"POST /tokenize", "x-api-key: nobody\r\n", 401},
                                    {"POST /v1/completions", expired, 401},
@@ -128,6 +131,28 @@ TEST_CASE("Path, method, type and key are refused by the head alone", "[router][
   CHECK(good.Read()->status == 100);
   good.Send(kGenerateBody);
   CHECK(good.Read()->status == 200);
+}
+
+TEST_CASE("A compressed body is a 415 that names the header", "[router][http]") {
+  DoorsFixture fixture;
+  const auto post = [&](const std::string& path, const std::string& headers) {
+    return Fetch(fixture.port(), PostText(path, kGenerateBody, headers));
+  };
+  for (const char* path : {"/", "/generate", "/generate_stream", "/invocations", "/tokenize",
+                           "/chat_tokenize", "/v1/completions", "/v1/chat/completions"}) {
+    for (const char* coding : {"content-encoding: gzip\r\n", "content-encoding: identity, br\r\n",
+                               "content-encoding: identity\r\nContent-Encoding: deflate\r\n"}) {
+      INFO(path << " " << coding);
+      const RawResponse response = post(path, coding);
+      CHECK(response.status == 415);
+      CHECK(absl::StrContains(response.body, "`content-encoding`"));
+      CHECK(response.headers.at("accept-encoding") == "identity");
+    }
+  }
+  CHECK(fixture.intake.request_count() == 0);
+  CHECK(post("/generate", "content-encoding: Identity\r\n").status == 200);
+  CHECK(post("/generate", "content-encoding:\r\n").status == 200);
+  CHECK(Fetch(fixture.port(), GetText("/health", "content-encoding: gzip\r\n")).status == 200);
 }
 
 TEST_CASE("A refused request that is here with its body keeps its connection", "[router][http]") {

@@ -44,5 +44,41 @@ TEST_CASE("A preflight grants the headers of OpenAI's client by name, and no oth
   CHECK(absl::StrContains(answer.headers.at("access-control-allow-headers"), "x-stainless-lang"));
 }
 
+TEST_CASE("An origin is a scheme, a host and perhaps a port, and nothing else", "[router][http]") {
+  for (const char* good :
+       {"*", "https://chat.example", "http://localhost:3000", "http://[::1]:8080", "app://weft"}) {
+    INFO(good);
+    CHECK(ParseOrigin(good).value_or("") == good);
+  }
+  // Browsers leave a scheme's own port out.
+  CHECK(*ParseOrigin("https://chat.example:443") == "https://chat.example");
+  CHECK(*ParseOrigin("http://chat.example:80") == "http://chat.example");
+  CHECK(*ParseOrigin("http://chat.example:443") == "http://chat.example:443");
+  const struct {
+    const char* text;
+    const char* want;
+  } cases[] = {{"http://a/b", "has a path"},
+               {"http://a/", "has a path"},
+               {"http://a?x", "has a query"},
+               {"http://a#x", "a fragment"},
+               {"http://me@a", "names a user"},
+               {"http://me:pw@a", "names a user"},
+               {"chat.example", "has no scheme"},
+               {"//chat.example", "has no scheme"},
+               {"chat.example:3000", "has no"},
+               {"https://", "or no host"},
+               {"", "has no scheme"},
+               {"null", "has no scheme"},
+               {"https://*.example/", "has a path"},
+               {"http://a:99999", "has a port beyond"},
+               {"http://a b", "has no scheme"}};
+  for (const auto& c : cases) {
+    const absl::Status status = ParseOrigin(c.text).status();
+    INFO(c.text << ": " << status);
+    CHECK(absl::StrContains(status.message(), c.want));
+    CHECK(absl::StrContains(status.message(), "an origin is scheme://host"));
+  }
+}
+
 }  // namespace
 }  // namespace weft::router

@@ -110,6 +110,16 @@ TEST_CASE("Heads, bodies, extensions and trailers have their limits", "[router][
   CHECK(ReadAll("POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 1048577\r\n\r\n", 100).refused ==
         413);
   CHECK(ReadAll(head + "100001\r\n" + std::string(1048577, 'a'), 65536).refused == 413);
+  // What a chunk announces is refused before a byte of it has come, whatever its number of digits.
+  for (const char* size : {"100001", "fffffffffffffff", "ffffffffffffffff", "10000000000000000",
+                           "fffffffffffffffffffffffffffffffff", "5\r\nhello\r\nffffc"}) {
+    INFO(size);
+    CHECK(ReadAll(absl::StrCat(head, size, "\r\n"), 1).refused == 413);
+  }
+  CHECK(ReadAll(head + "5\r\nhello\r\nffffb\r\n", 7).refused == 0);
+  CHECK(ReadAll(head + std::string(900, '0') + "5\r\nhello\r\n0\r\n\r\n", 7).requests == 1);
+  CHECK(ReadAll("POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 9999999999999999999\r\n\r\n", 100)
+            .refused == 413);
   CHECK(ReadAll(head + "1;" + std::string(2000, 'a') + "\r\nx\r\n", 100).refused == 400);
   std::string extensions = head;
   for (int i = 0; i < 20; ++i) extensions += "1;" + std::string(900, 'a') + "\r\nx\r\n";
