@@ -1,6 +1,6 @@
 // What a connection does beside answering: refuses forms of smuggling and blind posts of browsers,
-// sees clients that leave, keeps silent streams alive, holds bodies and readers to a pace, finds
-// places for newcomers, and speaks TLS.
+// sees clients that leave, keeps silent streams alive, holds bodies and readers to a pace, and
+// finds places for newcomers.
 
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -15,80 +15,16 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
-#include "common/check.h"
-#include "common/limits.h"
-#include "router/doors/http/listener.h"
-#include "router/doors/http/pace.h"
-#include "router/doors/http/sse.h"
-#include "router/doors/http/waiting_order.h"
 #include "tests/router/doors/doors_fixture.h"
+#include "tests/router/doors/hold_server.h"
 #include "tests/router/doors/http_forms.h"
-#include "tests/router/doors/tls_client.h"
 
 namespace weft::router {
 namespace {
 
 constexpr char kStreamBody[] = R"({"prompt":"Hi","stream":true})";
 constexpr char kGenerateBody[] = R"({"inputs":"Hi"})";
-
-// A server with one route, POST /hold, whose answer the test makes.
-struct HoldServer {
-  struct Exchange : HttpExchange {
-    void OnWake() override {}
-    void OnSilence() override {
-      if (!begun) responder->BeginStream(SseReply());
-      begun = true;
-      std::string out;
-      SseComment(&out);
-      responder->Write(out);
-      responder->Flush();
-    }
-    void OnGone(CancelReason why) override {
-      absl::MutexLock lock(&owner->mutex);
-      owner->gone = why;
-    }
-    HttpResponder* responder = nullptr;
-    HoldServer* owner = nullptr;
-    bool begun = false;
-  };
-
-  explicit HoldServer(const HttpServerOptions& options) {
-    routes.Add(HttpMethod::kPost, "/hold",
-               [this](HttpRequest got, HttpResponder& responder, IoWaker&) {
-                 auto exchange = std::make_shared<Exchange>();
-                 exchange->responder = &responder;
-                 exchange->owner = this;
-                 absl::MutexLock lock(&mutex);
-                 request = std::move(got);
-                 return exchange;
-               });
-    auto started = HttpServer::Start(options, &routes, &routes, &probe);
-    WEFT_CHECK_MSG(started.ok(), std::string(started.status().message()));
-    server = *std::move(started);
-  }
-  ~HoldServer() { server->Stop(); }
-
-  HttpRequest TakeRequest() {
-    absl::MutexLock lock(&mutex);
-    const auto there = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) { return !request.path.empty(); };
-    mutex.AwaitWithTimeout(absl::Condition(&there), absl::Seconds(10));
-    return std::move(request);
-  }
-  bool WaitGone() {
-    absl::MutexLock lock(&mutex);
-    const auto left = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) { return gone.has_value(); };
-    return mutex.AwaitWithTimeout(absl::Condition(&left), absl::Seconds(10));
-  }
-
-  Probe probe;
-  HttpRouter routes;
-  absl::Mutex mutex;
-  HttpRequest request ABSL_GUARDED_BY(mutex);
-  std::optional<CancelReason> gone ABSL_GUARDED_BY(mutex);
-  std::unique_ptr<HttpServer> server;
-};
 
 // -- Framing -------------------------------------------------------------------------------------
 
@@ -443,153 +379,6 @@ TEST_CASE("The admin port answers when the process has no descriptors left", "[r
   close(null);
   REQUIRE(setrlimit(RLIMIT_NOFILE, &before) == 0);
   CHECK(fixture.Get("/health").status == 200);
-}
-
-// -- TLS -----------------------------------------------------------------------------------------
-
-TEST_CASE("The port speaks TLS with the context of the moment", "[router][http]") {
-  TestCertificate certificate("first");
-  absl::Mutex mutex;
-  std::shared_ptr<SSL_CTX> context = certificate.Context();
-  HttpServerOptions options;
-  options.tls_context = [&] {
-    absl::MutexLock lock(&mutex);
-    return context;
-  };
-  DoorsFixture fixture(options);
-  TlsClient client(fixture.port());
-  REQUIRE(client.connected());
-  CHECK(client.subject() == "CN=first");
-  client.Send(PostText("/v1/completions", kStreamBody) + GetText("/version"));
-  CHECK(absl::StrContains(client.ReadUntil("0\r\n\r\n"), "data: [DONE]"));
-  CHECK(absl::StrContains(client.ReadUntil("revision"), "200 OK"));
-  {
-    absl::MutexLock lock(&mutex);
-    context = TestCertificate("second").Context();
-  }
-  TlsClient next(fixture.port());
-  CHECK(next.subject() == "CN=second");
-  client.Send(GetText("/health"));
-  CHECK(absl::StrContains(client.ReadUntil("\r\n\r\n"), "200 OK"));
-}
-
-TEST_CASE("A large answer and a large body pass through TLS", "[router][http]") {
-  TestCertificate certificate("x");
-  HttpServerOptions options;
-  options.tls_context = [context = certificate.Context()] { return context; };
-  DoorsFixture fixture(options);
-  TlsClient client(fixture.port());
-  client.Send(PostText("/tokenize", R"({"inputs":")" + std::string(100'000, 'a') + "\"}"));
-  // Each letter is a token of its own; the last one says where it stops.
-  CHECK(absl::StrContains(client.ReadUntil("\"stop\":100000}]"), "200 OK"));
-}
-
-TEST_CASE("A client of a TLS port that speaks none is told so", "[router][http]") {
-  TestCertificate certificate("x");
-  HttpServerOptions options;
-  options.tls_context = [context = certificate.Context()] { return context; };
-  DoorsFixture fixture(options);
-  RawClient client(fixture.port());
-  client.Send(GetText("/health"));
-  const auto response = client.Read();
-  REQUIRE(response.has_value());
-  CHECK(response->status == 400);
-  CHECK(absl::StrContains(response->body, "https://"));
-  CHECK(client.WaitClosed());
-  RawClient broken(fixture.port());
-  broken.Send(std::string("\x16\x03\x01\x00\x05hello", 10));
-  CHECK(broken.ReadToEnd().has_value());
-}
-
-TEST_CASE("Handshakes have a deadline and a limit, and the oldest gives way", "[router][http]") {
-  TestCertificate certificate("x");
-  HttpServerOptions options;
-  options.io_threads = 1;
-  options.limits.handshakes_max = 2;
-  options.tls_context = [context = certificate.Context()] { return context; };
-  {
-    DoorsFixture fixture(options);
-    RawClient first(fixture.port()), second(fixture.port());
-    second.Send("\x16");
-    TlsClient third(fixture.port());
-    CHECK(third.connected());
-    CHECK(first.WaitClosed());
-  }
-  options.limits.header_timeout_us = 60'000;
-  DoorsFixture fixture(options);
-  RawClient silent(fixture.port());
-  CHECK(silent.ReadToEnd() == "");
-}
-
-TEST_CASE("A verified client certificate comes with the request", "[router][http]") {
-  TestCertificate certificate("me");
-  HttpServerOptions options;
-  const std::shared_ptr<SSL_CTX> context = certificate.Context();
-  certificate.TrustIn(context.get());
-  SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER, nullptr);
-  options.tls_context = [context] { return context; };
-  HoldServer server(options);
-  TlsClient client(server.server->port(), &certificate);
-  client.Send(PostText("/hold", "{}"));
-  const HttpRequest request = server.TakeRequest();
-  CHECK(request.tls);
-  CHECK(request.client_subject == "CN=me");
-}
-
-// -- Parts ---------------------------------------------------------------------------------------
-
-TEST_CASE("A pace counts stalls and windows only while it runs", "[router][http]") {
-  const PaceLimits limits = {30, 60, 100};
-  Pace pace;
-  CHECK(pace.Check(1000, 0, limits));
-  pace.Start(1000, 5);
-  CHECK(pace.Check(1029, 5, limits));
-  CHECK_FALSE(pace.Check(1030, 5, limits));
-  pace.Start(1000, 0);
-  // A byte now and then keeps it from stalling, not from being slow.
-  CHECK(pace.Check(1029, 1, limits));
-  CHECK(pace.Check(1058, 2, limits));
-  CHECK_FALSE(pace.Check(1060, 3, limits));
-  pace.Start(1000, 0);
-  CHECK(pace.Check(1025, 50, limits));
-  CHECK(pace.Check(1060, 100, limits));
-  CHECK(pace.Check(1085, 150, limits));
-  CHECK_FALSE(pace.Check(1120, 199, limits));
-  pace.Stop();
-  CHECK(pace.Check(9999, 0, limits));
-}
-
-TEST_CASE("Who gives way: strangers first, then idle clients, then bodies; never one at work",
-          "[router][http]") {
-  WaitingOrder order;
-  Waiting stranger, handshake, idle, body, closing;
-  CHECK(order.FindVictim(0) == nullptr);
-  order.Put(&body, WaitingFor::kBody, 0);
-  order.Put(&idle, WaitingFor::kRequest, 10);
-  CHECK(order.FindVictim(WaitingOrder::kGraceUs - 1) == nullptr);
-  CHECK(order.FindVictim(WaitingOrder::kGraceUs) == &body);
-  CHECK(order.FindVictim(WaitingOrder::kGraceUs + 10) == &idle);
-  order.Put(&handshake, WaitingFor::kHandshake, 20);
-  order.Put(&stranger, WaitingFor::kStranger, 30);
-  CHECK(order.FindVictim(40) == &handshake);
-  order.Put(&handshake, WaitingFor::kStranger, 40);
-  CHECK(order.FindVictim(40) == &stranger);
-  order.Put(&closing, WaitingFor::kClose, 50);
-  CHECK(order.FindVictim(50) == &closing);
-  for (Waiting* who : {&closing, &stranger, &handshake, &idle, &body}) {
-    order.Put(who, WaitingFor::kNothing, 60);
-  }
-  CHECK(order.FindVictim(WaitingOrder::kGraceUs * 10) == nullptr);
-}
-
-TEST_CASE("Spare descriptors are given up one by one and filled up again", "[router][http]") {
-  SpareDescriptors spare(2);
-  CHECK(spare.size() == 2);
-  CHECK(spare.GiveUp());
-  CHECK(spare.GiveUp());
-  CHECK_FALSE(spare.GiveUp());
-  spare.Refill();
-  CHECK(spare.size() == 2);
 }
 
 }  // namespace

@@ -6,7 +6,9 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "common/log.h"
 #include "shard/comm/host_meeting.h"
@@ -179,5 +181,42 @@ inline void MakePrefill(PendingPrefill* call, uint64_t epoch, uint64_t step) {
 inline void MakeDecode(PendingDecode* call, uint64_t epoch, uint64_t step) {
   SetHeader(call->request.mutable_header(), epoch, step);
 }
+
+// The token the fake samples after `log`, appended to it.
+inline TokenId Expect(std::vector<TokenId>* log) {
+  const TokenId next = FakeModelRunner::NextToken(*log, FakeRunnerOptions{}.vocab_size);
+  log->push_back(next);
+  return next;
+}
+
+inline ExecutorOptions RankOptions(Rank rank, uint32_t world) {
+  ExecutorOptions options;
+  options.rank = rank;
+  options.world = world;
+  return options;
+}
+
+// Blocks the device thread until the test lets it go; counts who came.
+struct Gate {
+  absl::Mutex mutex;
+  int arrived = 0;
+  bool open = false;
+
+  absl::Status Pass() {
+    absl::MutexLock lock(&mutex);
+    ++arrived;
+    mutex.Await(absl::Condition(&open));
+    return absl::OkStatus();
+  }
+  void AwaitArrived(int count) {
+    absl::MutexLock lock(&mutex);
+    const auto here = [&] { return arrived >= count; };
+    mutex.Await(absl::Condition(&here));
+  }
+  void Open() {
+    absl::MutexLock lock(&mutex);
+    open = true;
+  }
+};
 
 }  // namespace weft::shard

@@ -1,63 +1,23 @@
-// The wire parser of steps: what good steps turn into, a table of bad ones, and random ones.
+// The wire parser of steps: what good steps turn into, and a table of bad ones.
 
 #include "shard/control/step_inputs.h"
 
 #include <catch2/catch.hpp>
-#include <cstring>
 #include <functional>
 #include <limits>
-#include <memory>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
-#include "tests/shard/control/step_builder.h"
+#include "tests/shard/control/step_cases.h"
 
 namespace weft::shard {
-namespace {
-
-StepLimits Limits() {
-  StepLimits limits;
-  limits.vocab_size = 100;
-  limits.context_tokens = 64;
-  limits.running_max = 4;
-  limits.step_tokens_max = 20;
-  limits.block_tokens = 4;
-  limits.kv_blocks = 32;
-  return limits;
-}
-
-// Slot 2 runs (6 ids, blocks 0 1), slot 1 is being filled (3 of 9 ids, blocks 2 3 4).
-void Arrange(StepInputs* inputs) {
-  v1::PrefillRequest request;
-  SetHeader(request.mutable_header(), 1, 1);
-  AddBlocks(request.mutable_header(), 2, {0, 1});
-  AddBlocks(request.mutable_header(), 1, {2, 3, 4});
-  AddFirstChunk(&request, 2, 20, {1, 2, 3, 4, 5, 6}, true, 6);
-  AddFirstChunk(&request, 1, 10, {7, 8, 9}, false, 9);
-  StepBatch batch;
-  REQUIRE(inputs->Prepare(request, &batch).ok());
-}
-
-// A Prefill that is right after Arrange: slot 1 goes on, slot 0 begins, slot 2 decodes.
-v1::PrefillRequest GoodPrefill() {
-  v1::PrefillRequest request;
-  SetHeader(request.mutable_header(), 1, 2);
-  AddBlocks(request.mutable_header(), 0, {9});
-  AddChunk(&request, 1, 10, 3, {1, 1, 1, 1, 1, 1}, true);
-  AddFirstChunk(&request, 0, 30, {50, 51, 52}, true, 3);
-  request.set_with_decode(true);
-  return request;
-}
-
-}  // namespace
 
 TEST_CASE("A mixed step becomes decode rows in slot order, then chunks in request order",
           "[shard][step_inputs]") {
-  StepInputs inputs(Limits());
+  StepInputs inputs(SmallLimits());
   Arrange(&inputs);
   CHECK(inputs.running() == 1);
   CHECK(inputs.held() == 2);
@@ -98,7 +58,7 @@ TEST_CASE("A mixed step becomes decode rows in slot order, then chunks in reques
 
 TEST_CASE("A sequence decodes from the step after its last chunk, less skipped slots",
           "[shard][step_inputs]") {
-  StepInputs inputs(Limits());
+  StepInputs inputs(SmallLimits());
   Arrange(&inputs);
   StepBatch batch;
   REQUIRE(inputs.Prepare(GoodPrefill(), &batch).ok());
@@ -124,7 +84,7 @@ TEST_CASE("A sequence decodes from the step after its last chunk, less skipped s
 
 TEST_CASE("Drops come before blocks and chunks, so a slot and its blocks change hands in a step",
           "[shard][step_inputs]") {
-  StepInputs inputs(Limits());
+  StepInputs inputs(SmallLimits());
   Arrange(&inputs);
   v1::PrefillRequest request;
   SetHeader(request.mutable_header(), 1, 2, {2});
@@ -148,7 +108,7 @@ TEST_CASE("Drops come before blocks and chunks, so a slot and its blocks change 
 
 TEST_CASE("A prefix hit starts beyond position 0, and penalties bring all ids",
           "[shard][step_inputs]") {
-  StepInputs inputs(Limits());
+  StepInputs inputs(SmallLimits());
   v1::PrefillRequest request;
   SetHeader(request.mutable_header(), 1, 1);
   AddBlocks(request.mutable_header(), 3, {7, 8});
@@ -172,7 +132,7 @@ TEST_CASE("A temperature too small to tell is greedy", "[shard][step_inputs]") {
        {std::pair(0.0f, 0.0f), std::pair(1e-45f, 0.0f), std::pair(1e-38f, 0.0f),
         std::pair(0.99e-4f, 0.0f), std::pair(1e-4f, 1e-4f), std::pair(100.0f, 100.0f)}) {
     CAPTURE(sent);
-    StepInputs inputs(Limits());
+    StepInputs inputs(SmallLimits());
     v1::PrefillRequest request;
     SetHeader(request.mutable_header(), 1, 1);
     AddBlocks(request.mutable_header(), 3, {7});
@@ -295,7 +255,7 @@ TEST_CASE("Bad Prefill steps are refused by field", "[shard][step_inputs]") {
        }},
   };
   for (size_t i = 0; i < cases.size(); ++i) {
-    StepInputs inputs(Limits());
+    StepInputs inputs(SmallLimits());
     Arrange(&inputs);
     v1::PrefillRequest request = GoodPrefill();
     cases[i].change(&request);
@@ -310,7 +270,7 @@ TEST_CASE("Bad Prefill steps are refused by field", "[shard][step_inputs]") {
 TEST_CASE("Bad Decode and FilterBatch steps are refused by field", "[shard][step_inputs]") {
   StepBatch batch;
   const auto decode = [&](const std::function<void(v1::DecodeRequest*)>& change) {
-    StepInputs inputs(Limits());
+    StepInputs inputs(SmallLimits());
     Arrange(&inputs);
     v1::DecodeRequest request;
     SetHeader(request.mutable_header(), 1, 2);
@@ -323,7 +283,7 @@ TEST_CASE("Bad Decode and FilterBatch steps are refused by field", "[shard][step
                           "header.block_deltas"));
   CHECK(absl::StrContains(decode([](auto* r) { r->mutable_header()->add_drop_slots(0); }),
                           "header.drop_slots[0]"));
-  StepInputs inputs(Limits());
+  StepInputs inputs(SmallLimits());
   Arrange(&inputs);
   v1::FilterBatchRequest filter;
   AddBlocks(filter.mutable_header(), 1, {1});
@@ -332,7 +292,7 @@ TEST_CASE("Bad Decode and FilterBatch steps are refused by field", "[shard][step
 
 TEST_CASE("A decode without a block for its position, or beyond the context, is refused",
           "[shard][step_inputs]") {
-  StepInputs inputs(Limits());
+  StepInputs inputs(SmallLimits());
   Arrange(&inputs);
   v1::DecodeRequest decode;
   SetHeader(decode.mutable_header(), 1, 2);
@@ -350,156 +310,6 @@ TEST_CASE("A decode without a block for its position, or beyond the context, is 
   const absl::Status full = inputs.Prepare(decode, &batch);
   CHECK(absl::IsInvalidArgument(full));
   CHECK(absl::StrContains(full.message(), "context of 64 tokens is full"));
-}
-
-namespace {
-
-// Steps of plausible and implausible numbers: many are right, and state builds up.
-class RandomSteps {
- public:
-  explicit RandomSteps(uint32_t seed) : random_(seed) {}
-
-  uint32_t Below(uint32_t n) { return static_cast<uint32_t>(random_() % n); }
-  bool Rarely() { return Below(40) == 0; }
-  uint32_t Small(uint32_t n) { return Rarely() ? static_cast<uint32_t>(random_()) : Below(n); }
-
-  void FillHeader(v1::StepHeader* header) {
-    for (uint32_t i = Below(8) == 0 ? 1 : 0; i > 0; --i) header->add_drop_slots(Small(4));
-    for (uint32_t i = Below(3); i > 0; --i) {
-      v1::BlockDelta* delta = header->add_block_deltas();
-      delta->set_slot(Small(4));
-      if (Rarely()) delta->set_group(Small(3));
-      for (uint32_t j = Below(6); j > 0; --j) delta->add_blocks(Small(32));
-    }
-  }
-
-  void FillChunk(v1::Chunk* chunk) {
-    chunk->set_slot(Small(4));
-    chunk->set_sequence(Small(6));
-    chunk->set_start(Below(2) == 0 ? 0 : Small(20));
-    for (uint32_t i = 1 + Below(6); i > 0; --i) chunk->add_ids(Small(100));
-    if (Rarely()) chunk->clear_ids();
-    chunk->set_last(Below(2) == 0);
-    chunk->set_first(Below(3) != 0);
-    if (!chunk->first() && !Rarely()) return;
-    chunk->set_prompt_len(1 + Small(4));
-    SetNeutral(chunk->mutable_sampling());
-    if (Rarely()) {
-      const uint32_t bits = static_cast<uint32_t>(random_());
-      float value;
-      std::memcpy(&value, &bits, sizeof(value));
-      chunk->mutable_sampling()->set_temperature(value);
-      chunk->mutable_sampling()->set_frequency_penalty(value);
-    }
-    if (Below(6) == 0) {
-      chunk->mutable_sampling()->set_presence_penalty(0.5f);
-      for (uint32_t i = 0; i < chunk->start() % 32; ++i) chunk->add_penalty_ids(Small(100));
-      for (const uint32_t id : chunk->ids()) chunk->add_penalty_ids(id);
-    }
-  }
-
- private:
-  std::mt19937 random_;
-};
-
-// What a batch must satisfy for the device to be safe.
-void CheckSafe(const StepLimits& limits, const StepBatch& batch) {
-  REQUIRE(batch.ids.size() <= limits.step_tokens_max);
-  uint32_t tokens = 0;
-  uint32_t blocks = 0;
-  for (const StepSequence& rows : batch.sequences) {
-    REQUIRE(rows.slot < limits.running_max);
-    REQUIRE(rows.token_count > 0);
-    REQUIRE(rows.token_begin == tokens);
-    REQUIRE(rows.block_begin == blocks);
-    REQUIRE(rows.start + rows.token_count <= limits.context_tokens);
-    REQUIRE(rows.block_count * limits.block_tokens >= rows.start + rows.token_count);
-    tokens += rows.token_count;
-    blocks += rows.block_count;
-    for (uint32_t i = 0; i < rows.token_count; ++i) {
-      const TokenId id = batch.ids[rows.token_begin + i];
-      REQUIRE((rows.from_last_sample ? id == kNoToken : id < limits.vocab_size));
-    }
-  }
-  REQUIRE(tokens == batch.ids.size());
-  REQUIRE(blocks == batch.block_ids.size());
-  for (const BlockId block : batch.block_ids) REQUIRE(block < limits.kv_blocks);
-}
-
-}  // namespace
-
-TEST_CASE("Random steps are refused or give a safe batch", "[shard][step_inputs][fuzz]") {
-  const uint32_t seed = 20240607;
-  WARN("seed " << seed);
-  RandomSteps random(seed);
-  auto inputs = std::make_unique<StepInputs>(Limits());
-  int good = 0;
-  int decoded = 0;
-  int bad = 0;
-  for (int round = 0; round < 200'000; ++round) {
-    StepBatch batch;
-    absl::Status status;
-    switch (random.Below(5)) {
-      case 0: {
-        v1::DecodeRequest request;
-        random.FillHeader(request.mutable_header());
-        if (random.Rarely()) request.add_skip_slots(random.Small(4));
-        status = inputs->Prepare(request, &batch);
-        if (status.ok()) decoded += static_cast<int>(batch.sequences.size());
-        break;
-      }
-      case 1: {
-        v1::FilterBatchRequest request;
-        if (random.Below(4) == 0) request.mutable_header()->add_drop_slots(random.Small(4));
-        status = inputs->Prepare(request, &batch);
-        break;
-      }
-      default: {
-        v1::PrefillRequest request;
-        random.FillHeader(request.mutable_header());
-        request.set_with_decode(random.Below(2) == 0);
-        for (uint32_t i = 1 + random.Below(2); i > 0; --i) random.FillChunk(request.add_chunks());
-        status = inputs->Prepare(request, &batch);
-      }
-    }
-    if (status.ok()) {
-      ++good;
-      CheckSafe(Limits(), batch);
-    } else {
-      // An error ends the epoch; now and then the state is used on, which must be safe too.
-      ++bad;
-      REQUIRE(absl::IsInvalidArgument(status));
-      if (random.Below(4) != 0) {
-        inputs = std::make_unique<StepInputs>(Limits());
-        Arrange(inputs.get());
-      }
-    }
-  }
-  CHECK(good > 10'000);
-  CHECK(decoded > 10'000);
-  CHECK(bad > 10'000);
-}
-
-TEST_CASE("Random bytes as steps are refused or give a safe batch", "[shard][step_inputs][fuzz]") {
-  const uint32_t seed = 977;
-  WARN("seed " << seed);
-  std::mt19937 random(seed);
-  const std::string good = GoodPrefill().SerializeAsString();
-  int parsed = 0;
-  for (int round = 0; round < 100'000; ++round) {
-    std::string bytes = good;
-    for (uint32_t i = 1 + random() % 4; i > 0; --i) {
-      bytes[random() % bytes.size()] = static_cast<char>(random());
-    }
-    v1::PrefillRequest request;
-    if (!request.ParseFromString(bytes)) continue;
-    ++parsed;
-    StepInputs inputs(Limits());
-    Arrange(&inputs);
-    StepBatch batch;
-    if (inputs.Prepare(request, &batch).ok()) CheckSafe(Limits(), batch);
-  }
-  CHECK(parsed > 1000);
 }
 
 }  // namespace weft::shard

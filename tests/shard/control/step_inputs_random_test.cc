@@ -1,0 +1,164 @@
+// The wire parser of steps under random steps and random bytes: refused, or a safe batch.
+
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/shard/control/step_cases.h"
+
+namespace weft::shard {
+namespace {
+
+// Steps of plausible and implausible numbers: many are right, and state builds up.
+class RandomSteps {
+ public:
+  explicit RandomSteps(uint32_t seed) : random_(seed) {}
+
+  uint32_t Below(uint32_t n) { return static_cast<uint32_t>(random_() % n); }
+  bool Rarely() { return Below(40) == 0; }
+  uint32_t Small(uint32_t n) { return Rarely() ? static_cast<uint32_t>(random_()) : Below(n); }
+
+  void FillHeader(v1::StepHeader* header) {
+    for (uint32_t i = Below(8) == 0 ? 1 : 0; i > 0; --i) header->add_drop_slots(Small(4));
+    for (uint32_t i = Below(3); i > 0; --i) {
+      v1::BlockDelta* delta = header->add_block_deltas();
+      delta->set_slot(Small(4));
+      if (Rarely()) delta->set_group(Small(3));
+      for (uint32_t j = Below(6); j > 0; --j) delta->add_blocks(Small(32));
+    }
+  }
+
+  void FillChunk(v1::Chunk* chunk) {
+    chunk->set_slot(Small(4));
+    chunk->set_sequence(Small(6));
+    chunk->set_start(Below(2) == 0 ? 0 : Small(20));
+    for (uint32_t i = 1 + Below(6); i > 0; --i) chunk->add_ids(Small(100));
+    if (Rarely()) chunk->clear_ids();
+    chunk->set_last(Below(2) == 0);
+    chunk->set_first(Below(3) != 0);
+    if (!chunk->first() && !Rarely()) return;
+    chunk->set_prompt_len(1 + Small(4));
+    SetNeutral(chunk->mutable_sampling());
+    if (Rarely()) {
+      const uint32_t bits = static_cast<uint32_t>(random_());
+      float value;
+      std::memcpy(&value, &bits, sizeof(value));
+      chunk->mutable_sampling()->set_temperature(value);
+      chunk->mutable_sampling()->set_frequency_penalty(value);
+    }
+    if (Below(6) == 0) {
+      chunk->mutable_sampling()->set_presence_penalty(0.5f);
+      for (uint32_t i = 0; i < chunk->start() % 32; ++i) chunk->add_penalty_ids(Small(100));
+      for (const uint32_t id : chunk->ids()) chunk->add_penalty_ids(id);
+    }
+  }
+
+ private:
+  std::mt19937 random_;
+};
+
+// What a batch must satisfy for the device to be safe.
+void CheckSafe(const StepLimits& limits, const StepBatch& batch) {
+  REQUIRE(batch.ids.size() <= limits.step_tokens_max);
+  uint32_t tokens = 0;
+  uint32_t blocks = 0;
+  for (const StepSequence& rows : batch.sequences) {
+    REQUIRE(rows.slot < limits.running_max);
+    REQUIRE(rows.token_count > 0);
+    REQUIRE(rows.token_begin == tokens);
+    REQUIRE(rows.block_begin == blocks);
+    REQUIRE(rows.start + rows.token_count <= limits.context_tokens);
+    REQUIRE(rows.block_count * limits.block_tokens >= rows.start + rows.token_count);
+    tokens += rows.token_count;
+    blocks += rows.block_count;
+    for (uint32_t i = 0; i < rows.token_count; ++i) {
+      const TokenId id = batch.ids[rows.token_begin + i];
+      REQUIRE((rows.from_last_sample ? id == kNoToken : id < limits.vocab_size));
+    }
+  }
+  REQUIRE(tokens == batch.ids.size());
+  REQUIRE(blocks == batch.block_ids.size());
+  for (const BlockId block : batch.block_ids) REQUIRE(block < limits.kv_blocks);
+}
+
+}  // namespace
+
+TEST_CASE("Random steps are refused or give a safe batch", "[shard][step_inputs][fuzz]") {
+  const uint32_t seed = 20240607;
+  WARN("seed " << seed);
+  RandomSteps random(seed);
+  auto inputs = std::make_unique<StepInputs>(SmallLimits());
+  int good = 0;
+  int decoded = 0;
+  int bad = 0;
+  for (int round = 0; round < 200'000; ++round) {
+    StepBatch batch;
+    absl::Status status;
+    switch (random.Below(5)) {
+      case 0: {
+        v1::DecodeRequest request;
+        random.FillHeader(request.mutable_header());
+        if (random.Rarely()) request.add_skip_slots(random.Small(4));
+        status = inputs->Prepare(request, &batch);
+        if (status.ok()) decoded += static_cast<int>(batch.sequences.size());
+        break;
+      }
+      case 1: {
+        v1::FilterBatchRequest request;
+        if (random.Below(4) == 0) request.mutable_header()->add_drop_slots(random.Small(4));
+        status = inputs->Prepare(request, &batch);
+        break;
+      }
+      default: {
+        v1::PrefillRequest request;
+        random.FillHeader(request.mutable_header());
+        request.set_with_decode(random.Below(2) == 0);
+        for (uint32_t i = 1 + random.Below(2); i > 0; --i) random.FillChunk(request.add_chunks());
+        status = inputs->Prepare(request, &batch);
+      }
+    }
+    if (status.ok()) {
+      ++good;
+      CheckSafe(SmallLimits(), batch);
+    } else {
+      // An error ends the epoch; now and then the state is used on, which must be safe too.
+      ++bad;
+      REQUIRE(absl::IsInvalidArgument(status));
+      if (random.Below(4) != 0) {
+        inputs = std::make_unique<StepInputs>(SmallLimits());
+        Arrange(inputs.get());
+      }
+    }
+  }
+  CHECK(good > 10'000);
+  CHECK(decoded > 10'000);
+  CHECK(bad > 10'000);
+}
+
+TEST_CASE("Random bytes as steps are refused or give a safe batch", "[shard][step_inputs][fuzz]") {
+  const uint32_t seed = 977;
+  WARN("seed " << seed);
+  std::mt19937 random(seed);
+  const std::string good = GoodPrefill().SerializeAsString();
+  int parsed = 0;
+  for (int round = 0; round < 100'000; ++round) {
+    std::string bytes = good;
+    for (uint32_t i = 1 + random() % 4; i > 0; --i) {
+      bytes[random() % bytes.size()] = static_cast<char>(random());
+    }
+    v1::PrefillRequest request;
+    if (!request.ParseFromString(bytes)) continue;
+    ++parsed;
+    StepInputs inputs(SmallLimits());
+    Arrange(&inputs);
+    StepBatch batch;
+    if (inputs.Prepare(request, &batch).ok()) CheckSafe(SmallLimits(), batch);
+  }
+  CHECK(parsed > 1000);
+}
+
+}  // namespace weft::shard
