@@ -116,7 +116,7 @@ class BadHttpTest(unittest.TestCase):
                 request(None, headers=[b"Content-Length: 99999999999999999999"]),
                 request(None, headers=[b"Transfer-Encoding: chunked"]) + b"zz\r\nab\r\n0\r\n\r\n",
                 request(None, headers=[b"Transfer-Encoding: chunked"]) + b"2\r\nabc\r\n0\r\n\r\n",
-                request(None, headers=[b"Transfer-Encoding: chunked"]) + b"ffffffffffffffffff\r\n"):
+                request(None, headers=[b"Transfer-Encoding: chunked"]) + b"ffffffffffffffffffg\r\n"):
             self.assert_answer(data, 400)
         for line in (b"POST /a b HTTP/1.1", b"POST * HTTP/1.1", b"POST /generate http/1.1"):
             self.assert_answer(line + b"\r\nHost: x\r\n\r\n", 400)

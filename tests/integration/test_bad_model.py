@@ -236,7 +236,8 @@ class BadModelTest(unittest.TestCase):
         for change, words in (
                 ({"model_type": "quux"}, ["model_type", "quux", "known are", "llama"]),
                 ({"num_attention_heads": 0}, ["num_attention_heads", "1 to", "found 0"]),
-                ({"rope_theta": 0}, ["rope_theta", "at least 1", "found 0"]),
+                ({"rope_parameters": {"rope_theta": 0}},
+                 ["rope_parameters.rope_theta", "at least 1", "found 0"]),
                 ({"rms_norm_eps": -1}, ["rms_norm_eps", "above 0", "found -1"]),
                 ({"hidden_size": "x"}, ["hidden_size"]),
                 ({"hidden_act": "quux"}, ["hidden_act", "quux", "silu"])):
