@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -48,7 +49,6 @@ class Server {
 
   absl::Status Start() {
     WEFT_ASSIGN_OR_RETURN(places_.model, ResolveModel(options_));
-    WEFT_RETURN_IF_ERROR(CheckShardCount(places_.model, options_));
     WEFT_ASSIGN_OR_RETURN(places_.router_binary, SiblingBinary("weft-router"));
     WEFT_ASSIGN_OR_RETURN(places_.shard_binary, SiblingBinary("weft-shard"));
     WEFT_ASSIGN_OR_RETURN(run_dir_, RunDir::Create(RunDir::DefaultParents()));
@@ -230,6 +230,8 @@ int RunServe(int argc, char** argv) {
   int exit_code = kExitOk;
   const int outcome = RunCommand(flags, argc, argv, [&]() -> absl::Status {
     WEFT_ASSIGN_OR_RETURN(const LogFormat format, ParseLogFormat(options.router.log_format));
+    WEFT_ASSIGN_OR_RETURN(const std::string model, ResolveModel(options));
+    WEFT_RETURN_IF_ERROR(CheckShardCount(model, options));
     WEFT_ASSIGN_OR_RETURN(ShutdownSignals signals, ShutdownSignals::Create(Hangup::kReloads));
     WEFT_RETURN_IF_ERROR(InitLogging("weft", format, options.router.log_level));
     Server server(flags, std::move(options), std::move(signals));

@@ -1,5 +1,11 @@
 #include "deploy/launcher/shard_count.h"
 
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "shard/device/cuda/runner.h"
@@ -26,6 +32,44 @@ absl::Status CheckGpus(const std::string& device, uint32_t shards,
   return absl::OkStatus();
 }
 
+namespace {
+
+absl::Status FindGpu(uint32_t index) { return shard::FindCudaDevice({index, index}).status(); }
+
+std::string ReadToEnd(int fd) {
+  std::string text;
+  char buffer[1024];
+  ssize_t count = 0;
+  while ((count = read(fd, buffer, sizeof(buffer))) > 0 || (count < 0 && errno == EINTR)) {
+    if (count > 0) text.append(buffer, static_cast<size_t>(count));
+  }
+  return text;
+}
+
+// CheckGpus of this host, asked by a process of its own: CUDA's driver keeps devices open and
+// memory taken in the process that asks, and the launcher lives longer than any shard.
+absl::Status CheckGpusApart(const std::string& device, uint32_t shards) {
+  int ends[2];
+  // Without descriptors or processes nothing will start: whoever starts the children names it.
+  if (pipe2(ends, O_CLOEXEC) != 0) return absl::OkStatus();
+  const pid_t pid = fork();
+  if (pid == 0) {
+    const std::string why(CheckGpus(device, shards, FindGpu).message());
+    // What a reader that is gone misses is missed by nobody.
+    const ssize_t ignored = write(ends[1], why.data(), why.size());
+    _exit(ignored < 0 ? 1 : 0);
+  }
+  close(ends[1]);
+  const std::string why = ReadToEnd(ends[0]);
+  close(ends[0]);
+  while (pid > 0 && waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  // One that ended without a word leaves it to the shards to say what is wrong.
+  return why.empty() ? absl::OkStatus() : absl::InvalidArgumentError(why);
+}
+
+}  // namespace
+
 absl::Status CheckShardCount(const std::string& model, const ServeOptions& options) {
   // One shard has nothing to be cut, and says itself what is wrong with its GPU.
   if (options.shards == 1) return absl::OkStatus();
@@ -35,9 +79,8 @@ absl::Status CheckShardCount(const std::string& model, const ServeOptions& optio
   const absl::StatusOr<shard::SlicePlan> slice =
       shard::MakeSlicePlan(files->spec(), 0, options.shards, files->mlp_multiple());
   if (!slice.ok()) return Annotate(slice.status(), absl::StrCat("--shards: ", model));
-  return CheckGpus(options.shard.device, options.shards, [](uint32_t index) {
-    return shard::FindCudaDevice({index, index}).status();
-  });
+  if (options.shard.device == "cpu") return absl::OkStatus();
+  return CheckGpusApart(options.shard.device, options.shards);
 }
 
 }  // namespace weft::launcher

@@ -1,6 +1,6 @@
 // Whether so many shards can serve a model on this host: said once, before any of them is started.
-// Reads the headers of the model's files and asks how many GPUs there are; takes no device memory.
-// Main thread.
+// Reads the headers of the model's files and asks how many GPUs there are, in a process of its own.
+// Main thread, before there are others.
 
 #pragma once
 
