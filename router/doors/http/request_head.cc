@@ -245,8 +245,10 @@ HttpRefusal ReadRequestHead(absl::string_view bytes, RequestHead* head) {
 bool IsLocalhostOrAddress(absl::string_view host) {
   if (absl::EqualsIgnoreCase(host, "localhost")) return true;
   const auto authority = urls::parse_authority(UrlView(host));
-  return authority.has_value() && (authority->host_type() == urls::host_type::ipv4 ||
-                                   authority->host_type() == urls::host_type::ipv6);
+  // A name may hold an escaped @, which would make what stands behind it the host.
+  return authority.has_value() && !authority->has_userinfo() &&
+         (authority->host_type() == urls::host_type::ipv4 ||
+          authority->host_type() == urls::host_type::ipv6);
 }
 
 bool IsJsonContentType(absl::string_view content_type) {

@@ -18,7 +18,7 @@ TEST_CASE("Addresses and localhost are told from names", "[router][http]") {
     CHECK(IsLocalhostOrAddress(host));
   }
   for (const char* host : {"", "evil.example", "localhost.evil.example", "127.0.0.1.evil.example",
-                           "weft", "127.1", "0x7f000001", "notlocalhost"}) {
+                           "weft", "127.1", "0x7f000001", "notlocalhost", "evil@127.0.0.1"}) {
     INFO(host);
     CHECK_FALSE(IsLocalhostOrAddress(host));
   }
@@ -37,7 +37,8 @@ TEST_CASE("The configuration is shown under addresses, other routes under every 
     INFO(host);
     CHECK(get("/config", host).status == 200);
   }
-  for (const char* host : {"evil.example", "evil.example:9090", "weft.svc.cluster.local"}) {
+  for (const char* host :
+       {"evil.example", "evil.example:9090", "weft.svc.cluster.local", "evil%40127.0.0.1"}) {
     INFO(host);
     const RawResponse refused = get("/config", host);
     CHECK(refused.status == 421);
