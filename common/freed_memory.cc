@@ -2,6 +2,10 @@
 
 #include <malloc.h>
 
+#include <algorithm>
+
+#include "common/process_stat.h"
+
 namespace weft {
 namespace {
 
@@ -15,10 +19,16 @@ void LimitFreedMemory() {
   mallopt(M_TRIM_THRESHOLD, kTrimBytes);
 }
 
-size_t ReturnFreedMemory(size_t kept_bytes_max) {
-  const size_t kept = mallinfo2().fordblks;
-  if (kept > kept_bytes_max) malloc_trim(0);
-  return kept;
+FreedMemory::FreedMemory(uint64_t growth_bytes_max)
+    : growth_bytes_max_(growth_bytes_max), least_bytes_(ResidentBytes()) {}
+
+bool FreedMemory::ReturnIfGrown() {
+  const uint64_t resident = ResidentBytes();
+  least_bytes_ = std::min(least_bytes_, resident);
+  if (resident - least_bytes_ < growth_bytes_max_) return false;
+  malloc_trim(0);
+  least_bytes_ = ResidentBytes();
+  return true;
 }
 
 }  // namespace weft

@@ -1,9 +1,11 @@
 // Freed memory goes back to the system: how the C library's allocator is set up for a server whose
-// load comes in floods, and a call that returns what it keeps. Thread-safe.
+// load comes in floods, and an object that returns what it keeps, owned and called by one thread
+// that nobody waits for. It never frees memory that is in use.
 
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 namespace weft {
 
@@ -12,9 +14,22 @@ namespace weft {
 // then on, and a flood's memory with them. Before the first thread.
 void LimitFreedMemory();
 
-// Returns freed memory to the system when the allocator keeps more than `kept_bytes_max`; returns
-// how much it kept before. Takes milliseconds when there is much to return, microseconds when not:
-// call it every few seconds, from a thread that nobody waits for.
-size_t ReturnFreedMemory(size_t kept_bytes_max);
+// The allocator cannot say how much of what it keeps is resident, so the process is looked at as a
+// whole.
+class FreedMemory {
+ public:
+  // Growth by less than `growth_bytes_max` is left alone.
+  explicit FreedMemory(uint64_t growth_bytes_max);
+
+  // Returns freed memory to the system when the process has grown by that much since it held least;
+  // true when it did. Takes milliseconds then, which a thread may have to wait for that takes
+  // memory, and microseconds when not: call it several times a second.
+  bool ReturnIfGrown();
+
+ private:
+  const uint64_t growth_bytes_max_;
+  // What the process held at its least since the last return, and after that.
+  uint64_t least_bytes_;
+};
 
 }  // namespace weft

@@ -25,9 +25,10 @@
 namespace weft::router {
 namespace {
 
-// How often freed memory is looked at, and how much of it may stay with the process.
-constexpr int kReturnMemoryMs = 2'000;
-constexpr size_t kFreedBytesKept = 32u << 20;
+// How often the process is looked at for freed memory, and by how much it may grow before. In a
+// flood of large messages hundreds of megabytes are freed in a second.
+constexpr int kReturnMemoryMs = 100;
+constexpr uint64_t kGrowthBytesMax = 16u << 20;
 // For answers that are complete to leave their sockets.
 constexpr absl::Duration kFlushTimeout = absl::Seconds(1);
 
@@ -123,9 +124,10 @@ absl::Status Router::Start() {
 
 int Router::Run() {
   bool ready = false;
+  FreedMemory freed(kGrowthBytesMax);
   while (true) {
     pollfd fds[2] = {{signals_.fd(), POLLIN, 0}, {news_.fd(), POLLIN, 0}};
-    if (poll(fds, 2, kReturnMemoryMs) == 0) ReturnFreedMemory(kFreedBytesKept);
+    if (poll(fds, 2, kReturnMemoryMs) == 0) freed.ReturnIfGrown();
     news_.Read();
     if (const absl::Status fatal = news_.fatal(); !fatal.ok()) {
       WEFT_LOG_ERROR("cannot serve any more: {}", std::string(fatal.message()));
