@@ -92,6 +92,7 @@ GrpcServerOptions MakeGrpcOptions(const RouterFlagValues& values) {
   GrpcServerOptions grpc;
   grpc.address = HostPort(values.host, values.grpc_port);
   grpc.message_bytes_max = values.body_bytes_max;
+  grpc.message_timeout_us = Microseconds(values.body_timeout_s);
   grpc.connections_max = values.grpc_connections_max;
   grpc.connection_idle_s = values.grpc_connection_idle_s;
   grpc.connection_age_s = values.grpc_connection_age_s;

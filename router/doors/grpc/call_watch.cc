@@ -3,11 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/time/time.h"
 #include "common/clock.h"
-#include "grpc/grpc.h"
-#include "grpc/grpc_security.h"
-#include "router/errors.h"
+#include "router/doors/grpc/caller.h"
 
 namespace weft::router {
 namespace {
@@ -21,19 +18,8 @@ constexpr uint64_t kCallBytesMin = 9 + 4 + 13;
 constexpr uint64_t kHeaderBytes = 1024;
 // HTTP/2 frames and TLS records add less than one byte to so many of a message.
 constexpr uint64_t kMessageBytesPerFraming = 256;
-// Calls beyond the most that may be under way which are told so by their handlers.
-constexpr int64_t kRefusedCallsMax = 256;
 
 int64_t NowUs() { return MonotonicClock().NowUs(); }
-
-// The key of a call's connection: the address of its authentication context. Another connection may
-// have it after this one's end.
-const void* KeyOf(const grpc::CallbackServerContext& context) {
-  grpc_call* call = const_cast<grpc::CallbackServerContext&>(context).c_call();
-  grpc_auth_context* key = grpc_call_auth_context(call);
-  grpc_auth_context_release(key);  // the call holds it
-  return key;
-}
 
 }  // namespace
 
@@ -65,7 +51,7 @@ class GrpcCallWatch::Allocator : public grpc::ContextAllocator {
       watch_->contexts_.erase(context);
     }
     watch_->calls_.fetch_sub(1, std::memory_order_relaxed);
-    watch_->Ended(KeyOf(*own), NowUs(), own->began_us, own->IsCancelled());
+    watch_->Ended(ConnectionKeyOf(*own), NowUs(), own->began_us, own->IsCancelled());
   }
   void Release(grpc::GenericCallbackServerContext* /*context*/) override {}
 
@@ -124,10 +110,9 @@ bool GrpcCallWatch::Arrived(const void* key, int64_t now_us) {
     const int64_t passed_us = std::clamp<int64_t>(now_us - account.at_us, 0, 3600 * kOne);
     account.left = std::min(account.left + passed_us * allowance_.calls_per_s, full);
     account.at_us = now_us;
-    // From calls_max on handlers refuse with details, so many at a time; more do not get to it.
     if (account.left >= kOne) {
       account.left -= kOne;
-      return calls() < calls_max_ + kRefusedCallsMax;
+      return calls() < calls_max_;
     }
     if (connection != nullptr && connection->ended()) return false;
   }
@@ -155,7 +140,7 @@ void GrpcCallWatch::Begin(const grpc::CallbackServerContext& context) {
   gate_->Identify(connection.get());
   connection->Took(kHeaderBytes);
   absl::MutexLock lock(&mutex_);
-  const auto found = accounts_.find(KeyOf(context));
+  const auto found = accounts_.find(ConnectionKeyOf(context));
   if (found == accounts_.end()) return;
   Account& account = found->second;
   if (account.connection.lock() != connection) {
@@ -180,21 +165,18 @@ void GrpcCallWatch::Sweep(int64_t now_us) {
   sweep_at_ = std::max<size_t>(1024, 2 * accounts_.size());
 }
 
-absl::Status GrpcCallWatch::Check(const grpc::CallbackServerContext& context,
-                                  const grpc::ByteBuffer& message) const {
+absl::Status GrpcCallWatch::Check(const grpc::CallbackServerContext& context) const {
   if (context.IsCancelled()) return absl::CancelledError("cancelled by the client");
   const std::shared_ptr<GrpcConnection> connection = gate_->Find(context.peer());
   if (connection != nullptr && connection->ended()) {
     return absl::CancelledError("the connection was ended");
   }
-  if (!message.Valid()) return FieldError("request", "is missing: the call has no message");
-  if (connection != nullptr) {
-    connection->Took(message.Length() + message.Length() / kMessageBytesPerFraming);
-  }
-  if (calls() > calls_max_) {
-    return OverloadedError("TOO_MANY_CALLS", "too many calls are under way", absl::Seconds(1));
-  }
   return absl::OkStatus();
+}
+
+void GrpcCallWatch::TookMessage(const grpc::CallbackServerContext& context, size_t bytes) const {
+  const std::shared_ptr<GrpcConnection> connection = gate_->Find(context.peer());
+  if (connection != nullptr) connection->Took(bytes + bytes / kMessageBytesPerFraming);
 }
 
 }  // namespace weft::router

@@ -15,6 +15,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -25,7 +26,6 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "grpcpp/server_context.h"
-#include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/server_interceptor.h"
 #include "router/doors/grpc/gate.h"
 
@@ -41,7 +41,7 @@ struct CallAllowance {
 
 class GrpcCallWatch {
  public:
-  // At most `calls_max` calls are worked on at the same time.
+  // At most `calls_max` calls exist at the same time; more are refused when their headers come.
   GrpcCallWatch(ConnectionGate* gate, const CallAllowance& allowance, int64_t calls_max);
   ~GrpcCallWatch();
 
@@ -59,11 +59,11 @@ class GrpcCallWatch {
   bool Arrived(const void* key, int64_t now_us);
   // A call that began at `began_us` has ended.
   void Ended(const void* key, int64_t now_us, int64_t began_us, bool cancelled);
-  // First thing in a handler: OK, or why the call must not be worked on: it has been cancelled, its
-  // connection was ended, it has no message, or there are too many. The message counts as whole
-  // from here on: it is no longer among its connection's unfinished bytes.
-  absl::Status Check(const grpc::CallbackServerContext& context,
-                     const grpc::ByteBuffer& message) const;
+  // OK, or why the call must not be worked on: it has been cancelled, or its connection was ended.
+  absl::Status Check(const grpc::CallbackServerContext& context) const;
+  // The call's message of so many bytes has come: it is no longer among its connection's unfinished
+  // bytes.
+  void TookMessage(const grpc::CallbackServerContext& context, size_t bytes) const;
 
   int64_t calls() const { return calls_.load(std::memory_order_relaxed); }
 

@@ -1,4 +1,4 @@
-// What a gRPC call says of who sent it: address and metadata. Pure; any thread.
+// What a gRPC call says of who sent it: connection, address and metadata. Pure; any thread.
 
 #pragma once
 
@@ -7,7 +7,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/strip.h"
 #include "common/limits.h"
+#include "grpc/grpc_security.h"
 #include "grpcpp/server_context.h"
+#include "router/doors/access_log.h"
 #include "router/doors/door_context.h"
 
 namespace weft::router {
@@ -22,6 +24,20 @@ inline std::string MetadataOf(const grpc::CallbackServerContext& context, const 
 // `authorization` and `x-api-key` of the call's metadata.
 inline Credentials CredentialsOf(const grpc::CallbackServerContext& context) {
   return {MetadataOf(context, "authorization"), MetadataOf(context, "x-api-key")};
+}
+
+// The client's trace context; empty where there is none or it is malformed.
+inline std::string TraceparentOf(const grpc::CallbackServerContext& context) {
+  std::string text = MetadataOf(context, "traceparent");
+  return IsTraceparent(text) ? text : "";
+}
+
+// The same for all calls of a connection. Another connection may have it after this one's end.
+inline const void* ConnectionKeyOf(const grpc::CallbackServerContext& context) {
+  grpc_call* call = const_cast<grpc::CallbackServerContext&>(context).c_call();
+  grpc_auth_context* key = grpc_call_auth_context(call);
+  grpc_auth_context_release(key);  // the call holds it
+  return key;
 }
 
 // "ip:port" of the other end, or what gRPC calls it.

@@ -21,6 +21,7 @@ GrpcConnection::GrpcConnection(uint64_t id, std::string peer, int fd, int64_t ac
       peer_(std::move(peer)),
       accepted_us_(accepted_us),
       taken_at_us_(accepted_us),
+      acknowledged_at_us_(accepted_us),
       fd_(fd) {}
 
 GrpcConnection::~GrpcConnection() { Closed(); }
@@ -42,14 +43,13 @@ bool GrpcConnection::ended() const {
 
 uint64_t GrpcConnection::ReceivedBytes() const {
   absl::MutexLock lock(&mutex_);
-  return Received();
+  tcp_info facts{};
+  return Facts(&facts) ? facts.tcpi_bytes_received : 0;
 }
 
-uint64_t GrpcConnection::Received() const {
-  tcp_info facts{};
-  socklen_t bytes = sizeof(facts);
-  if (fd_ < 0 || getsockopt(fd_, IPPROTO_TCP, TCP_INFO, &facts, &bytes) != 0) return 0;
-  return facts.tcpi_bytes_received;
+bool GrpcConnection::Facts(tcp_info* facts) const {
+  socklen_t bytes = sizeof(*facts);
+  return fd_ >= 0 && getsockopt(fd_, IPPROTO_TCP, TCP_INFO, facts, &bytes) == 0;
 }
 
 void GrpcConnection::Took(uint64_t bytes) {
@@ -57,15 +57,24 @@ void GrpcConnection::Took(uint64_t bytes) {
   taken_bytes_ += bytes;
 }
 
-uint64_t GrpcConnection::UnfinishedBytes(int64_t now_us) {
+GrpcConnection::Bytes GrpcConnection::Look(int64_t now_us) {
+  Bytes bytes;
   absl::MutexLock lock(&mutex_);
-  const uint64_t received = Received();
+  tcp_info facts{};
+  if (!Facts(&facts)) return bytes;
+  const uint64_t received = facts.tcpi_bytes_received;
   const int64_t passed_us = std::clamp<int64_t>(now_us - taken_at_us_, 0, 3'600'000'000);
   taken_at_us_ = now_us;
   taken_bytes_ += static_cast<uint64_t>(passed_us) * kForgivenBytesPerS / 1'000'000;
   // A message that came compressed is larger than what was received; nobody saves up by that.
   taken_bytes_ = std::min(taken_bytes_, received);
-  return received - taken_bytes_;
+  bytes.unfinished = received - taken_bytes_;
+  if (facts.tcpi_notsent_bytes == 0 || facts.tcpi_bytes_acked != acknowledged_bytes_) {
+    acknowledged_bytes_ = facts.tcpi_bytes_acked;
+    acknowledged_at_us_ = now_us;
+  }
+  bytes.unread_us = now_us - acknowledged_at_us_;
+  return bytes;
 }
 
 void GrpcConnection::End() {

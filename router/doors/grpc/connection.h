@@ -11,6 +11,8 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 
+struct tcp_info;
+
 namespace weft::router {
 
 class GrpcConnection {
@@ -34,9 +36,15 @@ class GrpcConnection {
 
   // So many bytes have become a call's headers or its whole message.
   void Took(uint64_t bytes);
-  // Bytes that its client sent and that have become neither yet: gRPC keeps them, without bound
-  // while headers are not whole. Frames that belong to no call are forgiven at a slow rate.
-  uint64_t UnfinishedBytes(int64_t now_us);
+  struct Bytes {
+    // Bytes that its client sent and that have become neither yet: gRPC keeps them, without bound
+    // while headers are not whole. Frames that belong to no call are forgiven at a slow rate.
+    uint64_t unfinished = 0;
+    // For how long bytes have waited for its client, which took none meanwhile.
+    int64_t unread_us = 0;
+  };
+  // To be called again and again, by one thread.
+  Bytes Look(int64_t now_us);
 
   bool ended() const;
   // Cuts the connection at once: what its client sent and nobody read is thrown away, gRPC sees an
@@ -50,12 +58,16 @@ class GrpcConnection {
   const std::string peer_;
   const int64_t accepted_us_;
 
-  uint64_t Received() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // False when it has closed, and for Unix sockets.
+  bool Facts(tcp_info* facts) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   mutable absl::Mutex mutex_;
   // Of the bytes received, those that are not unfinished, as of `taken_at_us_`.
   uint64_t taken_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t taken_at_us_ ABSL_GUARDED_BY(mutex_);
+  // What its client had acknowledged when that last changed or nothing waited for it.
+  uint64_t acknowledged_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t acknowledged_at_us_ ABSL_GUARDED_BY(mutex_);
   int fd_ ABSL_GUARDED_BY(mutex_);
   bool identified_ ABSL_GUARDED_BY(mutex_) = false;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;

@@ -30,7 +30,7 @@ constexpr int kEventsMax = 64;
 constexpr int kAcceptsAtOnce = 64;
 constexpr int64_t kDescriptorsPauseUs = 50'000;
 // Between two looks at what connections have sent; some tens of megabytes can come meanwhile.
-constexpr int kUnfinishedPauseMs = 50;
+constexpr int kBytesPauseMs = 50;
 constexpr int64_t kLogPauseUs = 10'000'000;
 // A peer that is gone is noticed after 60 + 3 × 10 s of silence, or 60 s after bytes were sent to
 // it that it never acknowledged.
@@ -155,7 +155,7 @@ void ConnectionGate::Stop() {
 void ConnectionGate::Run() {
   while (true) {
     const int64_t now_us = NowUs();
-    int wait_ms = Sooner(CheckStarting(now_us), CheckUnfinished(now_us));
+    int wait_ms = Sooner(CheckStarting(now_us), CheckBytes(now_us));
     if (!accepting_) {
       if (now_us >= resume_us_) {
         SetAccepting(true);
@@ -340,7 +340,7 @@ int ConnectionGate::CheckStarting(int64_t now_us) {
   }
 }
 
-int ConnectionGate::CheckUnfinished(int64_t now_us) {
+int ConnectionGate::CheckBytes(int64_t now_us) {
   std::vector<std::shared_ptr<GrpcConnection>> open;
   {
     absl::MutexLock lock(&mutex_);
@@ -352,7 +352,12 @@ int ConnectionGate::CheckUnfinished(int64_t now_us) {
   std::vector<std::pair<uint64_t, GrpcConnection*>> by_bytes;
   for (const std::shared_ptr<GrpcConnection>& connection : open) {
     if (connection->ended()) continue;
-    const uint64_t bytes = connection->UnfinishedBytes(now_us);
+    const GrpcConnection::Bytes seen = connection->Look(now_us);
+    if (seen.unread_us >= options_.slow_reader_timeout_us) {
+      EndSlow(connection.get());
+      continue;
+    }
+    const uint64_t bytes = seen.unfinished;
     total += bytes;
     if (bytes > 0) by_bytes.emplace_back(bytes, connection.get());
   }
@@ -366,7 +371,21 @@ int ConnectionGate::CheckUnfinished(int64_t now_us) {
     total -= bytes;
     NoteUnfinished(*connection, bytes);
   }
-  return kUnfinishedPauseMs;
+  return kBytesPauseMs;
+}
+
+void ConnectionGate::EndSlow(GrpcConnection* connection) {
+  connection->End();
+  int64_t held_back = 0;
+  {
+    absl::MutexLock lock(&mutex_);
+    ++stats_.slow;
+  }
+  if (!slow_log_.Due(NowUs(), &held_back)) return;
+  WEFT_LOG_WARN(
+      "a gRPC connection was ended, its client does not read what was sent to it: {} ({} more were "
+      "since the last such line); --slow-reader-timeout-s allows more time",
+      connection->peer(), held_back);
 }
 
 void ConnectionGate::NoteUnfinished(const GrpcConnection& connection, uint64_t bytes) {

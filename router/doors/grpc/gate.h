@@ -6,8 +6,9 @@
 // that have made none yet are few besides: one more pushes out the oldest of them, which also
 // bounds the TLS handshakes under way. A connection that has made a call is never pushed out for a
 // newcomer. One that fills gRPC's memory with headers and messages that do not get whole is ended,
-// whether it has made calls or not. Peers that vanish are noticed by TCP. When descriptors run out
-// the newcomer is turned away and the thread pauses, it never spins.
+// whether it has made calls or not; so is one whose client does not read. Peers that vanish are
+// noticed by TCP. When descriptors run out the newcomer is turned away and the thread pauses, it
+// never spins.
 //
 // The callers of Find are gRPC's threads; no lock is held over a system call that waits.
 
@@ -38,8 +39,10 @@ struct ConnectionGateOptions {
   int64_t first_call_timeout_us = 20'000'000;
   // Bytes of headers and messages that are not whole yet, on one connection and on all together;
   // one more ends the connection that has most.
-  uint64_t unfinished_connection_bytes_max = 64u << 20;
-  uint64_t unfinished_bytes_max = 128u << 20;
+  uint64_t unfinished_connection_bytes_max = 40u << 20;
+  uint64_t unfinished_bytes_max = 80u << 20;
+  // A connection ends when bytes wait for its client and it has taken none for so long.
+  int64_t slow_reader_timeout_us = 30'000'000;
   // Whether a connection that is turned away may be told so in clear text.
   bool plain_text = true;
 };
@@ -77,6 +80,7 @@ class ConnectionGate {
     int64_t refused = 0;    // turned away or pushed out because there were too many
     int64_t timed_out = 0;  // made no call in time
     int64_t floods = 0;     // ended for their resets or their unfinished bytes
+    int64_t slow = 0;       // ended because their clients do not read
   };
   Stats stats() const;
 
@@ -109,9 +113,10 @@ class ConnectionGate {
   // Ends those that made no call in time. How long until the next may be due, in milliseconds; -1
   // when there is none.
   int CheckStarting(int64_t now_us);
-  // Ends those that fill memory with what never becomes a call. How long until the next look, in
-  // milliseconds; -1 without connections.
-  int CheckUnfinished(int64_t now_us);
+  // Ends those that fill memory with what never becomes a call, and those whose clients do not
+  // read. How long until the next look, in milliseconds; -1 without connections.
+  int CheckBytes(int64_t now_us);
+  void EndSlow(GrpcConnection* connection);
   void NoteUnfinished(const GrpcConnection& connection, uint64_t bytes);
   void LeaveStarting(Entry* entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -127,6 +132,7 @@ class ConnectionGate {
   RareLog refused_log_;
   RareLog descriptors_log_;
   RareLog unfinished_log_;
+  RareLog slow_log_;
 
   mutable absl::Mutex mutex_;
   absl::flat_hash_map<uint64_t, Entry> by_id_ ABSL_GUARDED_BY(mutex_);

@@ -1,15 +1,16 @@
 #include "router/doors/grpc/generate.h"
 
 #include <chrono>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_join.h"
 #include "common/check.h"
 #include "common/clock.h"
+#include "common/status.h"
 #include "grpcpp/impl/codegen/proto_utils.h"
 #include "grpcpp/server_context.h"
-#include "router/doors/access_log.h"
-#include "router/doors/grpc/caller.h"
 #include "router/doors/grpc/errors.h"
 #include "router/doors/grpc/request.h"
 #include "router/errors.h"
@@ -51,95 +52,45 @@ int64_t DeadlineUs(const grpc::CallbackServerContext& context) {
 
 }  // namespace
 
-// -- Calls ---------------------------------------------------------------------------------------
-
-void GrpcCalls::MarkDirty(std::shared_ptr<GenerateReactor> call) {
-  absl::MutexLock lock(&mutex_);
-  dirty_.push_back(std::move(call));
-}
-
-void GrpcCalls::Wake() {
-  std::vector<std::shared_ptr<GenerateReactor>> calls;
-  {
-    absl::MutexLock lock(&mutex_);
-    calls.swap(dirty_);
-  }
-  for (const std::shared_ptr<GenerateReactor>& call : calls) call->Pump();
-}
-
-void GrpcCalls::Add(GenerateReactor* call) {
-  absl::MutexLock lock(&mutex_);
-  all_.insert(call);
-}
-
-void GrpcCalls::Remove(GenerateReactor* call) {
-  absl::MutexLock lock(&mutex_);
-  all_.erase(call);
-}
-
-void GrpcCalls::CheckSlow(int64_t now_us, int64_t timeout_us) {
-  std::vector<std::shared_ptr<GenerateReactor>> calls;
-  {
-    absl::MutexLock lock(&mutex_);
-    for (GenerateReactor* call : all_) calls.push_back(call->shared_from_this());
-  }
-  for (const std::shared_ptr<GenerateReactor>& call : calls) call->CheckSlow(now_us, timeout_us);
-}
-
 // -- Start ---------------------------------------------------------------------------------------
 
-GenerateReactor::GenerateReactor(DoorContext* doors, GrpcCalls* calls,
-                                 grpc::CallbackServerContext* context)
-    : doors_(doors),
-      calls_(calls),
-      context_(context),
-      start_us_(NowUs()),
-      client_(PeerOf(*context)),
-      traceparent_(MetadataOf(*context, "traceparent")) {}
-
-grpc::ServerWriteReactor<grpc::ByteBuffer>* GenerateReactor::Start(
-    DoorContext* doors, GrpcCalls* calls, grpc::CallbackServerContext* context,
-    grpc::ByteBuffer* request, size_t message_bytes_max) {
-  std::shared_ptr<GenerateReactor> call(new GenerateReactor(doors, calls, context));
-  call->self_ = call;
-  calls->Add(call.get());
-  call->Submit(request, message_bytes_max);
-  return call.get();
-}
-
-void GenerateReactor::Submit(grpc::ByteBuffer* bytes, size_t message_bytes_max) {
-  absl::StatusOr<Admission::Permit> permit =
-      doors_->Enter(CredentialsOf(*context_), bytes->Length());
-  if (!permit.ok()) return End(permit.status());
-  const absl::Status fits = CheckMessageBytes(bytes->Length(), message_bytes_max);
-  if (!fits.ok()) {
-    doors_->probe().Failed(FailureReason::kValidation);
-    return End(fits);
-  }
-  if (!grpc::SerializationTraits<weft::v1::GenerateRequest>::Deserialize(bytes, &request_).ok()) {
-    doors_->probe().Failed(FailureReason::kValidation);
-    return End(FieldError("request",
-                          "is not a GenerateRequest: malformed, or text in it is not "
-                          "UTF-8"));
+absl::StatusOr<GenerateInput> GenerateCall::Read() {
+  WEFT_RETURN_IF_ERROR(CheckMessageBytes(message()->Length(), door_.message_bytes_max));
+  if (!grpc::SerializationTraits<weft::v1::GenerateRequest>::Deserialize(message(), &request_)
+           .ok()) {
+    return FieldError("request", "is not a GenerateRequest: malformed, or text in it is not UTF-8");
   }
   std::vector<std::string> ignored;
-  absl::StatusOr<GenerateInput> input = ReadGenerate(*doors_, request_, &ignored);
+  absl::StatusOr<GenerateInput> input = ReadGenerate(*door_.doors, &request_, &ignored);
   FreePrompt(&request_);  // `input` has it
-  if (!input.ok()) {
-    doors_->probe().Failed(FailureReason::kValidation);
-    return End(input.status());
-  }
-  // Sent with the first message.
-  if (input->correlation_id.empty()) input->correlation_id = NewRequestId();
-  context_->AddInitialMetadata("x-request-id", input->correlation_id);
-  if (!ignored.empty()) {
+  if (input.ok() && !ignored.empty()) {
     if (ignored.size() > 16) ignored.resize(16);
     context_->AddInitialMetadata("x-weft-ignored-fields", absl::StrJoin(ignored, ", "));
   }
+  return input;
+}
+
+void GenerateCall::OnMessage() {
+  absl::StatusOr<Admission::Permit> permit = door_.doors->Enter(tenant(), message()->Length());
+  if (!permit.ok()) return End(permit.status());
+  absl::StatusOr<GenerateInput> input = Read();
+  message()->Clear();
+  if (!input.ok()) {
+    door_.doors->probe().Failed(FailureReason::kValidation);
+    return End(input.status());
+  }
+  Submit(*std::move(input), *std::move(permit));
+}
+
+void GenerateCall::Submit(GenerateInput input, Admission::Permit permit) {
+  // Sent with the first message.
+  if (input.correlation_id.empty()) input.correlation_id = NewRequestId();
+  context_->AddInitialMetadata("x-request-id", input.correlation_id);
   deadline_us_ = DeadlineUs(*context_);
-  input->deadline_us = deadline_us_;
+  input.deadline_us = deadline_us_;
   absl::StatusOr<std::shared_ptr<Answer>> answer =
-      doors_->entrance().Submit(*std::move(input), *std::move(permit), shared_from_this());
+      door_.doors->entrance().Submit(std::move(input), std::move(permit),
+                                     std::static_pointer_cast<GenerateCall>(shared_from_this()));
   if (!answer.ok()) return End(answer.status());
   bool cancelled = false;
   CancelReason reason = CancelReason::kClientGone;
@@ -155,17 +106,16 @@ void GenerateReactor::Submit(grpc::ByteBuffer* bytes, size_t message_bytes_max) 
 
 // -- Events --------------------------------------------------------------------------------------
 
-Waker* GenerateReactor::OnNews() {
+Waker* GenerateCall::OnNews() {
   absl::MutexLock lock(&mutex_);
   if (!dirty_) {
     dirty_ = true;
-    calls_->MarkDirty(shared_from_this());
+    door_.calls->MarkDirty(shared_from_this());
   }
-  return calls_;
+  return door_.calls;
 }
 
-void GenerateReactor::FillToken(const AnswerToken& token,
-                                weft::v1::GenerateResponse* response) const {
+void GenerateCall::FillToken(const AnswerToken& token, weft::v1::GenerateResponse* response) const {
   weft::v1::Output* output = response->mutable_output();
   output->set_text(token.text);
   if (!request_.response().omit_token_ids()) output->add_token_ids(token.id);
@@ -179,7 +129,7 @@ void GenerateReactor::FillToken(const AnswerToken& token,
   }
 }
 
-void GenerateReactor::FillHead(weft::v1::GenerateResponse* response) {
+void GenerateCall::FillHead(weft::v1::GenerateResponse* response) {
   const AnswerHead* const head = answer_->head();
   if (head == nullptr || std::exchange(head_sent_, true)) return;
   weft::v1::PromptInfo* info = response->mutable_prompt_info();
@@ -189,8 +139,8 @@ void GenerateReactor::FillHead(weft::v1::GenerateResponse* response) {
   info->set_seed(head->seed);
 }
 
-bool GenerateReactor::TakeNext(weft::v1::GenerateResponse* response, bool* last,
-                               absl::Status* status) {
+bool GenerateCall::TakeNext(weft::v1::GenerateResponse* response, bool* last,
+                            absl::Status* status) {
   if (answer_ == nullptr || !answer_->Fetch()) return false;
   bool token = false;
   // Of a cancelled request nobody reads the tokens: only the end counts.
@@ -214,21 +164,17 @@ bool GenerateReactor::TakeNext(weft::v1::GenerateResponse* response, bool* last,
   return true;
 }
 
-void GenerateReactor::Pump() {
+void GenerateCall::Pump() {
   weft::v1::GenerateResponse response;
   bool last = false;
   absl::Status status;
   {
     absl::MutexLock lock(&mutex_);
     dirty_ = false;
-    if (writing_ || finished_ || !TakeNext(&response, &last, &status)) return;
+    if (write_start_us_ != 0 || ended_ || !TakeNext(&response, &last, &status)) return;
+    write_start_us_ = NowUs();
     if (!status.ok() || last) {
-      finished_ = true;
-    }
-    if (status.ok()) {
-      writing_ = true;
-      write_start_us_ = NowUs();
-    } else {
+      ended_ = true;
       code_ = static_cast<grpc::StatusCode>(status.code());
     }
   }
@@ -248,19 +194,10 @@ void GenerateReactor::Pump() {
   }
 }
 
-void GenerateReactor::End(const absl::Status& status) {
+void GenerateCall::OnWriteDone(bool ok) {
   {
     absl::MutexLock lock(&mutex_);
-    finished_ = true;
-    code_ = static_cast<grpc::StatusCode>(status.code());
-  }
-  Finish(ToGrpcStatus(status));
-}
-
-void GenerateReactor::OnWriteDone(bool ok) {
-  {
-    absl::MutexLock lock(&mutex_);
-    writing_ = false;
+    write_start_us_ = 0;
   }
   if (!ok) CancelRequest(CancelReason::kClientGone);
   Pump();
@@ -268,12 +205,12 @@ void GenerateReactor::OnWriteDone(bool ok) {
 
 // -- Ends ----------------------------------------------------------------------------------------
 
-void GenerateReactor::OnCancel() {
+void GenerateCall::OnCancel() {
   const bool late = deadline_us_ != 0 && NowUs() >= deadline_us_;
   CancelRequest(late ? CancelReason::kDeadline : CancelReason::kClientGone);
 }
 
-void GenerateReactor::CancelRequest(CancelReason reason) {
+void GenerateCall::CancelRequest(CancelReason reason) {
   std::shared_ptr<Answer> answer;
   {
     absl::MutexLock lock(&mutex_);
@@ -286,37 +223,11 @@ void GenerateReactor::CancelRequest(CancelReason reason) {
   if (answer != nullptr) answer->Cancel(reason);
 }
 
-void GenerateReactor::CheckSlow(int64_t now_us, int64_t timeout_us) {
-  {
-    absl::MutexLock lock(&mutex_);
-    if (!writing_ || now_us - write_start_us_ < timeout_us) return;
-  }
-  CancelRequest(CancelReason::kSlowReader);
+void GenerateCall::Describe(AccessRecord* record) {
   absl::MutexLock lock(&mutex_);
-  if (!done_) context_->TryCancel();  // the pending write fails
-}
-
-void GenerateReactor::OnDone() {
-  calls_->Remove(this);
-  AccessRecord record;
-  grpc::StatusCode code;
-  {
-    absl::MutexLock lock(&mutex_);
-    code = code_;
-    done_ = true;
-    if (answer_ != nullptr) DescribeAnswer(*answer_, &record);
-    if (cancelled_) record.cause = CancelReasonName(cancel_reason_);
-    record.first_token_us = first_token_us_;
-  }
-  record.total_us = NowUs() - start_us_;
-  record.door = "grpc";
-  record.route = "Generate";
-  record.client = client_;
-  record.traceparent = traceparent_;
-  record.status = std::string(GrpcCodeName(code));
-  LogAccess(record);
-  doors_->probe().GrpcHandled("Generate", GrpcCodeName(code), record.total_us);
-  self_.reset();  // may delete this
+  if (answer_ != nullptr) DescribeAnswer(*answer_, record);
+  if (cancelled_) record->cause = CancelReasonName(cancel_reason_);
+  record->first_token_us = first_token_us_;
 }
 
 }  // namespace weft::router

@@ -67,7 +67,8 @@ absl::StatusOr<std::vector<TokenId>> ReadIds(absl::string_view field, const Ids&
   return std::vector<TokenId>(ids.begin(), ids.end());
 }
 
-absl::StatusOr<ChatPrompt> ReadChat(const weft::v1::ChatPrompt& chat) {
+absl::StatusOr<ChatPrompt> ReadChat(weft::v1::ChatPrompt* from) {
+  const weft::v1::ChatPrompt& chat = *from;
   if (chat.messages().empty() || static_cast<size_t>(chat.messages_size()) > kChatMessagesMax) {
     return FieldError("chat.messages",
                       absl::StrCat("must hold 1 to ", kChatMessagesMax, " messages"));
@@ -81,7 +82,8 @@ absl::StatusOr<ChatPrompt> ReadChat(const weft::v1::ChatPrompt& chat) {
       return FieldError(absl::StrCat("chat.messages[", i, "].role"), "must have 1 to 64 bytes");
     }
     bytes += message.content().size();
-    prompt.messages.push_back({message.role(), message.content()});
+    prompt.messages.push_back(
+        {message.role(), std::move(*from->mutable_messages(i)->mutable_content())});
   }
   if (bytes > kPromptBytesMax) {
     return FieldError("chat.messages",
@@ -90,17 +92,18 @@ absl::StatusOr<ChatPrompt> ReadChat(const weft::v1::ChatPrompt& chat) {
   return prompt;
 }
 
-absl::Status ReadPrompt(const weft::v1::GenerateRequest& request, GenerateInput* input) {
-  switch (request.prompt_case()) {
+absl::Status ReadPrompt(weft::v1::GenerateRequest* request, GenerateInput* input) {
+  switch (request->prompt_case()) {
     case weft::v1::GenerateRequest::kText:
-      input->prompt = request.text();
-      return CheckText("text", request.text());
+      WEFT_RETURN_IF_ERROR(CheckText("text", request->text()));
+      input->prompt = std::move(*request->mutable_text());
+      return absl::OkStatus();
     case weft::v1::GenerateRequest::kTokenIds: {
-      WEFT_ASSIGN_OR_RETURN(input->prompt, ReadIds("token_ids", request.token_ids().ids()));
+      WEFT_ASSIGN_OR_RETURN(input->prompt, ReadIds("token_ids", request->token_ids().ids()));
       return absl::OkStatus();
     }
     case weft::v1::GenerateRequest::kChat: {
-      WEFT_ASSIGN_OR_RETURN(input->prompt, ReadChat(request.chat()));
+      WEFT_ASSIGN_OR_RETURN(input->prompt, ReadChat(request->mutable_chat()));
       return absl::OkStatus();
     }
     case weft::v1::GenerateRequest::PROMPT_NOT_SET:
@@ -231,15 +234,16 @@ absl::Status CheckMessageBytes(size_t bytes, size_t bytes_max) {
 }
 
 absl::StatusOr<GenerateInput> ReadGenerate(const DoorContext& doors,
-                                           const weft::v1::GenerateRequest& request,
+                                           weft::v1::GenerateRequest* from,
                                            std::vector<std::string>* ignored) {
+  const weft::v1::GenerateRequest& request = *from;
   GenerateInput input;
   if (!request.request_id().empty() && !IsRequestId(request.request_id())) {
     return FieldError("request_id", "must have 1 to 128 characters of [A-Za-z0-9._-]");
   }
   input.correlation_id = request.request_id();
   WEFT_RETURN_IF_ERROR(doors.CheckModel(request.model()));
-  WEFT_RETURN_IF_ERROR(ReadPrompt(request, &input));
+  WEFT_RETURN_IF_ERROR(ReadPrompt(from, &input));
   WEFT_RETURN_IF_ERROR(ReadSampling(request.sampling(), &input));
   WEFT_RETURN_IF_ERROR(ReadDecoding(request.decoding(), &input.sampling));
   WEFT_RETURN_IF_ERROR(ReadStopping(request.stopping(), &input));
@@ -265,13 +269,13 @@ void FreePrompt(weft::v1::GenerateRequest* request) {
 }
 
 absl::StatusOr<std::variant<std::string, ChatPrompt>> ReadTokenize(
-    const weft::v1::TokenizeRequest& request) {
-  switch (request.prompt_case()) {
+    weft::v1::TokenizeRequest* request) {
+  switch (request->prompt_case()) {
     case weft::v1::TokenizeRequest::kText:
-      WEFT_RETURN_IF_ERROR(CheckText("text", request.text()));
-      return request.text();
+      WEFT_RETURN_IF_ERROR(CheckText("text", request->text()));
+      return std::move(*request->mutable_text());
     case weft::v1::TokenizeRequest::kChat: {
-      WEFT_ASSIGN_OR_RETURN(ChatPrompt chat, ReadChat(request.chat()));
+      WEFT_ASSIGN_OR_RETURN(ChatPrompt chat, ReadChat(request->mutable_chat()));
       return chat;
     }
     case weft::v1::TokenizeRequest::PROMPT_NOT_SET:

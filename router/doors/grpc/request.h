@@ -18,16 +18,17 @@ namespace weft::router {
 absl::Status CheckMessageBytes(size_t bytes, size_t bytes_max);
 
 // Numbers of fields this build does not know ("30", "sampling.12"); refused when the server is
-// strict, else counted and added to *ignored.
+// strict, else counted and added to *ignored. Texts of the prompt are moved, not copied.
 absl::StatusOr<GenerateInput> ReadGenerate(const DoorContext& doors,
-                                           const weft::v1::GenerateRequest& request,
+                                           weft::v1::GenerateRequest* request,
                                            std::vector<std::string>* ignored);
 
 // Frees the memory of a prompt that has been read; of which kind it was can still be asked.
 void FreePrompt(weft::v1::GenerateRequest* request);
 
+// Texts are moved.
 absl::StatusOr<std::variant<std::string, ChatPrompt>> ReadTokenize(
-    const weft::v1::TokenizeRequest& request);
+    weft::v1::TokenizeRequest* request);
 absl::StatusOr<std::vector<TokenId>> ReadDetokenize(const weft::v1::DetokenizeRequest& request);
 
 // An error of the engine, its canonical field name turned into the path in GenerateRequest.

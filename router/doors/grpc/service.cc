@@ -7,270 +7,33 @@
 #include <string>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
-#include "common/check.h"
 #include "common/clock.h"
 #include "common/status.h"
 #include "common/thread.h"
-#include "common/version.h"
 #include "grpc/health/v1/health.pb.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
-#include "grpcpp/generic/async_generic_service.h"
 #include "grpcpp/grpcpp.h"
 #include "grpcpp/health_check_service_interface.h"
 #include "grpcpp/resource_quota.h"
-#include "router/doors/access_log.h"
 #include "router/doors/grpc/call_watch.h"
-#include "router/doors/grpc/caller.h"
+#include "router/doors/grpc/calls.h"
 #include "router/doors/grpc/credentials.h"
-#include "router/doors/grpc/errors.h"
 #include "router/doors/grpc/gate.h"
-#include "router/doors/grpc/generate.h"
-#include "router/doors/grpc/request.h"
-#include "router/errors.h"
-#include "weft/v1/generation.grpc.pb.h"
+#include "router/doors/grpc/methods.h"
 
 namespace weft::router {
 namespace {
 
-using grpc::ByteBuffer;
-using grpc::CallbackServerContext;
-using grpc::ServerUnaryReactor;
-using grpc::ServerWriteReactor;
-using weft::v1::TextGeneration;
-
-constexpr absl::string_view kGetModel = "GetModel";
 constexpr char kServiceName[] = "weft.v1.TextGeneration";
 constexpr int64_t kDayMs = 24 * 3600 * 1000;
 constexpr int64_t kHandshakeTimeoutMs = 10'000;
 constexpr int64_t kReadBytesMax = 4 << 10;
 constexpr int kReflectionThreadsMax = 16;
+constexpr int64_t kRefusedCallsMax = 256;
 
-// Messages come as bytes, so that one which does not parse gets INVALID_ARGUMENT from us and not a
-// bare UNIMPLEMENTED from the library.
-using RawService = TextGeneration::WithRawCallbackMethod_Generate<
-    TextGeneration::WithRawCallbackMethod_Tokenize<TextGeneration::WithRawCallbackMethod_Detokenize<
-        TextGeneration::WithRawCallbackMethod_Cancel<
-            TextGeneration::WithRawCallbackMethod_GetModel<TextGeneration::Service>>>>>;
-
-template <typename Message>
-absl::Status Decode(const ByteBuffer& bytes, size_t bytes_max, Message* message) {
-  WEFT_RETURN_IF_ERROR(CheckMessageBytes(bytes.Length(), bytes_max));
-  ByteBuffer copy(bytes);  // by reference
-  if (grpc::SerializationTraits<Message>::Deserialize(&copy, message).ok()) {
-    return absl::OkStatus();
-  }
-  return FieldError("request", "is malformed, or text in it is not UTF-8");
-}
-
-template <typename Message>
-void Encode(const Message& message, ByteBuffer* bytes) {
-  bool own_buffer = false;
-  const grpc::Status status =
-      grpc::SerializationTraits<Message>::Serialize(message, bytes, &own_buffer);
-  WEFT_CHECK_MSG(status.ok(), status.error_message());
-}
-
-weft::v1::DataType WireDataType(absl::string_view name) {
-  if (name == "float32") return weft::v1::DATA_TYPE_FLOAT32;
-  if (name == "bfloat16") return weft::v1::DATA_TYPE_BFLOAT16;
-  if (name == "float16") return weft::v1::DATA_TYPE_FLOAT16;
-  return weft::v1::DATA_TYPE_UNSPECIFIED;
-}
-
-// A stream that ends with an error before anything was done for it. Deletes itself.
-class RefusedStream : public ServerWriteReactor<ByteBuffer> {
- public:
-  explicit RefusedStream(const grpc::Status& status) { Finish(status); }
-  void OnDone() override { const std::unique_ptr<RefusedStream> self(this); }
-};
-
-// What is known of a call.
-struct Call {
-  Call(CallbackServerContext* of, absl::string_view name, const ByteBuffer& bytes)
-      : context(of), method(name), has_message(bytes.Valid()), start_us(MonotonicClock().NowUs()) {}
-
-  CallbackServerContext* context;
-  absl::string_view method;
-  bool has_message;
-  int64_t start_us;
-  // Of one that was let in.
-  std::string tenant;
-};
-
-// A call with one answer.
-struct UnaryCall : Call {
-  // Once a call: it makes the call's reactor.
-  UnaryCall(CallbackServerContext* of, absl::string_view name, const ByteBuffer& bytes)
-      : Call(of, name, bytes), reactor(of->DefaultReactor()) {}
-
-  ServerUnaryReactor* reactor;
-};
-
-class TextGenerationService : public RawService {
- public:
-  TextGenerationService(DoorContext* doors, GrpcCallWatch* watch, size_t message_bytes_max)
-      : doors_(doors), watch_(watch), message_bytes_max_(message_bytes_max) {}
-
-  GrpcCalls& calls() { return calls_; }
-
-  ServerWriteReactor<ByteBuffer>* Generate(CallbackServerContext* context,
-                                           const ByteBuffer* request) override {
-    const absl::Status wanted = watch_->Check(*context, *request);
-    if (wanted.ok()) {
-      // gRPC keeps the message for as long as the stream, megabytes that nobody reads again. It is
-      // no constant there (ServerCallbackWriterImpl) and may be emptied.
-      return GenerateReactor::Start(doors_, &calls_, context, const_cast<ByteBuffer*>(request),
-                                    message_bytes_max_);
-    }
-    const grpc::Status answer = ToGrpcStatus(wanted);
-    Record(Call(context, "Generate", *request), answer.error_code());
-    return std::make_unique<RefusedStream>(answer).release();
-  }
-
-  ServerUnaryReactor* Tokenize(CallbackServerContext* context, const ByteBuffer* bytes,
-                               ByteBuffer* answer) override {
-    UnaryCall call(context, "Tokenize", *bytes);
-    absl::StatusOr<Admission::Permit> permit =
-        doors_->EnterText(CredentialsOf(*context), bytes->Length());
-    if (!permit.ok()) return Finish(call, permit.status());
-    call.tenant = permit->tenant()->name;
-    weft::v1::TokenizeRequest request;
-    if (absl::Status status = Read(context, *bytes, &request); !status.ok()) {
-      return Finish(call, status);
-    }
-    auto prompt = ReadTokenize(request);
-    if (!prompt.ok()) return Finish(call, prompt.status());
-    const bool add = !request.has_add_special_tokens() || request.add_special_tokens();
-    doors_->entrance().Tokenize(*std::move(prompt), add, *std::move(permit), /*call=*/nullptr,
-                                [this, call, answer](absl::StatusOr<TokenizeResult> result) {
-                                  if (result.ok()) {
-                                    weft::v1::TokenizeResponse response;
-                                    response.mutable_ids()->Add(result->ids.begin(),
-                                                                result->ids.end());
-                                    for (std::string& token : result->tokens)
-                                      response.add_tokens(std::move(token));
-                                    Encode(response, answer);
-                                  }
-                                  Finish(call, result.status());
-                                });
-    return call.reactor;
-  }
-
-  ServerUnaryReactor* Detokenize(CallbackServerContext* context, const ByteBuffer* bytes,
-                                 ByteBuffer* answer) override {
-    UnaryCall call(context, "Detokenize", *bytes);
-    absl::StatusOr<Admission::Permit> permit =
-        doors_->EnterText(CredentialsOf(*context), bytes->Length());
-    if (!permit.ok()) return Finish(call, permit.status());
-    call.tenant = permit->tenant()->name;
-    weft::v1::DetokenizeRequest request;
-    if (absl::Status status = Read(context, *bytes, &request); !status.ok()) {
-      return Finish(call, status);
-    }
-    absl::StatusOr<std::vector<TokenId>> ids = ReadDetokenize(request);
-    if (!ids.ok()) return Finish(call, ids.status());
-    const bool skip = !request.has_skip_special_tokens() || request.skip_special_tokens();
-    doors_->entrance().Detokenize(*std::move(ids), skip, *std::move(permit), /*call=*/nullptr,
-                                  [this, call, answer](absl::StatusOr<std::string> text) {
-                                    if (text.ok()) {
-                                      weft::v1::DetokenizeResponse response;
-                                      response.set_text(*std::move(text));
-                                      Encode(response, answer);
-                                    }
-                                    Finish(call, text.status());
-                                  });
-    return call.reactor;
-  }
-
-  ServerUnaryReactor* Cancel(CallbackServerContext* context, const ByteBuffer* bytes,
-                             ByteBuffer* answer) override {
-    UnaryCall call(context, "Cancel", *bytes);
-    weft::v1::CancelRequest request;
-    absl::Status status = Read(context, *bytes, &request);
-    if (status.ok() && !IsRequestId(request.request_id())) {
-      status = FieldError("request_id", "must have 1 to 128 characters of [A-Za-z0-9._-]");
-    }
-    const absl::StatusOr<TenantRef> tenant = doors_->Authenticate(CredentialsOf(*context));
-    if (tenant.ok()) call.tenant = (*tenant)->name;
-    if (status.ok()) status = tenant.status();
-    if (status.ok()) {
-      weft::v1::CancelResponse response;
-      response.set_found(doors_->entrance().Cancel(**tenant, request.request_id()));
-      Encode(response, answer);
-    }
-    return Finish(call, status);
-  }
-
-  ServerUnaryReactor* GetModel(CallbackServerContext* context, const ByteBuffer* bytes,
-                               ByteBuffer* answer) override {
-    UnaryCall call(context, kGetModel, *bytes);
-    const absl::StatusOr<TenantRef> tenant = doors_->Authenticate(CredentialsOf(*context));
-    if (!tenant.ok()) return Finish(call, tenant.status());
-    call.tenant = (*tenant)->name;
-    weft::v1::GetModelRequest request;
-    if (absl::Status status = Read(context, *bytes, &request); !status.ok()) {
-      return Finish(call, status);
-    }
-    const ModelFacts model = doors_->entrance().Model();
-    weft::v1::GetModelResponse response;
-    response.set_model(model.model_name);
-    response.set_family(model.shape.family);
-    response.set_parameters(model.shape.parameters);
-    response.set_context_tokens(model.shape.context_tokens);
-    response.set_vocab_size(model.shape.vocab_size);
-    response.set_dtype(WireDataType(model.shape.dtype));
-    response.set_shards(model.shards);
-    response.mutable_build()->set_version(Version());
-    response.mutable_build()->set_revision(Revision());
-    response.set_request_tokens_max(model.shape.request_tokens_max);
-    Encode(response, answer);
-    return Finish(call, absl::OkStatus());
-  }
-
- private:
-  template <typename Message>
-  absl::Status Read(CallbackServerContext* context, const ByteBuffer& bytes, Message* message) {
-    WEFT_RETURN_IF_ERROR(watch_->Check(*context, bytes));
-    return Decode(bytes, message_bytes_max_, message);
-  }
-
-  ServerUnaryReactor* Finish(const UnaryCall& call, const absl::Status& status) {
-    const grpc::Status answer = ToGrpcStatus(status);
-    Record(call, answer.error_code());
-    call.reactor->Finish(answer);
-    return call.reactor;
-  }
-
-  // The end of a call, for metrics and log. While its context is there: before it is finished.
-  void Record(const Call& call, grpc::StatusCode code) {
-    const int64_t total_us = MonotonicClock().NowUs() - call.start_us;
-    doors_->probe().GrpcHandled(call.method, GrpcCodeName(code), total_us);
-    // Taken back before anything was done for it. Floods of calls that are reset at once are such:
-    // a line for each would be work for the threads that have to end them.
-    if (!call.has_message || code == grpc::StatusCode::CANCELLED) return;
-    AccessRecord record;
-    record.traceparent = MetadataOf(*call.context, "traceparent");
-    if (!IsTraceparent(record.traceparent)) record.traceparent.clear();
-    record.tenant = call.tenant;
-    record.client = PeerOf(*call.context);
-    record.door = "grpc";
-    record.route = call.method;
-    record.status = std::string(GrpcCodeName(code));
-    record.total_us = total_us;
-    // What needs no work is asked for every few seconds, as on HTTP.
-    LogAccess(record, /*quiet=*/call.method == kGetModel && code == grpc::StatusCode::OK);
-  }
-
-  DoorContext* const doors_;
-  GrpcCallWatch* const watch_;
-  const size_t message_bytes_max_;
-  GrpcCalls calls_;
-};
-
-ConnectionGateOptions GateOptions(const GrpcServerOptions& options) {
+ConnectionGateOptions GateOptions(const GrpcServerOptions& options, int64_t slow_reader_us) {
   ConnectionGateOptions gate;
   gate.connections_max = options.connections_max;
   gate.starting_max = std::min(options.starting_connections_max, options.connections_max);
@@ -279,6 +42,7 @@ ConnectionGateOptions GateOptions(const GrpcServerOptions& options) {
   gate.unfinished_bytes_max =
       std::max(options.unfinished_bytes_max, 2 * gate.unfinished_connection_bytes_max);
   gate.first_call_timeout_us = options.first_call_timeout_us;
+  gate.slow_reader_timeout_us = slow_reader_us;
   gate.plain_text = options.credentials == nullptr;
   return gate;
 }
@@ -289,6 +53,20 @@ CallAllowance AllowanceOf(const GrpcServerOptions& options) {
   allowance.calls_burst = int64_t{options.streams_per_connection_max} * 5 / 4;
   allowance.calls_per_s = options.calls_per_connection_s;
   return allowance;
+}
+
+AwaitedLimits AwaitedOf(const GrpcServerOptions& options) {
+  AwaitedLimits limits;
+  limits.calls_max = options.awaited_calls_max;
+  limits.connection_calls_max = options.awaited_calls_per_connection_max;
+  limits.timeout_us = options.message_timeout_us;
+  return limits;
+}
+
+// Calls that exist at the same time: from the most that may be worked on their handlers refuse with
+// details, so many at a time; more do not get to them.
+int64_t ContextsMax(const GrpcServerOptions& options) {
+  return options.calls_max + static_cast<int64_t>(options.awaited_calls_max) + kRefusedCallsMax;
 }
 
 void SetConnectionArguments(const GrpcServerOptions& options, grpc::ServerBuilder* builder) {
@@ -325,8 +103,10 @@ class CallbackGrpcServer : public GrpcServer {
       : options_(options),
         doors_(doors),
         gate_(std::move(gate)),
-        watch_(gate_.get(), AllowanceOf(options), options.calls_max),
-        service_(doors, &watch_, options.message_bytes_max) {}
+        watch_(gate_.get(), AllowanceOf(options), ContextsMax(options)),
+        calls_(static_cast<size_t>(options.calls_max), AwaitedOf(options)),
+        methods_({doors, &watch_, &calls_, options.message_bytes_max}),
+        unknown_(doors) {}
 
   ~CallbackGrpcServer() override { Stop(absl::ZeroDuration()); }
 
@@ -343,8 +123,7 @@ class CallbackGrpcServer : public GrpcServer {
         MakeServerCredentials(options_.credentials, [this](const void* connection) {
           return watch_.Arrived(connection, MonotonicClock().NowUs());
         }));
-    builder.RegisterService(&service_);
-    // Without threads of their own, unlike what the library has for methods that do not exist.
+    builder.RegisterService(&methods_);
     builder.RegisterCallbackGenericService(&unknown_);
     // Up to twice the limit a message is read and refused by us, by name; above that the library
     // refuses it unread.
@@ -390,8 +169,7 @@ class CallbackGrpcServer : public GrpcServer {
   void Watch() {
     while (!stop_.WaitForNotificationWithTimeout(absl::Microseconds(options_.watch_interval_us))) {
       UpdateHealth();
-      service_.calls().CheckSlow(MonotonicClock().NowUs(),
-                                 doors_->options().slow_reader_timeout_us);
+      calls_.Look(MonotonicClock().NowUs(), doors_->options().slow_reader_timeout_us);
     }
   }
 
@@ -414,8 +192,9 @@ class CallbackGrpcServer : public GrpcServer {
   DoorContext* const doors_;
   const std::unique_ptr<ConnectionGate> gate_;
   GrpcCallWatch watch_;
-  TextGenerationService service_;
-  grpc::CallbackGenericService unknown_;
+  GrpcCalls calls_;
+  TextGenerationMethods methods_;
+  UnknownMethods unknown_;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
   std::unique_ptr<grpc::Server> server_;
   absl::Mutex health_mutex_;
@@ -431,8 +210,10 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const GrpcServerOp
                                                               DoorContext* doors) {
   // The port is bound by us, before gRPC starts anything: an error is one line and names the way
   // out.
-  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<ConnectionGate> gate,
-                        ConnectionGate::Listen(options.address, GateOptions(options)));
+  WEFT_ASSIGN_OR_RETURN(
+      std::unique_ptr<ConnectionGate> gate,
+      ConnectionGate::Listen(options.address,
+                             GateOptions(options, doors->options().slow_reader_timeout_us)));
   auto server = std::make_unique<CallbackGrpcServer>(options, doors, std::move(gate));
   WEFT_RETURN_IF_ERROR(server->Build());
   return server;

@@ -29,15 +29,21 @@ struct GrpcServerOptions {
   int64_t first_call_timeout_us = 20'000'000;
   // A connection without calls is asked to close after this.
   int64_t connection_idle_s = 300;
-  // Calls under way in all; one more is RESOURCE_EXHAUSTED.
+  // Calls under way in all whose message has come; one more is RESOURCE_EXHAUSTED.
   int64_t calls_max = 4096;
+  // Calls that wait for their message, in all, and how long (router/doors/grpc/awaited_messages.h);
+  // on one connection, when they have waited for a second.
+  size_t awaited_calls_max = 1024;
+  size_t awaited_calls_per_connection_max = 32;
+  int64_t message_timeout_us = 30'000'000;
   // Streams per connection. Calls in so many more that their clients reset at once end the
   // connection (router/doors/grpc/call_watch.h), above this rate.
   int streams_per_connection_max = 256;
   int64_t calls_per_connection_s = 50;
   // Bytes of messages and headers that are not whole yet, on all connections together; one
-  // connection may have half of it, or two messages. More ends the connection that has most.
-  size_t unfinished_bytes_max = 128u << 20;
+  // connection may have half of it, or two messages. More ends the connection that has most. Eight
+  // messages of the usual bound at once are fine.
+  size_t unfinished_bytes_max = 80u << 20;
   // Memory of the transport.
   size_t memory_bytes_max = 512u << 20;
   // Connections are asked to close after this, to rebalance clients; 0 = never. Streams that run

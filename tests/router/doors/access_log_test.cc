@@ -15,6 +15,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "grpcpp/grpcpp.h"
+#include "grpcpp/impl/codegen/client_unary_call.h"
 #include "router/doors/grpc/service.h"
 #include "spdlog/sinks/base_sink.h"
 #include "spdlog/spdlog.h"
@@ -79,8 +80,9 @@ struct GrpcDoor {
   explicit GrpcDoor(const GrpcServerOptions& options = {}) : doors(&intake, &probe, {}) {
     testing::KeepGrpcThreads();
     server = GrpcServer::Start(options, &doors).value();
-    stub = weft::v1::TextGeneration::NewStub(grpc::CreateChannel(
-        absl::StrCat("127.0.0.1:", server->port()), grpc::InsecureChannelCredentials()));
+    channel = grpc::CreateChannel(absl::StrCat("127.0.0.1:", server->port()),
+                                  grpc::InsecureChannelCredentials());
+    stub = weft::v1::TextGeneration::NewStub(channel);
   }
   ~GrpcDoor() { server->Stop(absl::ZeroDuration()); }
 
@@ -88,6 +90,7 @@ struct GrpcDoor {
   FakeEntrance intake;
   DoorContext doors;
   std::unique_ptr<GrpcServer> server;
+  std::shared_ptr<grpc::Channel> channel;
   std::unique_ptr<weft::v1::TextGeneration::Stub> stub;
 };
 
@@ -240,8 +243,19 @@ TEST_CASE("Every gRPC call has its line", "[router][log]") {
   CHECK(call(&Stub::GetModel, weft::v1::GetModelRequest(), weft::v1::GetModelResponse()) ==
         grpc::StatusCode::OK);
   CHECK(lines.One({"debug request ", " route=GetModel ", " status=OK "}));
+  // Of a method that does not exist, with a trace context that is none.
+  grpc::internal::RpcMethod nothing("/nobody.Knows/This", grpc::internal::RpcMethod::NORMAL_RPC);
+  grpc::ClientContext context;
+  context.AddMetadata("traceparent", "00-x\"y");
+  weft::v1::CancelResponse response;
+  CHECK(grpc::internal::BlockingUnaryCall<weft::v1::CancelRequest, weft::v1::CancelResponse>(
+            door.channel.get(), nothing, &context, cancel, &response)
+            .error_code() == grpc::StatusCode::UNIMPLEMENTED);
+  CHECK(lines.One(
+      {"info request ", " route=other ", " status=UNIMPLEMENTED ", " client=127.0.0.1:"}));
   door.server->Stop(absl::ZeroDuration());
-  CHECK(lines.Wait(5, {"request "}).size() == 5);
+  CHECK(lines.Wait(6, {"request "}).size() == 6);
+  CHECK(lines.Wait(5, {" traceparent="}).size() == 5);
 }
 
 TEST_CASE("A gRPC call too many has its line", "[router][log]") {

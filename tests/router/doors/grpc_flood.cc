@@ -34,6 +34,16 @@ std::string Http2Preface() {
   return absl::StrCat("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", Frame(4, 0, 0, ""));
 }
 
+std::string Http2PrefaceWithWindow(uint32_t bytes) {
+  constexpr uint32_t kInitialWindowSize = 4;
+  constexpr uint32_t kDefaultWindow = 65'535;
+  std::string preface =
+      absl::StrCat("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+                   Frame(4, 0, 0, absl::StrCat(Number(kInitialWindowSize, 2), Number(bytes, 4))));
+  if (bytes > kDefaultWindow) preface += Frame(8, 0, 0, Number(bytes - kDefaultWindow, 4));
+  return preface;
+}
+
 std::string Http2Call(uint32_t stream, const std::string& path, const std::string& message) {
   constexpr char kEndHeaders = 4;
   constexpr char kEndStream = 1;

@@ -9,6 +9,8 @@ namespace weft::router {
 
 // The client's preface with empty SETTINGS.
 std::string Http2Preface();
+// The same, with so many bytes of room for each answer, and for all together.
+std::string Http2PrefaceWithWindow(uint32_t bytes);
 // A call's HEADERS; `message` with its frame after it unless that is empty. Streams are odd.
 std::string Http2Call(uint32_t stream, const std::string& path, const std::string& message);
 // A call's HEADERS that go on: what follows must be continuations.

@@ -300,6 +300,32 @@ TEST_CASE("Initial metadata comes with the first message and holds the request i
   CHECK(reader->Finish().ok());
 }
 
+TEST_CASE("A good traceparent comes back with the initial metadata, another does not",
+          "[router][grpc]") {
+  GrpcFixture fixture;
+  const std::string good = "00-0123456789abcdef0123456789abcdef-0123456789abcdef-01";
+  const auto returned = [](const grpc::ClientContext& context) {
+    const auto& metadata = context.GetServerInitialMetadata();
+    const auto it = metadata.find("traceparent");
+    return it == metadata.end() ? "" : std::string(it->second.data(), it->second.size());
+  };
+  for (const std::string& sent : {good, std::string("00-x\"y-01")}) {
+    CAPTURE(sent);
+    grpc::ClientContext stream, unary;
+    stream.AddMetadata("traceparent", sent);
+    unary.AddMetadata("traceparent", sent);
+    auto reader = fixture.stub->Generate(&stream, TextRequest());
+    GenerateResponse response;
+    while (reader->Read(&response)) {
+    }
+    CHECK(reader->Finish().ok());
+    CHECK(returned(stream) == (sent == good ? good : ""));
+    weft::v1::GetModelResponse model;
+    CHECK(fixture.stub->GetModel(&unary, {}, &model).ok());
+    CHECK(returned(unary) == (sent == good ? good : ""));
+  }
+}
+
 TEST_CASE("A dropped stream cancels its request", "[router][grpc]") {
   GrpcFixture fixture;
   fixture.intake.SetScript({});

@@ -1,0 +1,133 @@
+#include "router/doors/grpc/call.h"
+
+#include <utility>
+
+#include "absl/time/time.h"
+#include "common/clock.h"
+#include "router/doors/grpc/caller.h"
+#include "router/doors/grpc/errors.h"
+#include "router/errors.h"
+
+namespace weft::router {
+namespace {
+
+int64_t NowUs() { return MonotonicClock().NowUs(); }
+
+}  // namespace
+
+GrpcCall::GrpcCall(const GrpcDoor& door, grpc::CallbackServerContext* context,
+                   absl::string_view method)
+    : door_(door),
+      context_(context),
+      start_us_(NowUs()),
+      method_(method),
+      client_(PeerOf(*context)),
+      traceparent_(TraceparentOf(*context)) {}
+
+GrpcReactor* GrpcCall::Start(const std::shared_ptr<GrpcCall>& call) {
+  call->self_ = call;
+  call->door_.calls->Add(call.get());
+  call->Begin();
+  return call.get();
+}
+
+void GrpcCall::Begin() {
+  if (!traceparent_.empty()) context_->AddInitialMetadata("traceparent", traceparent_);
+  const absl::Status wanted = door_.watch->Check(*context_);
+  if (!wanted.ok()) return End(wanted);
+  absl::StatusOr<TenantRef> tenant = door_.doors->Authenticate(CredentialsOf(*context_));
+  if (!tenant.ok()) return End(tenant.status());
+  tenant_ = *std::move(tenant);
+  StartRead(&message_);
+  door_.calls->AwaitMessage(this, ConnectionKeyOf(*context_));
+}
+
+void GrpcCall::OnReadDone(bool ok) {
+  {
+    absl::MutexLock lock(&mutex_);
+    awaiting_ = false;
+    if (ended_) return;
+  }
+  const bool room = door_.calls->MessageCame(this);
+  if (ok) door_.watch->TookMessage(*context_, message_.Length());
+  const absl::Status wanted = door_.watch->Check(*context_);
+  if (!wanted.ok()) return End(wanted);
+  if (!ok) return End(FieldError("request", "is missing: the call has no message"));
+  if (!room) {
+    return End(OverloadedError("TOO_MANY_CALLS", "too many calls are under way", absl::Seconds(1)));
+  }
+  {
+    absl::MutexLock lock(&mutex_);
+    worked_ = true;
+  }
+  OnMessage();
+}
+
+// -- Ends ----------------------------------------------------------------------------------------
+
+bool GrpcCall::TakeEnd(grpc::StatusCode code, bool awaiting_only) {
+  absl::MutexLock lock(&mutex_);
+  if (ended_ || (awaiting_only && !awaiting_)) return false;
+  ended_ = true;
+  code_ = code;
+  write_start_us_ = NowUs();
+  return true;
+}
+
+void GrpcCall::GiveUp(const absl::Status& status) {
+  const grpc::Status answer = ToGrpcStatus(status);
+  if (TakeEnd(answer.error_code(), /*awaiting_only=*/true)) Finish(answer);
+}
+
+void GrpcCall::End(const absl::Status& status) {
+  message_.Clear();  // nobody reads it any more, and its client may be slow to take the status
+  const grpc::Status answer = ToGrpcStatus(status);
+  if (TakeEnd(answer.error_code(), /*awaiting_only=*/false)) Finish(answer);
+}
+
+void GrpcCall::EndWith(const grpc::ByteBuffer* answer) {
+  if (!TakeEnd(grpc::StatusCode::OK, /*awaiting_only=*/false)) return;
+  StartWriteAndFinish(answer, grpc::WriteOptions(), grpc::Status::OK);
+}
+
+void GrpcCall::CheckSlow(int64_t now_us, int64_t timeout_us) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (write_start_us_ == 0 || now_us - write_start_us_ < timeout_us) return;
+    slow_ = true;
+  }
+  OnSlow();
+  absl::MutexLock lock(&mutex_);
+  if (!done_) context_->TryCancel();  // what is being written fails
+}
+
+void GrpcCall::OnDone() {
+  door_.calls->Remove(this);
+  AccessRecord record;
+  grpc::StatusCode code;
+  bool worked;
+  {
+    absl::MutexLock lock(&mutex_);
+    done_ = true;
+    code = code_;
+    worked = worked_;
+    if (slow_) record.cause = CancelReasonName(CancelReason::kSlowReader);
+  }
+  record.total_us = NowUs() - start_us_;
+  door_.doors->probe().GrpcHandled(method_, GrpcCodeName(code), record.total_us);
+  // Taken back before anything was done for it. Floods of calls that are reset at once are such: a
+  // line for each would be work for the threads that have to end them.
+  if (worked || !context_->IsCancelled()) {
+    record.door = "grpc";
+    record.route = method_;
+    record.client = client_;
+    record.traceparent = traceparent_;
+    record.status = std::string(GrpcCodeName(code));
+    if (tenant_ != nullptr) record.tenant = tenant_->name;
+    Describe(&record);
+    LogAccess(record, quiet() && code == grpc::StatusCode::OK);
+  }
+  self_.reset();  // may delete this
+}
+
+}  // namespace weft::router

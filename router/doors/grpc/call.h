@@ -1,0 +1,105 @@
+// One call of weft.v1.TextGeneration, what all its methods share: its head is checked when it comes
+// (key, trace context), its message is waited for within bounds, its end is logged and counted.
+// To gRPC every method is a stream both ways, although each takes one message: of a method with one
+// request the library reads the message itself before our code hears of the call.
+//
+// Calls come from gRPC's threads (On...), from the answer's writer (Pump) and from the watcher
+// (GiveUp, CheckSlow); a mutex orders them. It keeps itself alive until OnDone.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "grpcpp/support/byte_buffer.h"
+#include "grpcpp/support/server_callback.h"
+#include "router/doors/access_log.h"
+#include "router/doors/door_context.h"
+#include "router/doors/grpc/call_watch.h"
+#include "router/doors/grpc/calls.h"
+
+namespace weft::router {
+
+// What calls need of their server; all of it outlives them.
+struct GrpcDoor {
+  DoorContext* doors;
+  GrpcCallWatch* watch;
+  GrpcCalls* calls;
+  size_t message_bytes_max;
+};
+
+using GrpcReactor = grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;
+
+class GrpcCall : public GrpcReactor, public std::enable_shared_from_this<GrpcCall> {
+ public:
+  // Checks the head, then waits for the message or refuses. Returns what gRPC takes.
+  static GrpcReactor* Start(const std::shared_ptr<GrpcCall>& call);
+
+  // Ends a call that still waits for its message.
+  void GiveUp(const absl::Status& status);
+  // Ends a call whose client has taken nothing of what is being written for so long.
+  void CheckSlow(int64_t now_us, int64_t timeout_us);
+  // There is news of its answer.
+  virtual void Pump() {}
+
+  void OnReadDone(bool ok) override;
+  void OnDone() override;
+
+ protected:
+  // `method` must live as long as the process.
+  GrpcCall(const GrpcDoor& door, grpc::CallbackServerContext* context, absl::string_view method);
+
+  // The message has come whole, in message(): once, and nothing was answered yet.
+  virtual void OnMessage() = 0;
+  virtual void OnSlow() {}
+  // Adds to what is logged of the call at its end.
+  virtual void Describe(AccessRecord* /*record*/) {}
+  virtual bool quiet() const { return false; }
+
+  // Both once a call, and not both. Nothing when the call was given up.
+  void End(const absl::Status& status);
+  void EndWith(const grpc::ByteBuffer* answer);
+
+  // May be emptied: gRPC would keep megabytes that nobody reads again.
+  grpc::ByteBuffer* message() { return &message_; }
+  // Set before OnMessage.
+  const TenantRef& tenant() const { return tenant_; }
+
+  const GrpcDoor door_;
+  grpc::CallbackServerContext* const context_;
+  const int64_t start_us_;
+
+  absl::Mutex mutex_;
+  // Since when something has been on its way to the client; 0 = nothing is.
+  int64_t write_start_us_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Nothing more will be written after this.
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+  grpc::StatusCode code_ ABSL_GUARDED_BY(mutex_) = grpc::StatusCode::OK;
+
+ private:
+  void Begin();
+  // True when the caller is the one to end the call.
+  bool TakeEnd(grpc::StatusCode code, bool awaiting_only);
+
+  const absl::string_view method_;
+  // "ip:port", and the client's trace context where it is a good one.
+  const std::string client_;
+  std::string traceparent_;
+  TenantRef tenant_;
+  grpc::ByteBuffer message_;
+  std::shared_ptr<GrpcCall> self_;
+
+  bool awaiting_ ABSL_GUARDED_BY(mutex_) = true;
+  bool worked_ ABSL_GUARDED_BY(mutex_) = false;
+  bool slow_ ABSL_GUARDED_BY(mutex_) = false;
+  // `context_` is about to go.
+  bool done_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace weft::router

@@ -1,0 +1,218 @@
+#include "router/doors/grpc/methods.h"
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/check.h"
+#include "common/clock.h"
+#include "common/status.h"
+#include "common/version.h"
+#include "grpcpp/impl/codegen/proto_utils.h"
+#include "grpcpp/support/server_callback.h"
+#include "router/doors/access_log.h"
+#include "router/doors/grpc/caller.h"
+#include "router/doors/grpc/errors.h"
+#include "router/doors/grpc/generate.h"
+#include "router/doors/grpc/request.h"
+#include "router/errors.h"
+#include "weft/v1/generation.pb.h"
+
+namespace weft::router {
+
+// A call with one answer.
+class UnaryCall : public GrpcCall {
+ public:
+  using Answerer = std::function<void(const std::shared_ptr<UnaryCall>& call)>;
+
+  // What needs no work is `quiet`: it is asked for every few seconds, as on HTTP.
+  UnaryCall(const GrpcDoor& door, grpc::CallbackServerContext* context, absl::string_view method,
+            Answerer answer, bool quiet)
+      : GrpcCall(door, context, method), answer_(std::move(answer)), quiet_(quiet) {}
+
+  size_t message_bytes() { return message()->Length(); }
+  using GrpcCall::tenant;
+
+  // Once; the message is freed.
+  template <typename Message>
+  absl::Status Read(Message* into) {
+    WEFT_RETURN_IF_ERROR(CheckMessageBytes(message()->Length(), door_.message_bytes_max));
+    const bool good = grpc::SerializationTraits<Message>::Deserialize(message(), into).ok();
+    message()->Clear();
+    if (good) return absl::OkStatus();
+    return FieldError("request", "is malformed, or text in it is not UTF-8");
+  }
+
+  template <typename Message>
+  void Answer(const Message& answer) {
+    bool own_buffer = false;
+    const grpc::Status encoded =
+        grpc::SerializationTraits<Message>::Serialize(answer, &buffer_, &own_buffer);
+    WEFT_CHECK_MSG(encoded.ok(), encoded.error_message());
+    EndWith(&buffer_);
+  }
+  void Fail(const absl::Status& status) { End(status); }
+
+ private:
+  void OnMessage() override { answer_(std::static_pointer_cast<UnaryCall>(shared_from_this())); }
+  bool quiet() const override { return quiet_; }
+
+  const Answerer answer_;
+  const bool quiet_;
+  grpc::ByteBuffer buffer_;  // being written
+};
+
+namespace {
+
+constexpr char kGenerate[] = "/weft.v1.TextGeneration/Generate";
+constexpr char kTokenize[] = "/weft.v1.TextGeneration/Tokenize";
+constexpr char kDetokenize[] = "/weft.v1.TextGeneration/Detokenize";
+constexpr char kCancel[] = "/weft.v1.TextGeneration/Cancel";
+constexpr char kGetModel[] = "/weft.v1.TextGeneration/GetModel";
+// Of a method's path, which ends with its name.
+constexpr size_t kServiceBytes = sizeof("/weft.v1.TextGeneration/") - 1;
+
+weft::v1::DataType WireDataType(absl::string_view name) {
+  if (name == "float32") return weft::v1::DATA_TYPE_FLOAT32;
+  if (name == "bfloat16") return weft::v1::DATA_TYPE_BFLOAT16;
+  if (name == "float16") return weft::v1::DATA_TYPE_FLOAT16;
+  return weft::v1::DATA_TYPE_UNSPECIFIED;
+}
+
+// A call of a method that does not exist. Deletes itself.
+class UnknownCall : public grpc::ServerGenericBidiReactor {
+ public:
+  UnknownCall(DoorContext* doors, grpc::GenericCallbackServerContext* context)
+      : doors_(doors), context_(context), start_us_(MonotonicClock().NowUs()) {
+    Finish({grpc::StatusCode::UNIMPLEMENTED, "there is no such method"});
+  }
+  void OnDone() override {
+    const std::unique_ptr<UnknownCall> self(this);
+    AccessRecord record;
+    record.total_us = MonotonicClock().NowUs() - start_us_;
+    record.door = "grpc";
+    record.route = "other";
+    record.status = std::string(GrpcCodeName(grpc::StatusCode::UNIMPLEMENTED));
+    doors_->probe().GrpcHandled(record.route, record.status, record.total_us);
+    if (context_->IsCancelled()) return;  // as for other calls that are taken back at once
+    record.client = PeerOf(*context_);
+    record.traceparent = TraceparentOf(*context_);
+    LogAccess(record);
+  }
+
+ private:
+  DoorContext* const doors_;
+  grpc::GenericCallbackServerContext* const context_;
+  const int64_t start_us_;
+};
+
+}  // namespace
+
+TextGenerationMethods::TextGenerationMethods(const GrpcDoor& door) : door_(door) {
+  Add(kGenerate, [this](grpc::CallbackServerContext* context) {
+    return std::make_shared<GenerateCall>(door_, context);
+  });
+  AddUnary(kTokenize, &TextGenerationMethods::Tokenize);
+  AddUnary(kDetokenize, &TextGenerationMethods::Detokenize);
+  AddUnary(kCancel, &TextGenerationMethods::Cancel);
+  AddUnary(kGetModel, &TextGenerationMethods::GetModel);
+}
+
+template <typename Make>
+void TextGenerationMethods::Add(const char* path, Make make) {
+  using Handler = grpc::internal::CallbackBidiHandler<grpc::ByteBuffer, grpc::ByteBuffer>;
+  const auto begin = [make](grpc::CallbackServerContext* context) {
+    return GrpcCall::Start(make(context));
+  };
+  AddMethod(std::make_unique<grpc::internal::RpcServiceMethod>(
+                path, grpc::internal::RpcMethod::BIDI_STREAMING, nullptr)
+                .release());
+  MarkMethodRawCallback(methods_++, std::make_unique<Handler>(begin).release());
+}
+
+void TextGenerationMethods::AddUnary(const char* path, Answerer answer) {
+  Add(path, [this, path, answer](grpc::CallbackServerContext* context) {
+    return std::make_shared<UnaryCall>(
+        door_, context, path + kServiceBytes,
+        [this, answer](const std::shared_ptr<UnaryCall>& call) { (this->*answer)(call); },
+        /*quiet=*/path == kGetModel);
+  });
+}
+
+void TextGenerationMethods::Tokenize(const std::shared_ptr<UnaryCall>& call) {
+  absl::StatusOr<Admission::Permit> permit =
+      door_.doors->entrance().EnterText(call->tenant(), call->message_bytes());
+  if (!permit.ok()) return call->Fail(permit.status());
+  weft::v1::TokenizeRequest request;
+  if (absl::Status status = call->Read(&request); !status.ok()) return call->Fail(status);
+  auto prompt = ReadTokenize(&request);
+  if (!prompt.ok()) return call->Fail(prompt.status());
+  const bool add = !request.has_add_special_tokens() || request.add_special_tokens();
+  door_.doors->entrance().Tokenize(*std::move(prompt), add, *std::move(permit), /*call=*/nullptr,
+                                   [call](absl::StatusOr<TokenizeResult> result) {
+                                     if (!result.ok()) return call->Fail(result.status());
+                                     weft::v1::TokenizeResponse response;
+                                     response.mutable_ids()->Add(result->ids.begin(),
+                                                                 result->ids.end());
+                                     for (std::string& token : result->tokens) {
+                                       response.add_tokens(std::move(token));
+                                     }
+                                     call->Answer(response);
+                                   });
+}
+
+void TextGenerationMethods::Detokenize(const std::shared_ptr<UnaryCall>& call) {
+  absl::StatusOr<Admission::Permit> permit =
+      door_.doors->entrance().EnterText(call->tenant(), call->message_bytes());
+  if (!permit.ok()) return call->Fail(permit.status());
+  weft::v1::DetokenizeRequest request;
+  if (absl::Status status = call->Read(&request); !status.ok()) return call->Fail(status);
+  absl::StatusOr<std::vector<TokenId>> ids = ReadDetokenize(request);
+  if (!ids.ok()) return call->Fail(ids.status());
+  const bool skip = !request.has_skip_special_tokens() || request.skip_special_tokens();
+  door_.doors->entrance().Detokenize(*std::move(ids), skip, *std::move(permit), /*call=*/nullptr,
+                                     [call](absl::StatusOr<std::string> text) {
+                                       if (!text.ok()) return call->Fail(text.status());
+                                       weft::v1::DetokenizeResponse response;
+                                       response.set_text(*std::move(text));
+                                       call->Answer(response);
+                                     });
+}
+
+void TextGenerationMethods::Cancel(const std::shared_ptr<UnaryCall>& call) {
+  weft::v1::CancelRequest request;
+  if (absl::Status status = call->Read(&request); !status.ok()) return call->Fail(status);
+  if (!IsRequestId(request.request_id())) {
+    return call->Fail(FieldError("request_id", "must have 1 to 128 characters of [A-Za-z0-9._-]"));
+  }
+  weft::v1::CancelResponse response;
+  response.set_found(door_.doors->entrance().Cancel(*call->tenant(), request.request_id()));
+  call->Answer(response);
+}
+
+void TextGenerationMethods::GetModel(const std::shared_ptr<UnaryCall>& call) {
+  weft::v1::GetModelRequest request;
+  if (absl::Status status = call->Read(&request); !status.ok()) return call->Fail(status);
+  const ModelFacts model = door_.doors->entrance().Model();
+  weft::v1::GetModelResponse response;
+  response.set_model(model.model_name);
+  response.set_family(model.shape.family);
+  response.set_parameters(model.shape.parameters);
+  response.set_context_tokens(model.shape.context_tokens);
+  response.set_vocab_size(model.shape.vocab_size);
+  response.set_dtype(WireDataType(model.shape.dtype));
+  response.set_shards(model.shards);
+  response.mutable_build()->set_version(Version());
+  response.mutable_build()->set_revision(Revision());
+  response.set_request_tokens_max(model.shape.request_tokens_max);
+  call->Answer(response);
+}
+
+grpc::ServerGenericBidiReactor* UnknownMethods::CreateReactor(
+    grpc::GenericCallbackServerContext* context) {
+  return std::make_unique<UnknownCall>(doors_, context).release();
+}
+
+}  // namespace weft::router
