@@ -26,6 +26,7 @@ GrpcCall::GrpcCall(const GrpcDoor& door, grpc::CallbackServerContext* context,
 
 GrpcReactor* GrpcCall::Start(const std::shared_ptr<GrpcCall>& call) {
   call->self_ = call;
+  call->door_.watch->AddEarly(1);
   call->door_.calls->Add(call.get());
   call->Begin();
   return call.get();
@@ -60,6 +61,7 @@ void GrpcCall::OnReadDone(bool ok) {
     absl::MutexLock lock(&mutex_);
     worked_ = true;
   }
+  door_.watch->AddEarly(-1);
   OnMessage();
 }
 
@@ -113,6 +115,7 @@ void GrpcCall::OnDone() {
     worked = worked_;
     if (slow_) record.cause = CancelReasonName(CancelReason::kSlowReader);
   }
+  if (!worked) door_.watch->AddEarly(-1);
   record.total_us = NowUs() - start_us_;
   door_.doors->probe().GrpcHandled(method_, GrpcCodeName(code), record.total_us);
   // Taken back before anything was done for it. Floods of calls that are reset at once are such: a

@@ -25,6 +25,7 @@ int64_t NowUs() { return MonotonicClock().NowUs(); }
 
 struct GrpcCallWatch::Context : public grpc::CallbackServerContext {
   const int64_t began_us = NowUs();
+  bool at_handler = false;
 };
 
 // Makes the contexts of calls when they are matched with their handlers, and takes them back when
@@ -36,6 +37,7 @@ class GrpcCallWatch::Allocator : public grpc::ContextAllocator {
   grpc::CallbackServerContext* NewCallbackServerContext() override {
     auto context = std::make_unique<Context>();
     watch_->calls_.fetch_add(1, std::memory_order_relaxed);
+    watch_->AddEarly(1);
     absl::MutexLock lock(&watch_->mutex_);
     watch_->contexts_.insert(context.get());
     return context.release();
@@ -51,6 +53,7 @@ class GrpcCallWatch::Allocator : public grpc::ContextAllocator {
       watch_->contexts_.erase(context);
     }
     watch_->calls_.fetch_sub(1, std::memory_order_relaxed);
+    if (!own->at_handler) watch_->AddEarly(-1);
     watch_->Ended(ConnectionKeyOf(*own), NowUs(), own->began_us, own->IsCancelled());
   }
   void Release(grpc::GenericCallbackServerContext* /*context*/) override {}
@@ -67,7 +70,7 @@ class GrpcCallWatch::Factory : public grpc::experimental::ServerInterceptorFacto
   grpc::experimental::Interceptor* CreateServerInterceptor(
       grpc::experimental::ServerRpcInfo* info) override {
     auto* context = dynamic_cast<grpc::CallbackServerContext*>(info->server_context());
-    if (context != nullptr) watch_->Begin(*context);
+    if (context != nullptr) watch_->Begin(context);
     return nullptr;
   }
 
@@ -76,8 +79,8 @@ class GrpcCallWatch::Factory : public grpc::experimental::ServerInterceptorFacto
 };
 
 GrpcCallWatch::GrpcCallWatch(ConnectionGate* gate, const CallAllowance& allowance,
-                             int64_t calls_max)
-    : gate_(gate), allowance_(allowance), calls_max_(calls_max) {}
+                             int64_t calls_max, int64_t early_max)
+    : gate_(gate), allowance_(allowance), calls_max_(calls_max), early_max_(early_max) {}
 
 GrpcCallWatch::~GrpcCallWatch() {
   absl::MutexLock lock(&mutex_);
@@ -99,29 +102,34 @@ GrpcCallWatch::MakeInterceptors() {
 
 bool GrpcCallWatch::Arrived(const void* key, int64_t now_us) {
   std::shared_ptr<GrpcConnection> connection;
+  int64_t since_us = 0;
   {
     absl::MutexLock lock(&mutex_);
     Sweep(now_us);
     const int64_t full = allowance_.calls_burst * kOne;
-    Account& account = accounts_.try_emplace(key, Account{full, now_us, {}, false}).first->second;
+    const Account fresh{full, now_us, now_us, {}, false};
+    Account& account = accounts_.try_emplace(key, fresh).first->second;
     connection = account.connection.lock();
     // Its connection has closed: this is another with the same key.
-    if (account.named && connection == nullptr) account = Account{full, now_us, {}, false};
+    if (account.named && connection == nullptr) account = fresh;
     const int64_t passed_us = std::clamp<int64_t>(now_us - account.at_us, 0, 3600 * kOne);
     account.left = std::min(account.left + passed_us * allowance_.calls_per_s, full);
     account.at_us = now_us;
     if (account.left >= kOne) {
       account.left -= kOne;
-      return calls() < calls_max_;
+      return calls() < calls_max_ && early_.load(std::memory_order_relaxed) < early_max_;
     }
     if (connection != nullptr && connection->ended()) return false;
+    since_us = account.since_us;
   }
-  const bool guess = connection == nullptr;
-  if (gate_->EndFlood(std::move(connection), allowance_.calls_burst * kCallBytesMin) && guess) {
-    // It may have been another that floods too, or the key may be a new connection's by now: this
-    // one starts anew.
+  if (connection != nullptr) {
+    gate_->EndFlood(std::move(connection));
+  } else if (gate_->EndNewFlood(since_us, allowance_.calls_burst * kCallBytesMin)) {
+    // It may have been another that floods too, or the key may be a new connection's by now: a few
+    // calls more, until a handler names this one or the next guess is right.
     absl::MutexLock lock(&mutex_);
-    accounts_.erase(key);
+    const auto found = accounts_.find(key);
+    if (found != accounts_.end()) found->second.left = allowance_.calls_burst * kOne / 8;
   }
   return false;
 }
@@ -134,16 +142,19 @@ void GrpcCallWatch::Ended(const void* key, int64_t now_us, int64_t began_us, boo
   found->second.left = std::min(found->second.left + kOne, allowance_.calls_burst * kOne);
 }
 
-void GrpcCallWatch::Begin(const grpc::CallbackServerContext& context) {
-  const std::shared_ptr<GrpcConnection> connection = gate_->Find(context.peer());
+void GrpcCallWatch::Begin(grpc::CallbackServerContext* context) {
+  auto* const own = dynamic_cast<Context*>(context);
+  if (own != nullptr && !std::exchange(own->at_handler, true)) AddEarly(-1);
+  const std::shared_ptr<GrpcConnection> connection = gate_->Find(context->peer());
   if (connection == nullptr) return;
   gate_->Identify(connection.get());
   connection->Took(kHeaderBytes);
   absl::MutexLock lock(&mutex_);
-  const auto found = accounts_.find(ConnectionKeyOf(context));
+  const auto found = accounts_.find(ConnectionKeyOf(*context));
   if (found == accounts_.end()) return;
   Account& account = found->second;
-  if (account.connection.lock() != connection) {
+  if (account.connection.lock() != connection &&
+      (account.named || account.since_us < connection->accepted_us())) {
     account.left = allowance_.calls_burst * kOne;  // what was spent was another's
   }
   account.connection = connection;

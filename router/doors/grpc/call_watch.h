@@ -10,7 +10,11 @@
 // flood is being read, gRPC does not get to run them, and calls pile up by the gigabyte. There gRPC
 // tells connections apart by an opaque key, but does not name them; a handler knows both key and
 // name. So a flood by a connection none of whose calls has come to a handler ends the one among
-// such that sent most.
+// such that was accepted last before its first call.
+//
+// A client that comes back at once has a new allowance, so that calls of which little is known yet
+// are bounded in all, too: those that have not come to their handler, or that wait for their
+// message.
 
 #pragma once
 
@@ -41,8 +45,10 @@ struct CallAllowance {
 
 class GrpcCallWatch {
  public:
-  // At most `calls_max` calls exist at the same time; more are refused when their headers come.
-  GrpcCallWatch(ConnectionGate* gate, const CallAllowance& allowance, int64_t calls_max);
+  // At most `calls_max` calls exist at the same time, `early_max` of them early; more are refused
+  // when their headers come.
+  GrpcCallWatch(ConnectionGate* gate, const CallAllowance& allowance, int64_t calls_max,
+                int64_t early_max);
   ~GrpcCallWatch();
 
   GrpcCallWatch(const GrpcCallWatch&) = delete;
@@ -65,6 +71,9 @@ class GrpcCallWatch {
   // bytes.
   void TookMessage(const grpc::CallbackServerContext& context, size_t bytes) const;
 
+  // A handler's call is early, or no more.
+  void AddEarly(int64_t calls) { early_.fetch_add(calls, std::memory_order_relaxed); }
+
   int64_t calls() const { return calls_.load(std::memory_order_relaxed); }
 
  private:
@@ -75,18 +84,22 @@ class GrpcCallWatch {
   struct Account {
     int64_t left = 0;
     int64_t at_us = 0;
+    // Of its first call.
+    int64_t since_us = 0;
     std::weak_ptr<GrpcConnection> connection;
     bool named = false;
   };
 
-  void Begin(const grpc::CallbackServerContext& context);
+  void Begin(grpc::CallbackServerContext* context);
   // Forgets those whose connections have not been heard of for so long that they are full again.
   void Sweep(int64_t now_us) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   ConnectionGate* const gate_;
   const CallAllowance allowance_;
   const int64_t calls_max_;
+  const int64_t early_max_;
   std::atomic<int64_t> calls_{0};
+  std::atomic<int64_t> early_{0};
   absl::Mutex mutex_;
   absl::flat_hash_map<const void*, Account> accounts_ ABSL_GUARDED_BY(mutex_);
   size_t sweep_at_ ABSL_GUARDED_BY(mutex_) = 1024;

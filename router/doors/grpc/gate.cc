@@ -417,32 +417,34 @@ void ConnectionGate::Identify(GrpcConnection* connection) {
   if (found != by_id_.end()) LeaveStarting(&found->second);
 }
 
-bool ConnectionGate::EndFlood(std::shared_ptr<GrpcConnection> connection, uint64_t bytes_min) {
-  int64_t held_back = 0;
-  bool log = false;
+bool ConnectionGate::EndNewFlood(int64_t first_call_us, uint64_t bytes_min) {
+  std::shared_ptr<GrpcConnection> last;
   {
     absl::MutexLock lock(&mutex_);
-    if (connection == nullptr) {
-      uint64_t most_bytes = 0;
-      for (const auto& [id, entry] : by_id_) {
-        if (entry.connection->identified() || entry.connection->ended()) continue;
-        const uint64_t bytes = entry.connection->ReceivedBytes();
-        if (bytes < bytes_min || bytes <= most_bytes) continue;
-        most_bytes = bytes;
-        connection = entry.connection;
-      }
+    for (const auto& [id, entry] : by_id_) {
+      const std::shared_ptr<GrpcConnection>& one = entry.connection;
+      if (one->identified() || one->ended() || one->accepted_us() > first_call_us) continue;
+      if (last != nullptr && one->accepted_us() < last->accepted_us()) continue;
+      if (one->ReceivedBytes() >= bytes_min) last = one;
     }
-    if (connection == nullptr) return false;
-    ++stats_.floods;
-    log = flood_log_.Due(NowUs(), &held_back);
   }
+  if (last == nullptr) return false;
+  EndFlood(last);
+  return true;
+}
+
+void ConnectionGate::EndFlood(const std::shared_ptr<GrpcConnection>& connection) {
   connection->End();
-  if (!log) return true;
+  int64_t held_back = 0;
+  {
+    absl::MutexLock lock(&mutex_);
+    ++stats_.floods;
+    if (!flood_log_.Due(NowUs(), &held_back)) return;
+  }
   WEFT_LOG_WARN(
       "a gRPC connection was ended, its client resets calls faster than it lets them answer: {} "
       "({} more were since the last such line)",
       connection->peer(), held_back);
-  return true;
 }
 
 ConnectionGate::Stats ConnectionGate::stats() const {

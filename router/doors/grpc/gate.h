@@ -70,9 +70,11 @@ class ConnectionGate {
   // A call on it has come to its handler: it is no longer among those that may be pushed out.
   void Identify(GrpcConnection* connection);
   // Ends a connection because its calls are a flood, and logs that at most once in ten seconds.
-  // Null: of those no call of which came to a handler yet and that sent `bytes_min` or more, the
-  // one that sent most. False when there was none.
-  bool EndFlood(std::shared_ptr<GrpcConnection> connection, uint64_t bytes_min);
+  void EndFlood(const std::shared_ptr<GrpcConnection>& connection);
+  // The same for a connection that is not known: of those no call of which came to a handler yet
+  // and that sent `bytes_min` or more, the one accepted last before `first_call_us`. False when
+  // there was none.
+  bool EndNewFlood(int64_t first_call_us, uint64_t bytes_min);
 
   struct Stats {
     size_t connections = 0;

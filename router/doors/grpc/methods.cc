@@ -84,12 +84,14 @@ weft::v1::DataType WireDataType(absl::string_view name) {
 // A call of a method that does not exist. Deletes itself.
 class UnknownCall : public grpc::ServerGenericBidiReactor {
  public:
-  UnknownCall(DoorContext* doors, grpc::GenericCallbackServerContext* context)
-      : doors_(doors), context_(context), start_us_(MonotonicClock().NowUs()) {
+  UnknownCall(DoorContext* doors, GrpcCallWatch* watch, grpc::GenericCallbackServerContext* context)
+      : doors_(doors), watch_(watch), context_(context), start_us_(MonotonicClock().NowUs()) {
+    watch_->AddEarly(1);
     Finish({grpc::StatusCode::UNIMPLEMENTED, "there is no such method"});
   }
   void OnDone() override {
     const std::unique_ptr<UnknownCall> self(this);
+    watch_->AddEarly(-1);
     AccessRecord record;
     record.total_us = MonotonicClock().NowUs() - start_us_;
     record.door = "grpc";
@@ -104,6 +106,7 @@ class UnknownCall : public grpc::ServerGenericBidiReactor {
 
  private:
   DoorContext* const doors_;
+  GrpcCallWatch* const watch_;
   grpc::GenericCallbackServerContext* const context_;
   const int64_t start_us_;
 };
@@ -212,7 +215,7 @@ void TextGenerationMethods::GetModel(const std::shared_ptr<UnaryCall>& call) {
 
 grpc::ServerGenericBidiReactor* UnknownMethods::CreateReactor(
     grpc::GenericCallbackServerContext* context) {
-  return std::make_unique<UnknownCall>(doors_, context).release();
+  return std::make_unique<UnknownCall>(doors_, watch_, context).release();
 }
 
 }  // namespace weft::router

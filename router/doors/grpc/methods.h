@@ -42,13 +42,14 @@ class TextGenerationMethods : public grpc::Service {
 // the library has for such calls.
 class UnknownMethods : public grpc::CallbackGenericService {
  public:
-  explicit UnknownMethods(DoorContext* doors) : doors_(doors) {}
+  UnknownMethods(DoorContext* doors, GrpcCallWatch* watch) : doors_(doors), watch_(watch) {}
 
  private:
   grpc::ServerGenericBidiReactor* CreateReactor(
       grpc::GenericCallbackServerContext* context) override;
 
   DoorContext* const doors_;
+  GrpcCallWatch* const watch_;
 };
 
 }  // namespace weft::router

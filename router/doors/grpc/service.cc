@@ -69,6 +69,10 @@ int64_t ContextsMax(const GrpcServerOptions& options) {
   return options.calls_max + static_cast<int64_t>(options.awaited_calls_max) + kRefusedCallsMax;
 }
 
+int64_t EarlyMax(const GrpcServerOptions& options) {
+  return static_cast<int64_t>(options.awaited_calls_max) + kRefusedCallsMax;
+}
+
 void SetConnectionArguments(const GrpcServerOptions& options, grpc::ServerBuilder* builder) {
   const auto set = [builder](const char* name, int64_t value) {
     builder->AddChannelArgument(
@@ -103,10 +107,10 @@ class CallbackGrpcServer : public GrpcServer {
       : options_(options),
         doors_(doors),
         gate_(std::move(gate)),
-        watch_(gate_.get(), AllowanceOf(options), ContextsMax(options)),
+        watch_(gate_.get(), AllowanceOf(options), ContextsMax(options), EarlyMax(options)),
         calls_(static_cast<size_t>(options.calls_max), AwaitedOf(options)),
         methods_({doors, &watch_, &calls_, options.message_bytes_max}),
-        unknown_(doors) {}
+        unknown_(doors, &watch_) {}
 
   ~CallbackGrpcServer() override { Stop(absl::ZeroDuration()); }
 

@@ -1,6 +1,9 @@
 // The router's doors with a fake engine behind them, for trying clients: every request is answered
 // with "Hello world". Prints its ports like weft-router and runs until its standard input closes.
 
+#include <poll.h>
+#include <unistd.h>
+
 #include <cstdio>
 
 #include "common/freed_memory.h"
@@ -25,8 +28,10 @@ int main() {
   std::printf("listening http=127.0.0.1:%d grpc=127.0.0.1:%d admin=127.0.0.1:%d\n", fixture.port(),
               (*grpc)->port(), fixture.server->admin_port());
   std::fflush(stdout);
-  while (std::getchar() != EOF) {
-  }
+  // Freed memory goes back as the router's does.
+  weft::FreedMemory freed(16u << 20);
+  pollfd input = {STDIN_FILENO, POLLIN, 0};
+  while (poll(&input, 1, 100) == 0 || std::getchar() != EOF) freed.ReturnIfGrown();
   (*grpc)->Stop(absl::ZeroDuration());
   return 0;
 }

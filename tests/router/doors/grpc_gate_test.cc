@@ -255,7 +255,7 @@ TEST_CASE("The allowance of calls comes back with their ends and with time", "[r
   CallAllowance allowance;
   allowance.calls_burst = 2;
   allowance.calls_per_s = 1;
-  GrpcCallWatch watch(gate->get(), allowance, 100);
+  GrpcCallWatch watch(gate->get(), allowance, 100, 100);
   const int keys[2] = {};
   const void* patient = &keys[0];
   const void* hasty = &keys[1];
