@@ -50,18 +50,6 @@ absl::StatusOr<TenantRef> DoorContext::Authenticate(const Credentials& credentia
   return tenant;
 }
 
-absl::StatusOr<Admission::Permit> DoorContext::EnterText(const Credentials& credentials,
-                                                         size_t body_bytes) const {
-  WEFT_ASSIGN_OR_RETURN(const TenantRef tenant, Authenticate(credentials));
-  return entrance_->EnterText(tenant, body_bytes);
-}
-
-absl::StatusOr<Admission::Permit> DoorContext::Enter(const Credentials& credentials,
-                                                     size_t body_bytes) const {
-  WEFT_ASSIGN_OR_RETURN(const TenantRef tenant, Authenticate(credentials));
-  return Enter(tenant, body_bytes);
-}
-
 absl::StatusOr<Admission::Permit> DoorContext::Enter(const TenantRef& tenant,
                                                      size_t body_bytes) const {
   const ServerStatus status = Status();

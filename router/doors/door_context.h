@@ -48,15 +48,11 @@ class DoorContext {
   // Who asks, by what his request carries. UNAUTHENTICATED without a good key where keys are
   // wanted.
   absl::StatusOr<TenantRef> Authenticate(const Credentials& credentials) const;
-  // The right to hand in a request with a body of `body_bytes`. UNAUTHENTICATED as above,
-  // UNAVAILABLE with Retry-After while loading or draining, RESOURCE_EXHAUSTED when the server or
-  // the tenant's share is full. Counted as a rejection.
-  absl::StatusOr<Admission::Permit> Enter(const Credentials& credentials, size_t body_bytes) const;
-  // The same for a tenant that Authenticate found before.
+  // The right to hand in a request with a body of `body_bytes`, for a tenant that Authenticate
+  // found before. UNAVAILABLE with Retry-After while loading or draining, RESOURCE_EXHAUSTED when
+  // the server or the tenant's share is full. Counted as a rejection. Tokenising needs no shards:
+  // Entrance::EnterText is enough for it.
   absl::StatusOr<Admission::Permit> Enter(const TenantRef& tenant, size_t body_bytes) const;
-  // The same for Tokenize and Detokenize, which need no shards.
-  absl::StatusOr<Admission::Permit> EnterText(const Credentials& credentials,
-                                              size_t body_bytes) const;
   // OK for the served name, an alias, and the placeholders "tgi", "dummy" and nothing; NOT_FOUND
   // otherwise.
   absl::Status CheckModel(absl::string_view name) const;

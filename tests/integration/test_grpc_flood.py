@@ -18,11 +18,9 @@ import weft_server
 CONNECTIONS = 8
 SECONDS = 5
 BYTES_PER_S = 4.4e6  # of all together
-# On a quiet machine it is some 60; beside other work gRPC gets to its clean-up later.
-MEMORY_MAX_MIB = 250
-# Of calls that the library answers by itself: it names their connections to nobody, so that the one
-# to end is guessed.
-LIBRARY_MEMORY_MAX_MIB = 500
+# It is 45 to 95 beside builds: calls that nobody knows yet are bounded in all, and freed memory goes
+# back when the process has grown by 16 MiB.
+MEMORY_MAX_MIB = 150
 
 
 def field(name, value):
@@ -136,7 +134,7 @@ class GrpcFlood(unittest.TestCase):
                 raise
             return False
 
-    def check_flood(self, path, message, memory_max_mib=MEMORY_MAX_MIB):
+    def check_flood(self, path, message):
         self.generate()
         self.health_s()
         start = self.memory_mib()
@@ -153,7 +151,7 @@ class GrpcFlood(unittest.TestCase):
               f"+{peak - start:.0f} MiB, /health median {health[len(health) // 2] * 1e3:.1f} ms, "
               f"worst {health[-1] * 1e3:.1f} ms")
         self.assertGreater(flood.ended, 0)
-        self.assertLess(peak - start, memory_max_mib)
+        self.assertLess(peak - start, MEMORY_MAX_MIB)
         self.assertLess(health[len(health) // 2], 0.1)
 
     def test_calls_reset_before_their_message(self):
@@ -163,10 +161,10 @@ class GrpcFlood(unittest.TestCase):
         self.check_flood(b"/weft.v1.TextGeneration/Generate", b"\x1a\x02Hi")
 
     def test_calls_of_a_method_that_does_not_exist(self):
-        self.check_flood(b"/nobody.Knows/This", None, LIBRARY_MEMORY_MAX_MIB)
+        self.check_flood(b"/nobody.Knows/This", None)
 
     def test_calls_of_the_health_service(self):
-        self.check_flood(b"/grpc.health.v1.Health/Check", b"", LIBRARY_MEMORY_MAX_MIB)
+        self.check_flood(b"/grpc.health.v1.Health/Check", b"")
 
     def test_silent_connections_lock_nobody_out(self):
         with_preface = []

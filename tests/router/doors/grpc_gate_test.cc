@@ -1,5 +1,6 @@
 // The gate before the gRPC port: addresses, caps, silent and rude clients, by real sockets.
 
+#include <poll.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -11,6 +12,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "common/clock.h"
 #include "grpcpp/grpcpp.h"
 #include "router/doors/grpc/call_watch.h"
@@ -275,6 +278,67 @@ TEST_CASE("The allowance of calls comes back with their ends and with time", "[r
   CHECK(reset(0));
   CHECK(reset(1'000'000));
   CHECK_FALSE(reset(1'500'000));
+}
+
+TEST_CASE("Calls of which little is known yet are bounded in all", "[router][grpc]") {
+  auto gate = ConnectionGate::Listen("127.0.0.1:0", {});
+  REQUIRE(gate.ok());
+  GrpcCallWatch watch(gate->get(), {}, 100, 2);
+  const int key = 0;
+  watch.AddEarly(1);
+  CHECK(watch.Arrived(&key, 0));
+  watch.AddEarly(1);
+  CHECK_FALSE(watch.Arrived(&key, 0));
+  watch.AddEarly(-1);
+  CHECK(watch.Arrived(&key, 0));
+}
+
+TEST_CASE("A guess ends the newest connection and renews an eighth of the allowance",
+          "[router][grpc]") {
+  auto gate = ConnectionGate::Listen("127.0.0.1:0", {});
+  REQUIRE(gate.ok());
+  absl::Mutex mutex;
+  std::vector<int> held;
+  REQUIRE((*gate)
+              ->Start([&](int /*listener_fd*/, int fd) {
+                absl::MutexLock lock(&mutex);
+                held.push_back(fd);
+              })
+              .ok());
+  CallAllowance allowance;
+  allowance.calls_burst = 16;
+  allowance.calls_per_s = 0;
+  GrpcCallWatch watch(gate->get(), allowance, 1000, 1000);
+  std::vector<std::unique_ptr<RawClient>> clients;
+  const std::string bytes(1000, 'x');
+  for (size_t i = 0; i < 2; ++i) {
+    clients.push_back(std::make_unique<RawClient>(static_cast<uint16_t>((*gate)->port())));
+    clients.back()->Send(bytes);
+    absl::MutexLock lock(&mutex);
+    const auto came = [&] {
+      mutex.AssertHeld();
+      return held.size() == i + 1;
+    };
+    REQUIRE(mutex.AwaitWithTimeout(absl::Condition(&came), absl::Seconds(10)));
+  }
+  // The bytes of the newer one are there when they can be read; its end is the first one's answer.
+  {
+    absl::MutexLock lock(&mutex);
+    pollfd readable = {held[1], POLLIN, 0};
+    REQUIRE(poll(&readable, 1, 10'000) == 1);
+  }
+  const int key = 0;
+  const int64_t now_us = MonotonicClock().NowUs();
+  for (int i = 0; i < 16; ++i) CHECK(watch.Arrived(&key, now_us));
+  CHECK_FALSE(watch.Arrived(&key, now_us));
+  CHECK(clients[1]->ReadToEnd().has_value());
+  CHECK((*gate)->stats().floods == 1);
+  CHECK_FALSE(clients[0]->WaitReadable(0));
+  for (int i = 0; i < 2; ++i) CHECK(watch.Arrived(&key, now_us));
+  CHECK_FALSE(watch.Arrived(&key, now_us));
+  CHECK((*gate)->stats().floods == 2);
+  (*gate)->Stop();
+  for (const int fd : held) close(fd);
 }
 
 TEST_CASE("One gRPC call too many in all is refused with a time to wait", "[router][grpc]") {
