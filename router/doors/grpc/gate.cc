@@ -125,7 +125,6 @@ ConnectionGate::~ConnectionGate() {
 }
 
 absl::Status ConnectionGate::Start(absl::AnyInvocable<void(int, int)> hand_over) {
-  hand_over_ = std::move(hand_over);
   epoll_ = epoll_create1(EPOLL_CLOEXEC);
   wake_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   spare_ = OpenSpare();
@@ -137,6 +136,7 @@ absl::Status ConnectionGate::Start(absl::AnyInvocable<void(int, int)> hand_over)
     return absl::ResourceExhaustedError(
         absl::StrCat("cannot watch connections for gRPC: ", std::strerror(errno)));
   }
+  hand_over_.Start(std::move(hand_over));
   SetAccepting(true);
   thread_ = Thread("grpc-gate", [this] { Run(); });
   return absl::OkStatus();
@@ -144,6 +144,7 @@ absl::Status ConnectionGate::Start(absl::AnyInvocable<void(int, int)> hand_over)
 
 void ConnectionGate::Stop() {
   if (!thread_.joinable()) return;
+  hand_over_.Stop();  // a flood may hold it until the gate has ended that
   const uint64_t one = 1;
   if (write(wake_, &one, sizeof(one)) < 0) {
     WEFT_LOG_ERROR("cannot wake the gRPC gate: {}", std::strerror(errno));
@@ -295,7 +296,7 @@ void ConnectionGate::Add(int listener_fd, int fd) {
   epoll_event event{};  // EPOLLHUP and EPOLLERR only: the bytes are gRPC's
   event.data.u64 = id;
   epoll_ctl(epoll_, EPOLL_CTL_ADD, own, &event);
-  hand_over_(listener_fd, fd);
+  hand_over_.Push(listener_fd, fd);
 }
 
 // -- Connections ---------------------------------------------------------------------------------

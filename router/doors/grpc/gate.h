@@ -27,6 +27,7 @@
 #include "absl/synchronization/mutex.h"
 #include "common/thread.h"
 #include "router/doors/grpc/connection.h"
+#include "router/doors/grpc/hand_over.h"
 #include "router/doors/grpc/listener.h"
 
 namespace weft::router {
@@ -58,7 +59,7 @@ class ConnectionGate {
   int port() const { return listener_.port(); }
 
   // Starts to accept. `hand_over` gets the listening and the accepted descriptor, the second to
-  // own, on the gate's thread.
+  // own, on a thread of its own.
   absl::Status Start(absl::AnyInvocable<void(int listener_fd, int fd)> hand_over);
   // Accepts no more and joins the thread. Connections live on until the gate is destroyed, which
   // must come after gRPC's end. Idempotent.
@@ -124,7 +125,7 @@ class ConnectionGate {
 
   const ConnectionGateOptions options_;
   const Listener listener_;
-  absl::AnyInvocable<void(int, int)> hand_over_;
+  HandOver hand_over_;
   int epoll_ = -1;
   int wake_ = -1;   // an eventfd: Stop
   int spare_ = -1;  // given up for a moment when descriptors have run out

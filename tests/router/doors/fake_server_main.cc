@@ -8,6 +8,7 @@
 
 #include "common/freed_memory.h"
 #include "common/log.h"
+#include "grpc/support/log.h"
 #include "router/doors/grpc/service.h"
 #include "tests/router/doors/doors_fixture.h"
 
@@ -15,6 +16,7 @@ int main() {
   weft::LimitFreedMemory();
   // As the router logs: nobody waits for whoever reads stderr.
   if (!weft::InitLogging("router", weft::LogFormat::kText, "info").ok()) return 1;
+  gpr_set_log_function([](gpr_log_func_args*) {});
   weft::router::HttpServerOptions options;
   options.admin_port = 0;
   weft::router::DoorsFixture fixture(options);
