@@ -1,53 +1,94 @@
 #include "shard/model/decoder.h"
 
-#include "common/check.h"
-#include "common/status.h"
-
 namespace weft::shard {
+namespace {
 
-absl::Status Decoder::Run(const StepBatch& batch, StepResult* result) {
-  WEFT_RETURN_IF_ERROR(ops_.BeginStep(batch));
-  uint32_t rows_kept = 0;
-  WEFT_RETURN_IF_ERROR(Forward(result, &rows_kept));
-  // A step of prompt chunks in the middle of their prompts samples nothing.
-  return rows_kept > 0 ? ops_.Sample(result) : absl::OkStatus();
-}
+class Recorder {
+ public:
+  Recorder(const DecoderSpec& spec, uint32_t world) : spec_(spec), world_(world) {}
 
-absl::Status Decoder::Forward(StepResult* result, uint32_t* rows_kept) {
-  // One kind of each so far; a family with another one adds its branch here.
-  WEFT_CHECK(spec_.norm == NormKind::kRmsNorm);
-  WEFT_CHECK(spec_.position == PositionKind::kRotary);
-  WEFT_CHECK(spec_.mlp == MlpKind::kGatedSilu);
-
-  WEFT_RETURN_IF_ERROR(ops_.Embed());
-  for (uint32_t layer = 0; layer < spec_.layers; ++layer) {
-    WEFT_RETURN_IF_ERROR(Attention(layer, rows_kept));
-    if (layer + 1 == spec_.layers && *rows_kept == 0) break;
-    WEFT_RETURN_IF_ERROR(Mlp(layer));
+  LayerPlan Record() {
+    Add({.kind = OpKind::kEmbed, .out = Buffer::kResidual});
+    if (world_ > 1) Sum(Buffer::kResidual);
+    for (layer_ = 0; layer_ < spec_.layers; ++layer_) {
+      Attention();
+      Mlp();
+    }
+    Normalize(Norm::kFinal, Matrix::kHead);
+    Multiply(Matrix::kHead, Buffer::kNormed, Buffer::kLogits, /*bias=*/false);
+    if (world_ > 1) {
+      Add({.kind = OpKind::kGatherLogits, .in = Buffer::kLogits, .out = Buffer::kLogits});
+    }
+    return std::move(plan_);
   }
-  result->weight_passes = ops_.WeightPasses();
-  if (*rows_kept == 0) return absl::OkStatus();
-  ops_.Normalize(Norm::kFinal, 0);
-  return ops_.LinearHead();
-}
 
-absl::Status Decoder::Attention(uint32_t layer, uint32_t* rows_kept) {
-  ops_.Normalize(Norm::kAttention, layer);
-  ops_.LinearQkv(layer);
-  ops_.RotateAndAppend(layer);
-  if (layer + 1 == spec_.layers) {
-    // Nothing reads the last layer's output of the other rows.
-    *rows_kept = ops_.KeepSampledRows();
-    if (*rows_kept == 0) return absl::OkStatus();
+ private:
+  // residual += output(attention(norm(residual))).
+  void Attention() {
+    Normalize(Norm::kAttention, Matrix::kQkv);
+    Multiply(Matrix::kQkv, Buffer::kNormed, Buffer::kQkv, spec_.qkv_bias);
+    Add({.kind = OpKind::kRotateAppend, .in = Buffer::kQkv, .out = Buffer::kQkv});
+    if (layer_ + 1 == spec_.layers) {
+      // Keys and values of all rows are in the cache; nothing reads more of the other rows.
+      part_ = &plan_.tail;
+      Add({.kind = OpKind::kKeepSampled});
+    }
+    Add({.kind = OpKind::kAttend,
+         .in = Buffer::kQkv,
+         .out = Buffer::kAttention,
+         .feeds = Matrix::kOutput});
+    MultiplyIntoResidual(Matrix::kOutput, Buffer::kAttention, spec_.output_bias);
   }
-  ops_.Attend(layer);
-  return ops_.LinearOutput(layer);
-}
 
-absl::Status Decoder::Mlp(uint32_t layer) {
-  ops_.Normalize(Norm::kMlp, layer);
-  ops_.LinearGatedSilu(layer);
-  return ops_.LinearDown(layer);
+  // residual += down(silu(gate) * up).
+  void Mlp() {
+    Normalize(Norm::kMlp, Matrix::kGateUp);
+    Multiply(Matrix::kGateUp, Buffer::kNormed, Buffer::kGateUp, spec_.mlp_bias);
+    Add({.kind = OpKind::kActivate,
+         .in = Buffer::kGateUp,
+         .out = Buffer::kMlp,
+         .feeds = Matrix::kDown});
+    MultiplyIntoResidual(Matrix::kDown, Buffer::kMlp, spec_.mlp_bias);
+  }
+
+  void Normalize(Norm norm, Matrix feeds) {
+    Add({.kind = OpKind::kNorm,
+         .in = Buffer::kResidual,
+         .out = Buffer::kNormed,
+         .norm = norm,
+         .feeds = feeds});
+  }
+
+  void Multiply(Matrix matrix, Buffer in, Buffer out, bool bias) {
+    Add({.kind = OpKind::kLinear, .in = in, .out = out, .matrix = matrix});
+    if (bias) Add({.kind = OpKind::kAddBias, .out = out, .matrix = matrix});
+  }
+
+  // Row-parallel matrices give each rank a part of every sum.
+  void MultiplyIntoResidual(Matrix matrix, Buffer in, bool bias) {
+    Multiply(matrix, in, Buffer::kPartial, bias);
+    if (world_ > 1) Sum(Buffer::kPartial);
+    Add({.kind = OpKind::kAddResidual, .in = Buffer::kPartial, .out = Buffer::kResidual});
+  }
+
+  void Sum(Buffer buffer) { Add({.kind = OpKind::kSumRanks, .in = buffer, .out = buffer}); }
+
+  void Add(PlanOp op) {
+    op.layer = layer_;
+    part_->push_back(op);
+  }
+
+  const DecoderSpec& spec_;
+  const uint32_t world_;
+  uint32_t layer_ = 0;
+  LayerPlan plan_;
+  std::vector<PlanOp>* part_ = &plan_.body;
+};
+
+}  // namespace
+
+LayerPlan RecordForward(const DecoderSpec& spec, uint32_t world) {
+  return Recorder(spec, world).Record();
 }
 
 }  // namespace weft::shard

@@ -5,6 +5,7 @@
 
 #include "common/check.h"
 #include "common/status.h"
+#include "shard/device/cpu/planner.h"
 
 namespace weft::shard {
 namespace {
@@ -38,9 +39,11 @@ CpuOps::CpuOps(const Parts& parts)
       query_columns_(int64_t{slice_.heads.size()} * spec_.head_dim),
       kv_columns_(int64_t{slice_.kv_heads.size()} * spec_.head_dim),
       qkv_columns_(query_columns_ + 2 * kv_columns_),
+      plan_(MakeCpuPlan(spec_, slice_.world, parts.rules)),
       rows_(parts.limits),
       rotary_(spec_.rope, spec_.context_tokens, ws_.cosines, ws_.sines) {
   sampler_rows_.reserve(parts.limits.running_max);
+  linear_parts_.reserve(3);
   heads_begin_.assign(slice_.kv_heads.size() + 1, 0);
   for (uint32_t head = 0; head < slice_.heads.size(); ++head) {
     heads_.push_back(head);
@@ -76,24 +79,102 @@ void CpuOps::ForRows(uint32_t rows, uint32_t grain,
   });
 }
 
-absl::Status CpuOps::Embed() {
+absl::Status CpuOps::Execute(const PlanOp& op, PlanPart) {
+  switch (op.kind) {
+    case OpKind::kEmbed:
+      Embed();
+      break;
+    case OpKind::kNorm:
+      Normalize(op);
+      break;
+    case OpKind::kLinear:
+      RunProduct(op);
+      break;
+    case OpKind::kAddBias:
+      AddBias(op);
+      break;
+    case OpKind::kRotateAppend:
+      RotateAndAppend(op);
+      break;
+    case OpKind::kKeepSampled:
+      KeepSampledRows();
+      break;
+    case OpKind::kAttend:
+      Attend(op);
+      break;
+    case OpKind::kActivate:
+      Activate(op);
+      break;
+    case OpKind::kSumRanks:
+      return SumRanks(op);
+    case OpKind::kAddResidual:
+      AddResidual();
+      break;
+    case OpKind::kGatherLogits:
+      break;  // the sampler exchanges what it needs
+  }
+  return absl::OkStatus();
+}
+
+float* CpuOps::At(Buffer buffer) {
+  switch (buffer) {
+    case Buffer::kResidual:
+      return ws_.residual;
+    case Buffer::kQkv:
+      return ws_.qkv;
+    case Buffer::kAttention:
+      return ws_.attention;
+    case Buffer::kGateUp:
+    case Buffer::kMlp:
+      return ws_.gate;
+    case Buffer::kPartial:
+      // What is to be summed lies where the other ranks read it.
+      return slice_.world == 1 ? ws_.partial
+                               : communicator_->Stage(int64_t{rows_.rows()} * spec_.hidden);
+    case Buffer::kLogits:
+      return ws_.logits;
+    case Buffer::kNone:
+    case Buffer::kNormed:
+    case Buffer::kPeerPartial:
+      break;
+  }
+  WEFT_CHECK(false);
+  return nullptr;
+}
+
+CpuOps::MatrixGroup CpuOps::MatricesOf(Matrix matrix, uint32_t layer) const {
+  if (matrix == Matrix::kHead) return {{&weights_.head()}, 1};
+  const CpuLayer& weights = weights_.layer(layer);
+  switch (matrix) {
+    case Matrix::kQkv:
+      return {{&weights.query, &weights.key, &weights.value}, 3};
+    case Matrix::kOutput:
+      return {{&weights.output}, 1};
+    case Matrix::kGateUp:
+      return {{&weights.gate, &weights.up}, 2};
+    case Matrix::kDown:
+      return {{&weights.down}, 1};
+    case Matrix::kNone:
+    case Matrix::kHead:
+      break;
+  }
+  return {};
+}
+
+void CpuOps::Embed() {
   const int64_t hidden = spec_.hidden;
-  const bool whole = slice_.world == 1;
-  float* const partial = whole ? ws_.residual : communicator_->Stage(rows_.rows() * hidden);
+  float* const out = slice_.world == 1 ? ws_.residual : At(Buffer::kPartial);
   ForRows(rows_.rows(), kRowGrain, [&](uint32_t begin, uint32_t end, int) {
     for (uint32_t row = begin; row < end; ++row) {
-      float* const out = partial + row * hidden;
       const TokenId id = rows_.ids()[row];
       if (id >= slice_.vocab.begin && id < slice_.vocab.end) {
-        kernels::cpu::UnpackRow(weights_.embedding().packed, id - slice_.vocab.begin, out);
+        kernels::cpu::UnpackRow(weights_.embedding().packed, id - slice_.vocab.begin,
+                                out + row * hidden);
       } else {
-        std::fill_n(out, hidden, 0.0f);
+        std::fill_n(out + row * hidden, hidden, 0.0f);
       }
     }
   });
-  if (whole) return absl::OkStatus();
-  std::fill_n(ws_.residual, rows_.rows() * hidden, 0.0f);
-  return communicator_->AllReduceAdd(ws_.residual, rows_.rows() * hidden);
 }
 
 ActivationType CpuOps::InputType(const CpuMatrix& matrix) const {
@@ -122,25 +203,23 @@ void CpuOps::Prepare(absl::Span<const CpuMatrix* const> matrices, const float* x
   }
 }
 
-void CpuOps::Normalize(Norm norm, uint32_t layer) {
-  const CpuMatrix* matrices[3] = {&weights_.head(), nullptr, nullptr};
-  size_t count = 1;
+void CpuOps::PrepareRows(const MatrixGroup& readers, const float* x, int64_t stride) {
+  ForRows(rows_.rows(), kRowGrain, [&](uint32_t begin, uint32_t end, int) {
+    Prepare(readers.span(), x + begin * stride, stride, begin, end);
+  });
+}
+
+void CpuOps::Normalize(const PlanOp& op) {
+  const MatrixGroup readers = MatricesOf(op.feeds, op.layer);
   absl::Span<const float> weight = weights_.final_norm();
-  if (norm != Norm::kFinal) {
-    const CpuLayer& weights = weights_.layer(layer);
-    const bool attention = norm == Norm::kAttention;
-    weight = attention ? weights.attention_norm : weights.mlp_norm;
-    matrices[0] = attention ? &weights.query : &weights.gate;
-    matrices[1] = attention ? &weights.key : &weights.up;
-    matrices[2] = &weights.value;
-    count = attention ? 3 : 2;
-  }
+  if (op.norm == Norm::kAttention) weight = weights_.layer(op.layer).attention_norm;
+  if (op.norm == Norm::kMlp) weight = weights_.layer(op.layer).mlp_norm;
   ForRows(rows_.rows(), kRowGrain, [&](uint32_t begin, uint32_t end, int thread) {
     float* const row = ws_.threads[static_cast<size_t>(thread)].row;
     for (uint32_t r = begin; r < end; ++r) {
       kernels_->rms_norm(ws_.residual + int64_t{r} * spec_.hidden, spec_.hidden, weight.data(),
                          spec_.norm_epsilon, spec_.hidden, 1, row, spec_.hidden);
-      Prepare(absl::MakeConstSpan(matrices, count), row, spec_.hidden, r, r + 1);
+      Prepare(readers.span(), row, spec_.hidden, r, r + 1);
     }
   });
 }
@@ -156,7 +235,7 @@ void CpuOps::LinearItem(const LinearPart& part, int64_t tile_begin, int64_t tile
   const kernels::cpu::PackedMatrix& packed = part.matrix->packed;
   const Activations input = Input(InputType(*part.matrix), packed.inputs);
   kernels_->linear(packed, input, tile_begin, tile_end, part.out, part.stride);
-  if (part.matrix->bias.empty()) return;
+  if (!part.adds_bias) return;
   const int64_t begin = tile_begin * kTileOutputs;
   const int64_t count = std::min(tile_end * kTileOutputs, packed.outputs) - begin;
   for (int64_t row = 0; row < input.rows; ++row) {
@@ -205,19 +284,96 @@ uint32_t CpuOps::WeightPasses() const {
                                layer_weight_tiles_);
 }
 
-void CpuOps::LinearQkv(uint32_t layer) {
-  const CpuLayer& weights = weights_.layer(layer);
-  const LinearPart parts[] = {
-      {&weights.query, ws_.qkv, qkv_columns_},
-      {&weights.key, ws_.qkv + query_columns_, qkv_columns_},
-      {&weights.value, ws_.qkv + query_columns_ + kv_columns_, qkv_columns_},
-  };
-  CountPass(parts);
-  RunLinear(parts, nullptr);
+bool CpuOps::AddsBias(const PlanOp& op) const {
+  const bool partial = op.matrix == Matrix::kOutput || op.matrix == Matrix::kDown;
+  return !partial || slice_.rank == 0;
 }
 
-void CpuOps::RotateAndAppend(uint32_t layer) {
-  const kernels::cpu::KvBlocks kv_layer = kv_.Layer(layer);
+absl::Span<const CpuOps::LinearPart> CpuOps::LinearParts(const PlanOp& op, float* out,
+                                                         bool adds_bias) {
+  const MatrixGroup group = MatricesOf(op.matrix, op.layer);
+  linear_parts_.clear();
+  if (op.matrix == Matrix::kGateUp) {
+    linear_parts_.push_back({group.matrices[0], ws_.gate, slice_.mlp.size(), adds_bias});
+    linear_parts_.push_back({group.matrices[1], ws_.up, slice_.mlp.size(), adds_bias});
+    return linear_parts_;
+  }
+  // Side by side in one row.
+  int64_t stride = 0;
+  for (const CpuMatrix* const matrix : group.span()) stride += matrix->packed.outputs;
+  for (const CpuMatrix* const matrix : group.span()) {
+    linear_parts_.push_back({matrix, out, stride, adds_bias});
+    out += matrix->packed.outputs;
+  }
+  return linear_parts_;
+}
+
+void CpuOps::RunProduct(const PlanOp& op) {
+  const bool adds = op.epilogue == Epilogue::kAddToOut;
+  const absl::Span<const LinearPart> parts =
+      LinearParts(op, At(adds ? Buffer::kPartial : op.out), op.adds_bias && AddsBias(op));
+  if (op.matrix != Matrix::kHead) CountPass(parts);
+  if (op.epilogue == Epilogue::kActivate) return RunActivatedProduct(op, parts[0], parts[1]);
+  if (!adds) return RunLinear(parts, nullptr);
+  const int64_t hidden = spec_.hidden;
+  auto add = [&](int64_t begin, int64_t end) {
+    for (int64_t row = 0; row < rows_.rows(); ++row) {
+      float* const target = ws_.residual + row * hidden + begin;
+      kernels_->add(target, ws_.partial + row * hidden + begin, end - begin, target);
+    }
+  };
+  const Finish finish(add);
+  RunLinear(parts, &finish);
+}
+
+void CpuOps::RunActivatedProduct(const PlanOp& op, const LinearPart& gate, const LinearPart& up) {
+  const int64_t columns = slice_.mlp.size();
+  const int64_t tiles = TileCount(columns);
+  const int64_t chunk = ChunkTiles(tiles);
+  pool_.Run(static_cast<uint32_t>((tiles + chunk - 1) / chunk), [&](uint32_t item, int) {
+    const int64_t tile_begin = item * chunk;
+    const int64_t tile_end = std::min(tiles, tile_begin + chunk);
+    LinearItem(gate, tile_begin, tile_end);
+    LinearItem(up, tile_begin, tile_end);
+    const int64_t begin = tile_begin * kTileOutputs;
+    const int64_t count = std::min(columns, tile_end * kTileOutputs) - begin;
+    for (int64_t row = 0; row < rows_.rows(); ++row) {
+      float* const out = ws_.gate + row * columns + begin;
+      kernels_->silu_multiply(out, ws_.up + row * columns + begin, count, out);
+    }
+  });
+  PrepareRows(MatricesOf(op.feeds, op.layer), ws_.gate, columns);
+}
+
+void CpuOps::AddBias(const PlanOp& op) {
+  if (!AddsBias(op)) return;
+  for (const LinearPart& part : LinearParts(op, At(op.out), false)) {
+    for (int64_t row = 0; row < rows_.rows(); ++row) {
+      float* const out = part.out + row * part.stride;
+      kernels_->add(out, part.matrix->bias.data(), part.matrix->packed.outputs, out);
+    }
+  }
+}
+
+void CpuOps::Activate(const PlanOp& op) {
+  const int64_t columns = slice_.mlp.size();
+  kernels_->silu_multiply(ws_.gate, ws_.up, rows_.rows() * columns, ws_.gate);
+  PrepareRows(MatricesOf(op.feeds, op.layer), ws_.gate, columns);
+}
+
+absl::Status CpuOps::SumRanks(const PlanOp& op) {
+  const int64_t count = int64_t{rows_.rows()} * spec_.hidden;
+  float* const target = op.out == Buffer::kPartial ? ws_.partial : ws_.residual;
+  if (!op.adds_to_residual) std::fill_n(target, count, 0.0f);
+  return communicator_->AllReduceAdd(target, count);
+}
+
+void CpuOps::AddResidual() {
+  kernels_->add(ws_.residual, ws_.partial, int64_t{rows_.rows()} * spec_.hidden, ws_.residual);
+}
+
+void CpuOps::RotateAndAppend(const PlanOp& op) {
+  const kernels::cpu::KvBlocks kv_layer = kv_.Layer(op.layer);
   const int64_t head_dim = spec_.head_dim;
   const auto heads = static_cast<int64_t>(slice_.heads.size() + slice_.kv_heads.size());
   pool_.Run(static_cast<uint32_t>(rows_.runs().size()), [&](uint32_t item, int) {
@@ -236,8 +392,8 @@ void CpuOps::RotateAndAppend(uint32_t layer) {
   });
 }
 
-void CpuOps::Attend(uint32_t layer) {
-  const kernels::cpu::KvBlocks kv_layer = kv_.Layer(layer);
+void CpuOps::Attend(const PlanOp& op) {
+  const kernels::cpu::KvBlocks kv_layer = kv_.Layer(op.layer);
   const std::vector<StepRows::Run>& runs = rows_.runs();
   const uint32_t kv_heads = slice_.kv_heads.size();
   // The heads of a group share what is read of its keys and values: one alone costs nearly as much.
@@ -259,71 +415,10 @@ void CpuOps::Attend(uint32_t layer) {
     work.scale = spec_.attention_scale;
     kernels_->attention(work, ws_.threads[static_cast<size_t>(thread)].attention);
   });
-  const CpuMatrix* const output = &weights_.layer(layer).output;
-  ForRows(rows_.rows(), kRowGrain, [&](uint32_t begin, uint32_t end, int) {
-    Prepare({output}, ws_.attention + begin * query_columns_, query_columns_, begin, end);
-  });
+  PrepareRows(MatricesOf(op.feeds, op.layer), ws_.attention, query_columns_);
 }
 
-absl::Status CpuOps::LinearAddResidual(const CpuMatrix& matrix) {
-  const int64_t hidden = spec_.hidden;
-  if (slice_.world == 1) {
-    const LinearPart part{&matrix, ws_.partial, hidden};
-    CountPass({&part, 1});
-    auto add = [&](int64_t begin, int64_t end) {
-      for (int64_t row = 0; row < rows_.rows(); ++row) {
-        float* const target = ws_.residual + row * hidden + begin;
-        kernels_->add(target, ws_.partial + row * hidden + begin, end - begin, target);
-      }
-    };
-    const Finish finish(add);
-    RunLinear({&part, 1}, &finish);
-    return absl::OkStatus();
-  }
-  CpuMatrix without_bias;
-  without_bias.packed = matrix.packed;
-  // A bias is added once, by the first rank.
-  const LinearPart part{slice_.rank == 0 ? &matrix : &without_bias,
-                        communicator_->Stage(rows_.rows() * hidden), hidden};
-  CountPass({&part, 1});
-  RunLinear({&part, 1}, nullptr);
-  return communicator_->AllReduceAdd(ws_.residual, rows_.rows() * hidden);
-}
-
-absl::Status CpuOps::LinearOutput(uint32_t layer) {
-  return LinearAddResidual(weights_.layer(layer).output);
-}
-
-void CpuOps::LinearGatedSilu(uint32_t layer) {
-  const CpuLayer& weights = weights_.layer(layer);
-  const int64_t columns = slice_.mlp.size();
-  const LinearPart gate{&weights.gate, ws_.gate, columns};
-  const LinearPart up{&weights.up, ws_.up, columns};
-  CountPass({gate, up});
-  const int64_t tiles = TileCount(columns);
-  const int64_t chunk = ChunkTiles(tiles);
-  pool_.Run(static_cast<uint32_t>((tiles + chunk - 1) / chunk), [&](uint32_t item, int) {
-    const int64_t tile_begin = item * chunk;
-    const int64_t tile_end = std::min(tiles, tile_begin + chunk);
-    LinearItem(gate, tile_begin, tile_end);
-    LinearItem(up, tile_begin, tile_end);
-    const int64_t begin = tile_begin * kTileOutputs;
-    const int64_t count = std::min(columns, tile_end * kTileOutputs) - begin;
-    for (int64_t row = 0; row < rows_.rows(); ++row) {
-      float* const out = ws_.gate + row * columns + begin;
-      kernels_->silu_multiply(out, ws_.up + row * columns + begin, count, out);
-    }
-  });
-  ForRows(rows_.rows(), kRowGrain, [&](uint32_t begin, uint32_t end, int) {
-    Prepare({&weights.down}, ws_.gate + begin * columns, columns, begin, end);
-  });
-}
-
-absl::Status CpuOps::LinearDown(uint32_t layer) {
-  return LinearAddResidual(weights_.layer(layer).down);
-}
-
-uint32_t CpuOps::KeepSampledRows() {
+void CpuOps::KeepSampledRows() {
   // Rows ascend, so moving each one down overwrites nothing that is still needed.
   uint32_t kept = 0;
   for (const StepRows::SampledRow& sampled : rows_.sampled()) {
@@ -336,13 +431,6 @@ uint32_t CpuOps::KeepSampledRows() {
     ++kept;
   }
   rows_.KeepSampled();
-  return kept;
-}
-
-absl::Status CpuOps::LinearHead() {
-  const LinearPart part{&weights_.head(), ws_.logits, slice_.vocab.size()};
-  RunLinear({&part, 1}, nullptr);
-  return absl::OkStatus();
 }
 
 absl::Status CpuOps::Sample(StepResult* result) {

@@ -3,7 +3,8 @@
 //
 // Work is split over rows, output tiles or heads, never over the inputs of a sum (invariant
 // num.row). A step of few rows is cut over output tiles only; its small operations run on the
-// calling thread alone, where they cost less than waking anybody.
+// calling thread alone, where they cost less than waking anybody. The plan is the same for steps of
+// all sizes.
 
 #pragma once
 
@@ -21,6 +22,7 @@
 #include "shard/device/host/compute_pool.h"
 #include "shard/device/ops.h"
 #include "shard/kv/kv_cache.h"
+#include "shard/model/plan_rules.h"
 #include "shard/sampling/sampler.h"
 
 namespace weft::shard {
@@ -37,6 +39,8 @@ class CpuOps : public Ops {
     Sampler& sampler;
     kernels::cpu::ActivationType activation;
     StepRowsLimits limits;
+    // Joins of operations that it may make (cpu/planner.h).
+    absl::Span<const PlanRule* const> rules;
   };
 
   // Everything in `parts` outlives the ops.
@@ -46,16 +50,9 @@ class CpuOps : public Ops {
   void BeginEpoch(const kernels::cpu::Kernels& kernels, HostCommunicator& communicator);
 
   absl::Status BeginStep(const StepBatch& batch) override;
-  absl::Status Embed() override;
-  void Normalize(Norm norm, uint32_t layer) override;
-  void LinearQkv(uint32_t layer) override;
-  void RotateAndAppend(uint32_t layer) override;
-  void Attend(uint32_t layer) override;
-  absl::Status LinearOutput(uint32_t layer) override;
-  void LinearGatedSilu(uint32_t layer) override;
-  absl::Status LinearDown(uint32_t layer) override;
-  uint32_t KeepSampledRows() override;
-  absl::Status LinearHead() override;
+  StepPlan plan() const override { return {plan_.body, plan_.tail}; }
+  uint32_t sampled_rows() const override { return static_cast<uint32_t>(rows_.sampled().size()); }
+  absl::Status Execute(const PlanOp& op, PlanPart part) override;
   absl::Status Sample(StepResult* result) override;
   uint32_t WeightPasses() const override;
 
@@ -65,6 +62,14 @@ class CpuOps : public Ops {
     const CpuMatrix* matrix;
     float* out;
     int64_t stride;
+    bool adds_bias;
+  };
+  // The matrices behind one name of the plan: query, key and value are three on this device, gate
+  // and up two.
+  struct MatrixGroup {
+    const CpuMatrix* matrices[3] = {nullptr, nullptr, nullptr};
+    size_t count = 0;
+    absl::Span<const CpuMatrix* const> span() const { return {matrices, count}; }
   };
   // Told that columns [begin, end) of a part are there, all rows.
   using Finish = absl::FunctionRef<void(int64_t begin, int64_t end)>;
@@ -78,6 +83,28 @@ class CpuOps : public Ops {
   // Rounds rows [begin, end) of x to the input types of `matrices`; row `begin` is at x.
   void Prepare(absl::Span<const CpuMatrix* const> matrices, const float* x, int64_t stride,
                uint32_t begin, uint32_t end);
+  // The same for all rows.
+  void PrepareRows(const MatrixGroup& readers, const float* x, int64_t stride);
+  MatrixGroup MatricesOf(Matrix matrix, uint32_t layer) const;
+  // Where the first element of a buffer's row 0 lies.
+  float* At(Buffer buffer);
+  // The first rank alone adds the biases of partial sums.
+  bool AddsBias(const PlanOp& op) const;
+  // The parts of a product whose outputs go to `out`, a buffer of its own width.
+  absl::Span<const LinearPart> LinearParts(const PlanOp& op, float* out, bool adds_bias);
+
+  void Embed();
+  void Normalize(const PlanOp& op);
+  void RunProduct(const PlanOp& op);
+  void RunActivatedProduct(const PlanOp& op, const LinearPart& gate, const LinearPart& up);
+  void AddBias(const PlanOp& op);
+  void RotateAndAppend(const PlanOp& op);
+  void KeepSampledRows();
+  void Attend(const PlanOp& op);
+  void Activate(const PlanOp& op);
+  absl::Status SumRanks(const PlanOp& op);
+  void AddResidual();
+
   // Output tiles of one item.
   int64_t ChunkTiles(int64_t tiles) const;
   // Each part's outputs for all rows, biases included. `finish`, when given, is called after each
@@ -85,8 +112,6 @@ class CpuOps : public Ops {
   void RunLinear(absl::Span<const LinearPart> parts, const Finish* finish);
   // One item: tiles [begin, end) of `part`.
   void LinearItem(const LinearPart& part, int64_t tile_begin, int64_t tile_end);
-  // residual += all-reduced partial sums of `matrix` times the prepared rows.
-  absl::Status LinearAddResidual(const CpuMatrix& matrix);
   void CountPass(absl::Span<const LinearPart> parts);
 
   const DecoderSpec& spec_;
@@ -100,6 +125,7 @@ class CpuOps : public Ops {
   const int64_t query_columns_;
   const int64_t kv_columns_;
   const int64_t qkv_columns_;
+  const LayerPlan plan_;
   // Query heads of this rank in order, and where those of each KV head begin.
   std::vector<uint32_t> heads_;
   std::vector<uint32_t> heads_begin_;
@@ -107,6 +133,8 @@ class CpuOps : public Ops {
   StepRows rows_;
   RotaryTable rotary_;
   std::vector<Sampler::Row> sampler_rows_;
+  // Of the product being run.
+  std::vector<LinearPart> linear_parts_;
   const kernels::cpu::Kernels* kernels_ = nullptr;
   HostCommunicator* communicator_ = nullptr;
   // Tiles of layer matrices multiplied in this step, and how many the layers have.

@@ -13,7 +13,7 @@
 #include "common/status.h"
 #include "shard/device/cpu/memory_plan.h"
 #include "shard/device/cpu/ops.h"
-#include "shard/model/decoder.h"
+#include "shard/device/forward.h"
 #include "shard/model/warmup_batch.h"
 
 namespace weft::shard {
@@ -83,7 +83,6 @@ class CpuModelRunnerImpl : public CpuModelRunner {
   KvCache kv_;
   std::unique_ptr<Sampler> sampler_;
   std::unique_ptr<CpuOps> ops_;
-  std::unique_ptr<Decoder> decoder_;
 
   // Written by the device thread; Abort reads the pointer on any thread.
   // Not absl's: ThreadSanitizer cannot see inside a packaged library.
@@ -111,8 +110,8 @@ absl::Status CpuModelRunnerImpl::Load(ModelFiles& files, LoadProgress& progress,
       CpuOps::Parts{spec_, slice_, weights_, workspace_, kv_, pool_, *sampler_,
                     wide ? ActivationType::kF32 : ActivationType::kBf16,
                     StepRowsLimits{flags.step_tokens_max, flags.running_max, spec_.vocab,
-                                   spec_.context_tokens, plan_.kv_blocks}});
-  decoder_ = std::make_unique<Decoder>(spec_, *ops_);
+                                   spec_.context_tokens, plan_.kv_blocks},
+                    options_.rules});
   return absl::OkStatus();
 }
 
@@ -191,7 +190,7 @@ absl::StatusOr<StepResult> CpuModelRunnerImpl::Run(const StepBatch& batch) {
     WEFT_RETURN_IF_ERROR(sampler_->Begin(start));
   }
   StepResult result;
-  if (!batch.sequences.empty()) WEFT_RETURN_IF_ERROR(decoder_->Run(batch, &result));
+  if (!batch.sequences.empty()) WEFT_RETURN_IF_ERROR(RunForward(batch, *ops_, &result));
   result.comm_us = static_cast<uint32_t>(communicator_->waited_us() - waited_us);
   const HelperCosts after = helper_costs();
   result.helpers = HelperCosts{after.wait_us - before.wait_us, after.stalls - before.stalls,

@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "shard/device/cpu/planner.h"
 #include "shard/device/model_runner.h"
 #include "shard/kv/memory_plan.h"
 #include "shard/weights/loader.h"
@@ -24,6 +26,8 @@ struct CpuRunnerOptions {
   MemoryFlags memory;
   // Instruction set of --cpu-isa; empty = the best of this machine.
   std::string isa;
+  // Which operations of the forward may be joined; tests leave some out.
+  absl::Span<const PlanRule* const> rules = CpuPlanRules();
 };
 
 class CpuModelRunner : public ModelRunner {

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/check.h"
 #include "common/limits.h"
@@ -19,7 +20,6 @@
 namespace weft::shard {
 namespace {
 
-using kernels::cuda::BytesOf;
 using kernels::cuda::DType;
 
 }  // namespace
@@ -33,7 +33,16 @@ CudaOps::CudaOps(const Parts& parts)
       ws_(parts.workspace),
       kv_(parts.kv),
       stream_(parts.stream),
-      slots_(parts.limits.running_max) {}
+      slots_(parts.limits.running_max) {
+  CudaPlanFacts facts;
+  facts.world = slice_.world;
+  facts.bfloat16 = shape_.type == DType::kBfloat16;
+  facts.deterministic = limits_.deterministic;
+  facts.whole_heads = spec_.rope.dims == 0 || spec_.rope.dims == shape_.head_stride;
+  nccl_plans_ = MakeCudaPlans(spec_, facts);
+  facts.peers = true;
+  if (slice_.world > 1) peer_plans_ = MakeCudaPlans(spec_, facts);
+}
 
 absl::StatusOr<std::unique_ptr<CudaOps>> CudaOps::Create(const Parts& parts) {
   std::unique_ptr<CudaOps> ops(new CudaOps(parts));
@@ -157,15 +166,8 @@ absl::Status CudaOps::AwaitStaging() {
 absl::Status CudaOps::BeginStep(const StepBatch& batch, uint32_t decode_rows) {
   WEFT_ASSIGN_OR_RETURN(step_, upload_.Pack(batch, decode_rows, slots_));
   inputs_ = StepUpload::Parts(step_, ws_.inputs);
-  status_ = absl::OkStatus();
-  rows_ = step_.rows;
-  narrow_ = false;
-  partial_pending_ = false;
-  pending_norm_ = nullptr;
-  pending_sum_.reset();
-  no_overlap_ = false;
-  residual_ = ws_.residual;
-  attention_ = ws_.attention;
+  body_ = {step_.rows, ws_.residual, ws_.attention};
+  tail_ = step_.decode_only() ? body_ : Rows{step_.sampled, ws_.residual_kept, ws_.attention_kept};
   return CudaStatus(
       cudaMemcpyAsync(ws_.inputs, upload_.data(), upload_.bytes(), cudaMemcpyHostToDevice, stream_),
       "copy of step inputs");
@@ -180,40 +182,44 @@ void CudaOps::WantedLogprobs(const StepBatch& batch, std::vector<uint32_t>* want
   }
 }
 
-void CudaOps::Check(cudaError_t error, const char* what) {
-  if (error != cudaSuccess && status_.ok()) status_ = CudaStatus(error, what);
+StepPlan CudaOps::plan() const {
+  const auto plan_of = [this](const Rows& rows) -> const LayerPlan& {
+    return (*plans_)[static_cast<size_t>(RowClassOf(rows.count))];
+  };
+  return {plan_of(body_).body, plan_of(tail_).tail};
 }
 
-void CudaOps::Check(absl::Status status) {
-  if (status_.ok()) status_ = std::move(status);
+absl::Status CudaOps::Execute(const PlanOp& op, PlanPart part) {
+  const Rows& rows = RowsOf(part);
+  switch (op.kind) {
+    case OpKind::kEmbed:
+      return Embed();
+    case OpKind::kNorm:
+      return Normalize(op, rows);
+    case OpKind::kLinear:
+      return op.way == Way::kFewRows ? MultiplyFewRows(op, rows) : Multiply(op, rows);
+    case OpKind::kAddBias:
+      return AddBias(op, rows);
+    case OpKind::kRotateAppend:
+      return RotateAndAppend(op, rows);
+    case OpKind::kAttend:
+      return Attend(op);
+    case OpKind::kActivate:
+      return Activate(op, rows);
+    case OpKind::kSumRanks:
+      return SumRanks(op, rows);
+    case OpKind::kGatherLogits:
+      return GatherLogits();
+    case OpKind::kKeepSampled:
+    case OpKind::kAddResidual:
+      break;  // always joined to another one (planner.cc)
+  }
+  return absl::InternalError(
+      absl::StrCat("the plan has an operation of no kernel: ", PlanOpText(op)));
 }
 
 absl::Status CudaOps::Embed() {
-  Check(kernels::cuda::UnpackBlockTables({inputs_.block_ids, inputs_.table_begin, step_.sequences(),
-                                          ws_.block_tables, limits_.blocks_per_sequence()},
-                                         stream_),
-        "block tables");
-  if (step_.decode_rows > 0 && shape_.type == DType::kBfloat16) {
-    kernels::cuda::DecodeScheduleParams schedule;
-    schedule.context_lengths = inputs_.context_lengths;
-    schedule.sequences = step_.decode_rows;
-    schedule.kv_heads = shape_.kv_heads;
-    schedule.group_max = limits_.group_max;
-    schedule.grid = limits_.decode_grid;
-    schedule.schedule = ws_.decode_schedule;
-    schedule.tables = {ws_.block_tables, limits_.blocks_per_sequence()};
-    schedule.dependent = Overlaps();
-    Check(kernels::cuda::MakeDecodeSchedule(schedule, stream_), "decode schedule");
-  }
-  if (step_.chunks > 0) {
-    kernels::cuda::PromptAttentionParams prompt;
-    prompt.attention = AttentionOf(0, step_.decode_rows, step_.chunks);
-    prompt.row_begin = inputs_.chunk_row_begin;
-    prompt.rows_max = rows_ - step_.decode_rows;
-    prompt.tiles = ws_.prompt_tiles;
-    prompt.counters = ws_.prompt_counters;
-    Check(kernels::cuda::PlanPromptAttention(prompt, stream_), "prompt attention's plan");
-  }
+  WEFT_RETURN_IF_ERROR(PrepareAttention());
   kernels::cuda::EmbedParams embed;
   embed.ids = inputs_.ids;
   embed.slot = inputs_.row_slots;
@@ -221,134 +227,15 @@ absl::Status CudaOps::Embed() {
   embed.table = weights_.embedding();
   embed.vocab_begin = slice_.vocab.begin;
   embed.vocab_end = slice_.vocab.end;
-  embed.residual = residual_;
-  embed.rows = rows_;
+  embed.residual = body_.residual;
+  embed.rows = body_.count;
   embed.hidden = shape_.hidden;
   embed.type = shape_.type;
-  Check(kernels::cuda::Embed(embed, stream_), "embedding");
-  // Each rank has the rows of its slice of the vocabulary, the others zeros.
-  if (slice_.world > 1) AllReduce(residual_, DType::kFloat32);
-  return status_;
+  return CudaStatus(kernels::cuda::Embed(embed, stream_), "embedding");
 }
 
-bool CudaOps::Overlaps() { return !std::exchange(no_overlap_, false); }
-
-kernels::cuda::RotateAndAppendParams CudaOps::HeadsOf(uint32_t layer) const {
-  kernels::cuda::RotateAndAppendParams params;
-  params.qkv = ws_.qkv;
-  params.qkv_stride = shape_.qkv_columns();
-  params.bias = weights_.layer(layer).qkv_bias;
-  params.query_heads = shape_.query_heads;
-  params.rotary = spec_.rope.dims != 0 ? ws_.rotary : nullptr;
-  params.rotary_dim = spec_.rope.dims;
-  params.positions = inputs_.positions;
-  params.sequences = inputs_.row_sequences;
-  params.query = ws_.qkv;
-  params.query_stride = shape_.qkv_columns();
-  params.kv = kv_.Layer(layer);
-  params.tables = {ws_.block_tables, limits_.blocks_per_sequence()};
-  params.rows = rows_;
-  params.type = shape_.type;
-  return params;
-}
-
-void CudaOps::RotateAndAppend(uint32_t layer) {
-  if (failed() || AppendsInProduct()) return;
-  kernels::cuda::RotateAndAppendParams params = HeadsOf(layer);
-  params.dependent = Overlaps();
-  Check(kernels::cuda::RotateAndAppend(params, stream_), "rotary");
-}
-
-kernels::cuda::AttentionParams CudaOps::AttentionOf(uint32_t layer, uint32_t first_sequence,
-                                                    uint32_t sequences) const {
-  const uint32_t stride = limits_.blocks_per_sequence();
-  kernels::cuda::AttentionParams params;
-  params.query = ws_.qkv;
-  params.query_stride = shape_.qkv_columns();
-  params.query_heads = shape_.query_heads;
-  params.kv = kv_.Layer(layer);
-  params.tables = {ws_.block_tables + size_t{first_sequence} * stride, stride};
-  params.context_lengths = inputs_.context_lengths + first_sequence;
-  params.sequences = sequences;
-  params.kv_head_begin = ws_.kv_head_begin;
-  params.group_max = limits_.group_max;
-  params.scale = spec_.attention_scale;
-  params.out = ws_.attention;
-  params.type = shape_.type;
-  return params;
-}
-
-void CudaOps::AttendDecode(uint32_t layer) {
-  kernels::cuda::DecodeAttentionParams params;
-  params.attention = AttentionOf(layer, 0, step_.decode_rows);
-  params.schedule = ws_.decode_schedule;
-  params.grid = limits_.decode_grid;
-  params.workspace = ws_.decode_partials;
-  params.workspace_bytes = ws_.decode_partials_bytes;
-  params.dependent = Overlaps();
-  // Decode rows come first, and nobody writes into their sequences but their own last position. The
-  // schedule and all keys before were complete when the embedding began.
-  params.after_append = params.dependent;
-  Check(kernels::cuda::DecodeAttention(params, stream_), "decode attention");
-}
-
-void CudaOps::AttendChunks(uint32_t layer) {
-  kernels::cuda::PromptAttentionParams params;
-  params.attention = AttentionOf(layer, step_.decode_rows, step_.chunks);
-  params.row_begin = inputs_.chunk_row_begin;
-  params.rows_max = step_.rows - step_.decode_rows;
-  params.tiles = ws_.prompt_tiles;
-  params.counters = ws_.prompt_counters;
-  params.tensor_maps = kv_.TensorMaps(layer);
-  Check(kernels::cuda::PromptAttention(params, stream_), "prompt attention");
-}
-
-void CudaOps::Attend(uint32_t layer) {
-  if (failed()) return;
-  if (step_.decode_rows > 0) AttendDecode(layer);
-  if (step_.chunks > 0) AttendChunks(layer);
-  NarrowToSampled();
-}
-
-uint32_t CudaOps::KeepSampledRows() {
-  narrow_ = !step_.decode_only();
-  return step_.sampled;
-}
-
-void CudaOps::NarrowToSampled() {
-  if (!narrow_ || failed()) return;
-  narrow_ = false;
-  const uint64_t hidden_bytes = uint64_t{shape_.hidden} * sizeof(float);
-  const uint32_t attention_bytes = shape_.query_columns() * BytesOf(shape_.type);
-  Check(kernels::cuda::GatherRows(
-            {ws_.residual, hidden_bytes, inputs_.sampled_rows, ws_.residual_kept, step_.sampled,
-             static_cast<uint32_t>(hidden_bytes)},
-            stream_),
-        "sampled rows");
-  Check(kernels::cuda::GatherRows({ws_.attention, attention_bytes, inputs_.sampled_rows,
-                                   ws_.attention_kept, step_.sampled, attention_bytes},
-                                  stream_),
-        "sampled rows");
-  rows_ = step_.sampled;
-  residual_ = ws_.residual_kept;
-  attention_ = ws_.attention_kept;
-}
-
-void CudaOps::GatherLogits() {
-  if (failed()) return;
-  const uint32_t rows = step_.sampled;
-  Check(communicator_->AllGather(ws_.logits, uint64_t{rows} * shape_.vocab, ws_.gathered, stream_));
-  no_overlap_ = true;
-  if (failed()) return;
-  Check(kernels::cuda::JoinSlices({ws_.gathered, shape_.vocab, ws_.vocab_begin, slice_.world, rows,
-                                   ws_.joined, CudaWorkspace::VocabStride(limits_)},
-                                  stream_),
-        "logits of all ranks");
-}
-
-absl::Status CudaOps::Sample(StepResult*) {
+absl::Status CudaOps::LaunchSampler(bool after_graph) {
   const bool alone = slice_.world == 1;
-  if (failed()) return status_;
   kernels::cuda::SamplerParams params;
   params.logits = alone ? ws_.logits : ws_.joined;
   params.row_stride = alone ? shape_.vocab : CudaWorkspace::VocabStride(limits_);
@@ -365,9 +252,10 @@ absl::Status CudaOps::Sample(StepResult*) {
   params.out_top_ids = ws_.out_top_ids;
   params.out_top_logprobs = ws_.out_top_logprobs;
   params.workspace = ws_.sampler;
-  params.dependent = Overlaps();
-  Check(kernels::cuda::Sample(params, stream_), "sampler");
-  return status_;
+  // What stands in front of it is a graph, or the kernel that joins the ranks' logits behind NCCL's
+  // gathering.
+  params.dependent = alone && !after_graph;
+  return CudaStatus(kernels::cuda::Sample(params, stream_), "sampler");
 }
 
 }  // namespace weft::shard

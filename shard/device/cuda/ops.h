@@ -1,27 +1,24 @@
 // Ops on a GPU: the kernels of kernels/cuda and cuBLASLt's products, all on one stream. Owned by
 // the model runner, called by the device thread. Calls between BeginStep and Sample only launch:
 // nothing waits, nothing is allocated, so they can be captured into a graph (graph_cache.h). What
-// a launch depends on is StepShape; everything else a step needs lies in device memory.
-//
-// The first launch that fails makes every later one of the step a no-op; Sample says what it was.
+// a launch depends on is the plan's operation and StepShape; everything else a step needs lies in
+// device memory.
 
 #pragma once
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "kernels/cuda/activation.h"
 #include "kernels/cuda/attention.h"
 #include "kernels/cuda/gemv.h"
-#include "kernels/cuda/norm.h"
 #include "kernels/cuda/rope.h"
 #include "shard/comm/nccl_communicator.h"
 #include "shard/device/cuda/gemm.h"
 #include "shard/device/cuda/kv_cache.h"
 #include "shard/device/cuda/peer_sum.h"
+#include "shard/device/cuda/planner.h"
 #include "shard/device/cuda/runtime/stream.h"
 #include "shard/device/cuda/slot_table.h"
 #include "shard/device/cuda/step_upload.h"
@@ -56,6 +53,7 @@ class CudaOps : public Ops {
     slots_.Reset();
     communicator_ = communicator;
     peer_sum_ = peer_sum;
+    plans_ = peer_sum == nullptr ? &nccl_plans_ : &peer_plans_;
   }
   // Forgets all slots.
   void Reset() { slots_.Reset(); }
@@ -68,21 +66,14 @@ class CudaOps : public Ops {
   // Of each row of `batch` that samples: 1 + the top log-probabilities wanted, 0 = none at all.
   void WantedLogprobs(const StepBatch& batch, std::vector<uint32_t>* wanted) const;
 
-  absl::Status Embed() override;
-  void Normalize(Norm norm, uint32_t layer) override;
-  void LinearQkv(uint32_t layer) override;
-  void RotateAndAppend(uint32_t layer) override;
-  void Attend(uint32_t layer) override;
-  absl::Status LinearOutput(uint32_t layer) override;
-  void LinearGatedSilu(uint32_t layer) override;
-  absl::Status LinearDown(uint32_t layer) override;
-  uint32_t KeepSampledRows() override;
-  absl::Status LinearHead() override;
-  // A graph was launched instead of the calls between BeginStep and Sample.
-  void LaunchedAsGraph() { no_overlap_ = true; }
+  StepPlan plan() const override;
+  uint32_t sampled_rows() const override { return step_.sampled; }
+  absl::Status Execute(const PlanOp& op, PlanPart part) override;
   // Launches the sampler; results stay on the device (CudaWorkspace::out_ids and what follows).
   // `result` is left as it is.
-  absl::Status Sample(StepResult* result) override;
+  absl::Status Sample(StepResult*) override { return LaunchSampler(/*after_graph=*/false); }
+  // The same where a graph was launched instead of the calls between BeginStep and Sample.
+  absl::Status SampleAfterGraph() { return LaunchSampler(/*after_graph=*/true); }
   uint32_t WeightPasses() const override { return 1; }
 
  private:
@@ -92,59 +83,55 @@ class CudaOps : public Ops {
   absl::Status FillRotaryTable();
   absl::Status UploadStart(const SequenceStart& start);
 
-  enum class Matrix : uint8_t { kQkv, kOutput, kGateUp, kDown };
+  // The rows that an operation works on, and where they lie.
+  struct Rows {
+    uint32_t count = 0;
+    float* residual = nullptr;
+    void* attention = nullptr;
+  };
+  const Rows& RowsOf(PlanPart part) const { return part == PlanPart::kBody ? body_ : tail_; }
+  // A matrix [outputs, inputs] of the plan and its bias, null where there is none.
+  struct MatrixOnDevice {
+    const void* weight = nullptr;
+    const void* bias = nullptr;
+    uint32_t outputs = 0;
+    uint32_t inputs = 0;
+  };
+  MatrixOnDevice MatrixOf(Matrix matrix, uint32_t layer) const;
+  const void* NormWeight(Norm norm, uint32_t layer) const;
+  void* At(Buffer buffer, const Rows& rows, Matrix matrix) const;
+  // Float32 for the residual and logits.
+  kernels::cuda::DType TypeOf(Buffer buffer) const;
 
-  // Remembers the first error of the step.
-  void Check(cudaError_t error, const char* what);
-  void Check(absl::Status status);
-  bool failed() const { return !status_.ok(); }
-
-  // out[rows_, n] = in * weight^T, or the residual += that.
-  void Product(const void* in, const void* weight, uint32_t n, uint32_t k, void* out,
-               kernels::cuda::DType out_type, bool accumulate);
+  absl::Status LaunchSampler(bool after_graph);
+  absl::Status Embed();
+  // Block tables, and what attention of decode rows and of chunks plans ahead.
+  absl::Status PrepareAttention();
+  absl::Status Normalize(const PlanOp& op, const Rows& rows);
+  absl::Status Multiply(const PlanOp& op, const Rows& rows);
+  absl::Status MultiplyFewRows(const PlanOp& op, const Rows& rows);
+  absl::Status AddBias(const PlanOp& op, const Rows& rows);
+  absl::Status RotateAndAppend(const PlanOp& op, const Rows& rows);
+  absl::Status Attend(const PlanOp& op);
+  absl::Status Activate(const PlanOp& op, const Rows& rows);
+  absl::Status SumRanks(const PlanOp& op, const Rows& rows);
+  // Gathers the logits of all ranks and joins them to rows of the whole vocabulary.
+  absl::Status GatherLogits();
+  // The later product of few rows that `op` names, as that kernel wants it.
+  kernels::cuda::GemvNext NextOf(const PlanOp& op) const;
   // A piece of start_staging_ for one copy, whose end staging_read_ is to record. Waits for the
   // copies before it only when they have taken all.
   absl::StatusOr<uint8_t*> TakeStaging(size_t bytes);
   // Waits until the last copy out of start_staging_ has been made, or the epoch ends.
   absl::Status AwaitStaging();
-  // residual += in times the matrix, summed over all ranks; `product` is 0 for output, 1 for down.
-  void ProductIntoResidual(const kernels::cuda::GemvNext& matrix,
-                           const kernels::cuda::GemvNext& next, const void* in, const void* bias,
-                           uint32_t product);
-  // Whether this step has so few rows that a product takes the kernel that computes norm,
-  // activation and residual sum as well.
-  bool UsesGemv() const;
-  // Whether that kernel, for the query, key and value product, also rotates and appends to the
-  // cache.
-  bool AppendsInProduct() const;
-  // Whether this step has so few rows that the sum over ranks adds the residual and takes the norm.
-  bool UsesPeerSum() const;
-  // residual += the partial sums of all ranks; normed = its norm.
-  void AddPeers(const void* norm_weight);
-  // The next launch may start before the one in front of it has ended: all but what follows NCCL
-  // or a graph.
-  bool Overlaps();
-  bool HasMlpBias(Norm norm, uint32_t layer) const;
-  // A matrix as that kernel wants it; layer `layers` is the head.
-  kernels::cuda::GemvNext MatrixAt(uint32_t layer, Matrix matrix) const;
-  // Launches that kernel: over the norm that waits to be computed, or over `in` where none does.
-  // `next` is the product after this one; `heads` is given where the kernel rotates and appends.
-  void RunGemv(const kernels::cuda::GemvNext& matrix, const kernels::cuda::GemvNext& next,
-               const void* in, void* out, kernels::cuda::DType out_type,
-               const kernels::cuda::RotateAndAppendParams* heads = nullptr);
-  // rows_ rows of hidden: the sum over ranks.
-  void AllReduce(void* rows, kernels::cuda::DType type);
-  // Gathers the logits of all ranks and joins them to rows of the whole vocabulary.
-  void GatherLogits();
-  void AddBias(void* rows, const void* bias, uint32_t columns, kernels::cuda::DType type);
   // What takes all rows from their product to the rotated query and into the cache.
-  kernels::cuda::RotateAndAppendParams HeadsOf(uint32_t layer) const;
+  kernels::cuda::RotateAndAppendParams HeadsOf(const PlanOp& op, const Rows& rows) const;
   kernels::cuda::AttentionParams AttentionOf(uint32_t layer, uint32_t first_sequence,
                                              uint32_t sequences) const;
-  void AttendDecode(uint32_t layer);
-  void AttendChunks(uint32_t layer);
-  // After the last layer's attention: residual and attention of the sampled rows alone.
-  void NarrowToSampled();
+  absl::Status AttendDecode(const PlanOp& op);
+  absl::Status AttendChunks(const PlanOp& op);
+  // Residual and attention of the sampled rows alone.
+  absl::Status KeepSampled();
 
   const DecoderSpec& spec_;
   const SlicePlan& slice_;
@@ -165,22 +152,15 @@ class CudaOps : public Ops {
   NcclCommunicator* communicator_ = nullptr;
   const PeerSum* peer_sum_ = nullptr;
 
+  CudaPlans nccl_plans_;
+  CudaPlans peer_plans_;
+  const CudaPlans* plans_ = &nccl_plans_;
+
   // Of the step being launched.
-  absl::Status status_;
   StepShape step_;
   StepInputsOnDevice inputs_;
-  uint32_t rows_ = 0;
-  bool narrow_ = false;
-  // Weights of a norm that the next product has to compute; or null.
-  const void* pending_norm_ = nullptr;
-  // Which of peer_sum_'s partial sums wait to be added; the next norm does it.
-  std::optional<uint32_t> pending_sum_;
-  // The launch in front is NCCL's, or a graph: the next one waits for its end.
-  bool no_overlap_ = false;
-  // CudaWorkspace::partial waits to be added to the residual.
-  bool partial_pending_ = false;
-  float* residual_ = nullptr;
-  void* attention_ = nullptr;
+  Rows body_;
+  Rows tail_;
 };
 
 }  // namespace weft::shard

@@ -1,12 +1,12 @@
-// The half of CudaOps that multiplies: norms, matrix products, activations and sums over ranks,
-// apart or in one kernel where a step has few rows.
+// The half of CudaOps that multiplies: norms, matrix products, activations and sums over ranks.
 
-#include <utility>
-
+#include "common/check.h"
+#include "common/status.h"
 #include "kernels/cuda/activation.h"
 #include "kernels/cuda/norm.h"
 #include "kernels/cuda/rows.h"
 #include "shard/device/cuda/ops.h"
+#include "shard/device/cuda/runtime/status.h"
 
 namespace weft::shard {
 namespace {
@@ -15,212 +15,181 @@ using kernels::cuda::DType;
 using kernels::cuda::GemvEpilogue;
 using kernels::cuda::GemvNext;
 
-// Up to so many rows a product with norm, activation and residual sum in it is faster than cuBLASLt
-// and kernels of their own for those (docs/PERFORMANCE.md).
-constexpr uint32_t kGemvRows = 4;
+GemvEpilogue KernelEpilogue(Epilogue epilogue) {
+  switch (epilogue) {
+    case Epilogue::kStore:
+      return GemvEpilogue::kStore;
+    case Epilogue::kAddToOut:
+      return GemvEpilogue::kAccumulate;
+    case Epilogue::kActivate:
+      return GemvEpilogue::kGatedSilu;
+    case Epilogue::kRotateAppend:
+      return GemvEpilogue::kRotateAppend;
+  }
+  return GemvEpilogue::kStore;
+}
 
 }  // namespace
 
-void CudaOps::Normalize(Norm norm, uint32_t layer) {
-  if (failed()) return;
-  const void* weight = weights_.final_norm();
-  if (norm != Norm::kFinal) {
-    const CudaLayer& weights = weights_.layer(layer);
-    weight = norm == Norm::kAttention ? weights.attention_norm : weights.mlp_norm;
-  }
-  if (slice_.world == 1 && UsesGemv() && !HasMlpBias(norm, layer)) {
-    // The product that reads it computes it.
-    pending_norm_ = weight;
-    return;
-  }
-  if (pending_sum_.has_value()) return AddPeers(weight);
-  kernels::cuda::NormParams params;
-  if (partial_pending_) params.delta = ws_.partial;
-  partial_pending_ = false;
-  params.residual = residual_;
-  params.weight = weight;
-  params.out = ws_.normed;
-  params.rows = rows_;
-  params.hidden = shape_.hidden;
-  params.epsilon = spec_.norm_epsilon;
-  params.type = shape_.type;
-  params.dependent = Overlaps();
-  Check(kernels::cuda::RmsNorm(params, stream_), "norm");
-}
-
-void CudaOps::Product(const void* in, const void* weight, uint32_t n, uint32_t k, void* out,
-                      DType out_type, bool accumulate) {
-  if (failed()) return;
-  Check(gemm_->Run({rows_, n, k, shape_.type, out_type, accumulate}, in, weight, out, stream_));
-}
-
-void CudaOps::AddBias(void* rows, const void* bias, uint32_t columns, DType type) {
-  if (failed() || bias == nullptr) return;
-  Check(kernels::cuda::AddBias({rows, bias, rows_, columns, type, shape_.type}, stream_), "bias");
-}
-
-bool CudaOps::UsesGemv() const {
-  return shape_.type == DType::kBfloat16 && rows_ <= kGemvRows && !limits_.deterministic;
-}
-
-bool CudaOps::UsesPeerSum() const {
-  return peer_sum_ != nullptr && shape_.type == DType::kBfloat16 && rows_ <= PeerSum::kRowsMax;
-}
-
-bool CudaOps::HasMlpBias(Norm norm, uint32_t layer) const {
-  return norm == Norm::kMlp && weights_.layer(layer).gate_up_bias != nullptr;
-}
-
-GemvNext CudaOps::MatrixAt(uint32_t layer, Matrix matrix) const {
-  if (layer == shape_.layers) {
-    return {weights_.head(), GemvEpilogue::kStore, shape_.vocab, shape_.hidden};
-  }
+CudaOps::MatrixOnDevice CudaOps::MatrixOf(Matrix matrix, uint32_t layer) const {
+  if (matrix == Matrix::kHead) return {weights_.head(), nullptr, shape_.vocab, shape_.hidden};
   const CudaLayer& weights = weights_.layer(layer);
   switch (matrix) {
     case Matrix::kQkv:
-      return {weights.qkv, AppendsInProduct() ? GemvEpilogue::kRotateAppend : GemvEpilogue::kStore,
-              shape_.qkv_columns(), shape_.hidden, shape_.head_stride};
+      return {weights.qkv, weights.qkv_bias, shape_.qkv_columns(), shape_.hidden};
     case Matrix::kOutput:
-      return {weights.output, GemvEpilogue::kAccumulate, shape_.hidden, shape_.query_columns()};
+      return {weights.output, weights.output_bias, shape_.hidden, shape_.query_columns()};
     case Matrix::kGateUp:
-      return {weights.gate_up, GemvEpilogue::kGatedSilu, 2 * shape_.mlp, shape_.hidden};
+      return {weights.gate_up, weights.gate_up_bias, 2 * shape_.mlp, shape_.hidden};
     case Matrix::kDown:
+      return {weights.down, weights.down_bias, shape_.hidden, shape_.mlp};
+    case Matrix::kNone:
+    case Matrix::kHead:
       break;
   }
-  return {weights.down, GemvEpilogue::kAccumulate, shape_.hidden, shape_.mlp};
+  return {};
 }
 
-bool CudaOps::AppendsInProduct() const {
-  // As they lie in memory.
-  const bool whole_heads = spec_.rope.dims == 0 || spec_.rope.dims == shape_.head_stride;
-  return UsesGemv() && whole_heads;
+const void* CudaOps::NormWeight(Norm norm, uint32_t layer) const {
+  if (norm == Norm::kFinal) return weights_.final_norm();
+  const CudaLayer& weights = weights_.layer(layer);
+  return norm == Norm::kAttention ? weights.attention_norm : weights.mlp_norm;
 }
 
-void CudaOps::RunGemv(const GemvNext& matrix, const GemvNext& next, const void* in, void* out,
-                      DType out_type, const kernels::cuda::RotateAndAppendParams* heads) {
-  if (failed()) return;
+void* CudaOps::At(Buffer buffer, const Rows& rows, Matrix matrix) const {
+  switch (buffer) {
+    case Buffer::kResidual:
+      return rows.residual;
+    case Buffer::kNormed:
+      return ws_.normed;
+    case Buffer::kQkv:
+      return ws_.qkv;
+    case Buffer::kAttention:
+      return rows.attention;
+    case Buffer::kGateUp:
+      return ws_.gate_up;
+    case Buffer::kMlp:
+      return ws_.mlp;
+    case Buffer::kPartial:
+      return ws_.partial;
+    case Buffer::kPeerPartial:
+      // Two buffers in turn (kernels/cuda/all_reduce.h).
+      return peer_sum_->Partial(matrix == Matrix::kDown ? 1 : 0);
+    case Buffer::kLogits:
+      return ws_.logits;
+    case Buffer::kNone:
+      break;
+  }
+  WEFT_CHECK(false);
+  return nullptr;
+}
+
+DType CudaOps::TypeOf(Buffer buffer) const {
+  const bool wide = buffer == Buffer::kResidual || buffer == Buffer::kLogits;
+  return wide ? DType::kFloat32 : shape_.type;
+}
+
+absl::Status CudaOps::Normalize(const PlanOp& op, const Rows& rows) {
+  kernels::cuda::NormParams params;
+  if (op.adds_to_residual) params.delta = At(op.in, rows, Matrix::kNone);
+  params.residual = rows.residual;
+  params.weight = NormWeight(op.norm, op.layer);
+  params.out = ws_.normed;
+  params.rows = rows.count;
+  params.hidden = shape_.hidden;
+  params.epsilon = spec_.norm_epsilon;
+  params.type = shape_.type;
+  params.dependent = !op.after_collective;
+  return CudaStatus(kernels::cuda::RmsNorm(params, stream_), "norm");
+}
+
+absl::Status CudaOps::Multiply(const PlanOp& op, const Rows& rows) {
+  const MatrixOnDevice matrix = MatrixOf(op.matrix, op.layer);
+  return gemm_->Run({rows.count, matrix.outputs, matrix.inputs, shape_.type, TypeOf(op.out),
+                     op.epilogue == Epilogue::kAddToOut},
+                    At(op.in, rows, op.matrix), matrix.weight, At(op.out, rows, op.matrix),
+                    stream_);
+}
+
+GemvNext CudaOps::NextOf(const PlanOp& op) const {
+  if (op.next_matrix == Matrix::kNone) return {};
+  const MatrixOnDevice matrix = MatrixOf(op.next_matrix, op.next_layer);
+  return {matrix.weight, KernelEpilogue(op.next_epilogue), matrix.outputs, matrix.inputs,
+          shape_.head_stride};
+}
+
+absl::Status CudaOps::MultiplyFewRows(const PlanOp& op, const Rows& rows) {
+  const MatrixOnDevice matrix = MatrixOf(op.matrix, op.layer);
   kernels::cuda::GemvParams params;
   params.weight = matrix.weight;
-  params.epilogue = matrix.epilogue;
-  params.n = matrix.n;
-  params.k = matrix.k;
-  if (heads != nullptr) params.heads = *heads;
-  params.in = pending_norm_ == nullptr ? in : nullptr;
-  if (pending_norm_ != nullptr) {
-    params.residual_in = residual_;
-    params.norm_weight = pending_norm_;
+  params.epilogue = KernelEpilogue(op.epilogue);
+  params.n = matrix.outputs;
+  params.k = matrix.inputs;
+  if (op.epilogue == Epilogue::kRotateAppend) params.heads = HeadsOf(op, rows);
+  if (op.norm == Norm::kNone) {
+    params.in = At(op.in, rows, op.matrix);
+  } else {
+    params.residual_in = rows.residual;
+    params.norm_weight = NormWeight(op.norm, op.layer);
     params.epsilon = spec_.norm_epsilon;
   }
-  pending_norm_ = nullptr;
-  params.out = out;
-  params.out_stride = matrix.epilogue == GemvEpilogue::kGatedSilu ? matrix.n / 2 : matrix.n;
-  params.out_type = out_type;
-  params.rows = rows_;
-  params.dependent = Overlaps();
+  params.out = At(op.out, rows, op.matrix);
+  params.out_stride = op.epilogue == Epilogue::kActivate ? matrix.outputs / 2 : matrix.outputs;
+  params.out_type = TypeOf(op.out);
+  params.rows = rows.count;
+  params.dependent = !op.after_collective;
   params.workspace = ws_.gemv;
-  params.next = next;
-  Check(kernels::cuda::Gemv(params, stream_), "product of few rows");
+  params.next = NextOf(op);
+  return CudaStatus(kernels::cuda::Gemv(params, stream_), "product of few rows");
 }
 
-void CudaOps::AddPeers(const void* norm_weight) {
-  kernels::cuda::AllReduceParams params;
-  params.residual = residual_;
-  params.weight = norm_weight;
-  params.out = ws_.normed;
-  params.rows = rows_;
-  params.epsilon = spec_.norm_epsilon;
-  params.dependent = Overlaps();
-  Check(peer_sum_->AddNorm(*pending_sum_, params, stream_), "sum over ranks");
-  pending_sum_.reset();
+absl::Status CudaOps::AddBias(const PlanOp& op, const Rows& rows) {
+  // To partial sums the first rank alone adds it.
+  const bool partial = op.matrix == Matrix::kOutput || op.matrix == Matrix::kDown;
+  if (partial && slice_.rank != 0) return absl::OkStatus();
+  const MatrixOnDevice matrix = MatrixOf(op.matrix, op.layer);
+  return CudaStatus(kernels::cuda::AddBias({At(op.out, rows, op.matrix), matrix.bias, rows.count,
+                                            matrix.outputs, TypeOf(op.out), shape_.type},
+                                           stream_),
+                    "bias");
 }
 
-void CudaOps::LinearQkv(uint32_t layer) {
-  if (UsesGemv()) {
-    const kernels::cuda::RotateAndAppendParams heads = HeadsOf(layer);
-    return RunGemv(MatrixAt(layer, Matrix::kQkv), MatrixAt(layer, Matrix::kOutput), ws_.normed,
-                   ws_.qkv, shape_.type, &heads);
-  }
-  Product(ws_.normed, weights_.layer(layer).qkv, shape_.qkv_columns(), shape_.hidden, ws_.qkv,
-          shape_.type, false);
-}
-
-void CudaOps::AllReduce(void* rows, DType type) {
-  if (failed()) return;
-  Check(communicator_->AllReduce(rows, uint64_t{rows_} * shape_.hidden, type, stream_));
-  no_overlap_ = true;
-}
-
-void CudaOps::ProductIntoResidual(const GemvNext& matrix, const GemvNext& next, const void* in,
-                                  const void* bias, uint32_t product) {
-  if (slice_.world == 1) {
-    if (UsesGemv()) {
-      RunGemv(matrix, next, in, residual_, DType::kFloat32);
-    } else {
-      Product(in, matrix.weight, shape_.hidden, matrix.k, residual_, DType::kFloat32, true);
-    }
-    AddBias(residual_, bias, shape_.hidden, DType::kFloat32);
-    return;
-  }
-  void* const partial = UsesPeerSum() ? peer_sum_->Partial(product) : ws_.partial;
-  if (UsesGemv()) {
-    GemvNext stored = matrix;
-    stored.epilogue = GemvEpilogue::kStore;
-    RunGemv(stored, next, in, partial, shape_.type);
-  } else {
-    Product(in, matrix.weight, shape_.hidden, matrix.k, partial, shape_.type, false);
-  }
-  // Once, by the first rank.
-  if (slice_.rank == 0) AddBias(partial, bias, shape_.hidden, shape_.type);
-  // The next norm adds it.
-  if (UsesPeerSum()) {
-    pending_sum_ = product;
-  } else {
-    AllReduce(partial, shape_.type);
-    partial_pending_ = true;
-  }
-}
-
-absl::Status CudaOps::LinearOutput(uint32_t layer) {
-  ProductIntoResidual(MatrixAt(layer, Matrix::kOutput), MatrixAt(layer, Matrix::kGateUp),
-                      attention_, weights_.layer(layer).output_bias, 0);
-  return status_;
-}
-
-void CudaOps::LinearGatedSilu(uint32_t layer) {
-  const CudaLayer& weights = weights_.layer(layer);
-  if (UsesGemv() && weights.gate_up_bias == nullptr) {
-    return RunGemv(MatrixAt(layer, Matrix::kGateUp), MatrixAt(layer, Matrix::kDown), ws_.normed,
-                   ws_.mlp, shape_.type);
-  }
-  Product(ws_.normed, weights.gate_up, 2 * shape_.mlp, shape_.hidden, ws_.gate_up, shape_.type,
-          false);
-  AddBias(ws_.gate_up, weights.gate_up_bias, 2 * shape_.mlp, shape_.type);
-  if (failed()) return;
+absl::Status CudaOps::Activate(const PlanOp& op, const Rows& rows) {
   kernels::cuda::GatedActivationParams params;
   params.in = ws_.gate_up;
   params.out = ws_.mlp;
-  params.rows = rows_;
+  params.rows = rows.count;
   params.columns = shape_.mlp;
   params.type = shape_.type;
-  params.dependent = Overlaps();
-  Check(kernels::cuda::GatedActivation(params, stream_), "gated activation");
+  params.dependent = !op.after_collective;
+  return CudaStatus(kernels::cuda::GatedActivation(params, stream_), "gated activation");
 }
 
-absl::Status CudaOps::LinearDown(uint32_t layer) {
-  ProductIntoResidual(MatrixAt(layer, Matrix::kDown), MatrixAt(layer + 1, Matrix::kQkv), ws_.mlp,
-                      weights_.layer(layer).down_bias, 1);
-  return status_;
-}
-
-absl::Status CudaOps::LinearHead() {
-  if (UsesGemv()) {
-    RunGemv(MatrixAt(shape_.layers, Matrix::kQkv), {}, ws_.normed, ws_.logits, DType::kFloat32);
-  } else {
-    Product(ws_.normed, weights_.head(), shape_.vocab, shape_.hidden, ws_.logits, DType::kFloat32,
-            false);
+absl::Status CudaOps::SumRanks(const PlanOp& op, const Rows& rows) {
+  if (op.way == Way::kPlain) {
+    return communicator_->AllReduce(At(op.in, rows, op.matrix),
+                                    uint64_t{rows.count} * shape_.hidden, TypeOf(op.in), stream_);
   }
-  if (slice_.world > 1) GatherLogits();
-  return status_;
+  kernels::cuda::AllReduceParams params;
+  params.residual = rows.residual;
+  params.weight = NormWeight(op.norm, op.layer);
+  params.out = ws_.normed;
+  params.rows = rows.count;
+  params.epsilon = spec_.norm_epsilon;
+  params.dependent = !op.after_collective;
+  return CudaStatus(peer_sum_->AddNorm(op.matrix == Matrix::kDown ? 1 : 0, params, stream_),
+                    "sum over ranks");
+}
+
+absl::Status CudaOps::GatherLogits() {
+  const uint32_t rows = step_.sampled;
+  WEFT_RETURN_IF_ERROR(
+      communicator_->AllGather(ws_.logits, uint64_t{rows} * shape_.vocab, ws_.gathered, stream_));
+  return CudaStatus(
+      kernels::cuda::JoinSlices({ws_.gathered, shape_.vocab, ws_.vocab_begin, slice_.world, rows,
+                                 ws_.joined, CudaWorkspace::VocabStride(limits_)},
+                                stream_),
+      "logits of all ranks");
 }
 
 }  // namespace weft::shard

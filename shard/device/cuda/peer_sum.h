@@ -11,14 +11,15 @@
 #include "absl/status/statusor.h"
 #include "kernels/cuda/all_reduce.h"
 #include "shard/comm/peer_memory.h"
+#include "shard/device/cuda/planner.h"
 #include "shard/device/cuda/runtime/buffer.h"
 
 namespace weft::shard {
 
 class PeerSum {
  public:
-  // Rows that a call may have: beyond, NCCL's two-step sums move less.
-  static constexpr uint32_t kRowsMax = 128;
+  // Rows that a call may have.
+  static constexpr uint32_t kRowsMax = kPeerRowsMax;
 
   // Bytes that Create takes on the device.
   static uint64_t Bytes(uint32_t hidden);

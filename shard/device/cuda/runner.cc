@@ -13,6 +13,7 @@
 #include "shard/device/cuda/memory_plan.h"
 #include "shard/device/cuda/runner_impl.h"
 #include "shard/device/cuda/runtime/status.h"
+#include "shard/device/forward.h"
 
 namespace weft::shard {
 namespace {
@@ -101,7 +102,6 @@ absl::Status CudaModelRunnerImpl::Load(ModelFiles& files, LoadProgress& progress
   }
   WEFT_ASSIGN_OR_RETURN(ops_, CudaOps::Create({spec_, slice_, shape_, limits_, *weights_,
                                                workspace_, kv_, stream_.get()}));
-  decoder_ = std::make_unique<Decoder>(spec_, *ops_);
   const uint64_t result_bytes = reinterpret_cast<uint8_t*>(workspace_.out_top_logprobs) -
                                 reinterpret_cast<uint8_t*>(workspace_.sum_status) +
                                 limits_.running_max * kSamplerTopLogprobsMax * sizeof(float);
@@ -191,14 +191,12 @@ absl::Status CudaModelRunnerImpl::LaunchForward(const StepBatch& batch) {
   const bool decode_only = batch.sequences.back().from_last_sample;
   StepResult unused;
   if (!decode_only || rows > GraphCache::kRowsMax || limits_.deterministic) {
-    return decoder_->Run(batch, &unused);
+    return RunForward(batch, *ops_, &unused);
   }
   WEFT_RETURN_IF_ERROR(ops_->BeginStep(batch, GraphCache::Bucket(rows)));
-  uint32_t kept = 0;
-  WEFT_RETURN_IF_ERROR(graphs_.Launch(ops_->shape().rows, stream_.get(),
-                                      [&] { return decoder_->Forward(&unused, &kept); }));
-  ops_->LaunchedAsGraph();
-  return ops_->Sample(&unused);
+  WEFT_RETURN_IF_ERROR(
+      graphs_.Launch(ops_->shape().rows, stream_.get(), [&] { return WalkPlan(*ops_, &unused); }));
+  return ops_->SampleAfterGraph();
 }
 
 absl::Status CudaModelRunnerImpl::CopyResults(const InFlight& step) {

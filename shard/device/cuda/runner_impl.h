@@ -17,7 +17,6 @@
 #include "shard/device/cuda/ops.h"
 #include "shard/device/cuda/peer_sum.h"
 #include "shard/device/cuda/runner.h"
-#include "shard/model/decoder.h"
 #include "shard/model/step_allowance.h"
 
 namespace weft::shard {
@@ -123,7 +122,6 @@ class CudaModelRunnerImpl : public CudaModelRunner {
   // With more than one rank.
   std::unique_ptr<PeerSum> peer_sum_;
   std::unique_ptr<CudaOps> ops_;
-  std::unique_ptr<Decoder> decoder_;
   GraphCache graphs_;
 
   std::array<StepBuffers, kStepsInFlightMax> step_buffers_;

@@ -48,7 +48,8 @@ absl::StatusOr<std::unique_ptr<ModelRunner>> MakeRunner(const GroupOptions& opti
   LoadProgress progress;
   const std::atomic<bool> cancel{false};
   if (!options.cuda) {
-    return CreateCpuModelRunner({memory, options.isa}, files, slice, progress, cancel);
+    return CreateCpuModelRunner({memory, options.isa, options.cpu_rules}, files, slice, progress,
+                                cancel);
   }
   const CudaDevice device = Require(FindCudaDevice({slice.rank, slice.rank}));
   constexpr int64_t kStepTimeoutUs = 30000000;

@@ -29,6 +29,8 @@ struct GroupOptions {
   uint32_t running_max = 8;
   uint32_t step_tokens_max = 192;
   uint64_t kv_memory_bytes = 64u << 20;
+  // Which operations of the forward are joined; CPU only.
+  absl::Span<const PlanRule* const> cpu_rules = CpuPlanRules();
 };
 
 class StepMaker;

@@ -1,0 +1,138 @@
+// The half of CudaOps that attends: what attention's kernels plan ahead, rotation and the KV cache,
+// attention itself, and the choice of the rows that go on.
+
+#include "common/status.h"
+#include "kernels/cuda/decode_attention.h"
+#include "kernels/cuda/prompt_attention.h"
+#include "kernels/cuda/rows.h"
+#include "shard/device/cuda/ops.h"
+#include "shard/device/cuda/runtime/status.h"
+
+namespace weft::shard {
+namespace {
+
+using kernels::cuda::BytesOf;
+using kernels::cuda::DType;
+
+}  // namespace
+
+absl::Status CudaOps::PrepareAttention() {
+  WEFT_RETURN_IF_ERROR(CudaStatus(
+      kernels::cuda::UnpackBlockTables({inputs_.block_ids, inputs_.table_begin, step_.sequences(),
+                                        ws_.block_tables, limits_.blocks_per_sequence()},
+                                       stream_),
+      "block tables"));
+  if (step_.decode_rows > 0 && shape_.type == DType::kBfloat16) {
+    kernels::cuda::DecodeScheduleParams schedule;
+    schedule.context_lengths = inputs_.context_lengths;
+    schedule.sequences = step_.decode_rows;
+    schedule.kv_heads = shape_.kv_heads;
+    schedule.group_max = limits_.group_max;
+    schedule.grid = limits_.decode_grid;
+    schedule.schedule = ws_.decode_schedule;
+    schedule.tables = {ws_.block_tables, limits_.blocks_per_sequence()};
+    schedule.dependent = true;
+    WEFT_RETURN_IF_ERROR(
+        CudaStatus(kernels::cuda::MakeDecodeSchedule(schedule, stream_), "decode schedule"));
+  }
+  if (step_.chunks == 0) return absl::OkStatus();
+  kernels::cuda::PromptAttentionParams prompt;
+  prompt.attention = AttentionOf(0, step_.decode_rows, step_.chunks);
+  prompt.row_begin = inputs_.chunk_row_begin;
+  prompt.rows_max = body_.count - step_.decode_rows;
+  prompt.tiles = ws_.prompt_tiles;
+  prompt.counters = ws_.prompt_counters;
+  return CudaStatus(kernels::cuda::PlanPromptAttention(prompt, stream_), "prompt attention's plan");
+}
+
+kernels::cuda::RotateAndAppendParams CudaOps::HeadsOf(const PlanOp& op, const Rows& rows) const {
+  kernels::cuda::RotateAndAppendParams params;
+  params.qkv = ws_.qkv;
+  params.qkv_stride = shape_.qkv_columns();
+  if (op.adds_bias) params.bias = weights_.layer(op.layer).qkv_bias;
+  params.query_heads = shape_.query_heads;
+  params.rotary = spec_.rope.dims != 0 ? ws_.rotary : nullptr;
+  params.rotary_dim = spec_.rope.dims;
+  params.positions = inputs_.positions;
+  params.sequences = inputs_.row_sequences;
+  params.query = ws_.qkv;
+  params.query_stride = shape_.qkv_columns();
+  params.kv = kv_.Layer(op.layer);
+  params.tables = {ws_.block_tables, limits_.blocks_per_sequence()};
+  params.rows = rows.count;
+  params.type = shape_.type;
+  return params;
+}
+
+absl::Status CudaOps::RotateAndAppend(const PlanOp& op, const Rows& rows) {
+  kernels::cuda::RotateAndAppendParams params = HeadsOf(op, rows);
+  params.dependent = !op.after_collective;
+  return CudaStatus(kernels::cuda::RotateAndAppend(params, stream_), "rotary");
+}
+
+kernels::cuda::AttentionParams CudaOps::AttentionOf(uint32_t layer, uint32_t first_sequence,
+                                                    uint32_t sequences) const {
+  const uint32_t stride = limits_.blocks_per_sequence();
+  kernels::cuda::AttentionParams params;
+  params.query = ws_.qkv;
+  params.query_stride = shape_.qkv_columns();
+  params.query_heads = shape_.query_heads;
+  params.kv = kv_.Layer(layer);
+  params.tables = {ws_.block_tables + size_t{first_sequence} * stride, stride};
+  params.context_lengths = inputs_.context_lengths + first_sequence;
+  params.sequences = sequences;
+  params.kv_head_begin = ws_.kv_head_begin;
+  params.group_max = limits_.group_max;
+  params.scale = spec_.attention_scale;
+  params.out = ws_.attention;
+  params.type = shape_.type;
+  return params;
+}
+
+absl::Status CudaOps::AttendDecode(const PlanOp& op) {
+  kernels::cuda::DecodeAttentionParams params;
+  params.attention = AttentionOf(op.layer, 0, step_.decode_rows);
+  params.schedule = ws_.decode_schedule;
+  params.grid = limits_.decode_grid;
+  params.workspace = ws_.decode_partials;
+  params.workspace_bytes = ws_.decode_partials_bytes;
+  params.dependent = !op.after_collective;
+  // Decode rows come first, and nobody writes into their sequences but their own last position. The
+  // schedule and all keys before were complete when the embedding began.
+  params.after_append = params.dependent;
+  return CudaStatus(kernels::cuda::DecodeAttention(params, stream_), "decode attention");
+}
+
+absl::Status CudaOps::AttendChunks(const PlanOp& op) {
+  kernels::cuda::PromptAttentionParams params;
+  params.attention = AttentionOf(op.layer, step_.decode_rows, step_.chunks);
+  params.row_begin = inputs_.chunk_row_begin;
+  params.rows_max = step_.rows - step_.decode_rows;
+  params.tiles = ws_.prompt_tiles;
+  params.counters = ws_.prompt_counters;
+  params.tensor_maps = kv_.TensorMaps(op.layer);
+  return CudaStatus(kernels::cuda::PromptAttention(params, stream_), "prompt attention");
+}
+
+absl::Status CudaOps::Attend(const PlanOp& op) {
+  if (step_.decode_rows > 0) WEFT_RETURN_IF_ERROR(AttendDecode(op));
+  if (step_.chunks > 0) WEFT_RETURN_IF_ERROR(AttendChunks(op));
+  return op.keeps_sampled && !step_.decode_only() ? KeepSampled() : absl::OkStatus();
+}
+
+absl::Status CudaOps::KeepSampled() {
+  const uint64_t hidden_bytes = uint64_t{shape_.hidden} * sizeof(float);
+  const uint32_t attention_bytes = shape_.query_columns() * BytesOf(shape_.type);
+  WEFT_RETURN_IF_ERROR(CudaStatus(
+      kernels::cuda::GatherRows({body_.residual, hidden_bytes, inputs_.sampled_rows, tail_.residual,
+                                 tail_.count, static_cast<uint32_t>(hidden_bytes)},
+                                stream_),
+      "sampled rows"));
+  return CudaStatus(
+      kernels::cuda::GatherRows({body_.attention, attention_bytes, inputs_.sampled_rows,
+                                 tail_.attention, tail_.count, attention_bytes},
+                                stream_),
+      "sampled rows");
+}
+
+}  // namespace weft::shard

@@ -1,0 +1,49 @@
+#include "shard/device/cuda/planner.h"
+
+#include "shard/model/decoder.h"
+
+namespace weft::shard {
+
+const char* RowClassName(RowClass rows) {
+  switch (rows) {
+    case RowClass::kFew:
+      return "few";
+    case RowClass::kSome:
+      return "some";
+    case RowClass::kMany:
+      return "many";
+  }
+  return "?";
+}
+
+std::vector<const PlanRule*> CudaPlanRules(const CudaPlanFacts& facts, RowClass rows) {
+  std::vector<const PlanRule*> rules;
+  const bool few = rows == RowClass::kFew && facts.bfloat16 && !facts.deterministic;
+  if (few) rules.push_back(&kFewRowsProduct);
+  rules.push_back(&kBiasIntoRotation);
+  if (few && facts.whole_heads) rules.push_back(&kRotationIntoProduct);
+  if (few) rules.push_back(&kActivationIntoFewRows);
+  if (facts.world == 1) {
+    rules.push_back(&kResidualIntoRoundedProduct);
+    if (few) rules.push_back(&kNormIntoProduct);
+  } else {
+    if (facts.peers && rows != RowClass::kMany) rules.push_back(&kSumByPeers);
+    rules.push_back(&kResidualIntoNorm);
+  }
+  rules.push_back(&kKeepAfterAttention);
+  return rules;
+}
+
+CudaPlans MakeCudaPlans(const DecoderSpec& spec, const CudaPlanFacts& facts) {
+  CudaPlans plans;
+  for (const RowClass rows : {RowClass::kFew, RowClass::kSome, RowClass::kMany}) {
+    LayerPlan plan = RecordForward(spec, facts.world);
+    ApplyRules(CudaPlanRules(facts, rows), &plan);
+    MarkCollectives(&plan);
+    LinkProducts(&plan);
+    plans[static_cast<size_t>(rows)] = std::move(plan);
+  }
+  return plans;
+}
+
+}  // namespace weft::shard

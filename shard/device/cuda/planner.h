@@ -1,0 +1,58 @@
+// What a CUDA shard makes of a recorded forward: for each class of rows, which rules of
+// shard/model/plan_rules.h its kernels serve. Made at load for both ways of summing over ranks,
+// since an epoch decides between them; `weft inspect --plan` prints it. Pure: needs no device.
+
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "shard/model/decoder_spec.h"
+#include "shard/model/layer_plan.h"
+#include "shard/model/plan_rules.h"
+
+namespace weft::shard {
+
+// Steps by their rows, because kernels differ in what they are bound by. The tail of a step has a
+// class of its own: its rows are those that sample.
+enum class RowClass : uint8_t {
+  kFew,   // products are bound by reading the matrix: norm, activation and residual go into them
+  kSome,  // sums over ranks go through peers' memory
+  kMany,
+};
+inline constexpr uint32_t kRowClasses = 3;
+
+// Up to so many rows a product with norm, activation and residual sum in it is faster than cuBLASLt
+// and kernels of their own for those (docs/PERFORMANCE.md).
+inline constexpr uint32_t kFewRowsMax = 4;
+// Beyond, NCCL's two-step sums move less than one-shot reads of all peers.
+inline constexpr uint32_t kPeerRowsMax = 128;
+
+constexpr RowClass RowClassOf(uint32_t rows) {
+  if (rows <= kFewRowsMax) return RowClass::kFew;
+  return rows <= kPeerRowsMax ? RowClass::kSome : RowClass::kMany;
+}
+const char* RowClassName(RowClass rows);
+
+// What the choice of rules depends on besides the rows.
+struct CudaPlanFacts {
+  uint32_t world = 1;
+  // Activations are bfloat16; float32 otherwise.
+  bool bfloat16 = true;
+  // All rows take one way, however many there are (--deterministic).
+  bool deterministic = false;
+  // Heads are rotated as a whole or not at all, as they lie in memory.
+  bool whole_heads = true;
+  // The ranks map each other's memory.
+  bool peers = false;
+};
+
+// In the order in which they are applied.
+std::vector<const PlanRule*> CudaPlanRules(const CudaPlanFacts& facts, RowClass rows);
+
+// One plan for each class of rows.
+using CudaPlans = std::array<LayerPlan, kRowClasses>;
+CudaPlans MakeCudaPlans(const DecoderSpec& spec, const CudaPlanFacts& facts);
+
+}  // namespace weft::shard

@@ -1,0 +1,24 @@
+#include "shard/device/forward.h"
+
+#include "common/status.h"
+
+namespace weft::shard {
+
+absl::Status WalkPlan(Ops& ops, StepResult* result) {
+  const StepPlan plan = ops.plan();
+  for (const PlanOp& op : plan.body) WEFT_RETURN_IF_ERROR(ops.Execute(op, PlanPart::kBody));
+  // A step of prompt chunks in the middle of their prompts samples nothing.
+  if (ops.sampled_rows() > 0) {
+    for (const PlanOp& op : plan.tail) WEFT_RETURN_IF_ERROR(ops.Execute(op, PlanPart::kTail));
+  }
+  result->weight_passes = ops.WeightPasses();
+  return absl::OkStatus();
+}
+
+absl::Status RunForward(const StepBatch& batch, Ops& ops, StepResult* result) {
+  WEFT_RETURN_IF_ERROR(ops.BeginStep(batch));
+  WEFT_RETURN_IF_ERROR(WalkPlan(ops, result));
+  return ops.sampled_rows() > 0 ? ops.Sample(result) : absl::OkStatus();
+}
+
+}  // namespace weft::shard

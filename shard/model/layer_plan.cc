@@ -1,0 +1,128 @@
+#include "shard/model/layer_plan.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace weft::shard {
+namespace {
+
+const char* NormName(Norm norm) {
+  switch (norm) {
+    case Norm::kNone:
+      return "none";
+    case Norm::kAttention:
+      return "attention";
+    case Norm::kMlp:
+      return "mlp";
+    case Norm::kFinal:
+      return "final";
+  }
+  return "?";
+}
+
+const char* EpilogueName(Epilogue epilogue) {
+  switch (epilogue) {
+    case Epilogue::kStore:
+      return "stores";
+    case Epilogue::kAddToOut:
+      return "adds to it";
+    case Epilogue::kActivate:
+      return "activates";
+    case Epilogue::kRotateAppend:
+      return "rotates and appends";
+  }
+  return "?";
+}
+
+}  // namespace
+
+const char* OpName(OpKind kind) {
+  switch (kind) {
+    case OpKind::kEmbed:
+      return "embed";
+    case OpKind::kNorm:
+      return "norm";
+    case OpKind::kLinear:
+      return "linear";
+    case OpKind::kAddBias:
+      return "add bias";
+    case OpKind::kRotateAppend:
+      return "rotate and append";
+    case OpKind::kKeepSampled:
+      return "keep sampled rows";
+    case OpKind::kAttend:
+      return "attend";
+    case OpKind::kActivate:
+      return "activate";
+    case OpKind::kSumRanks:
+      return "sum over ranks";
+    case OpKind::kAddResidual:
+      return "add to residual";
+    case OpKind::kGatherLogits:
+      return "gather logits";
+  }
+  return "?";
+}
+
+const char* BufferName(Buffer buffer) {
+  switch (buffer) {
+    case Buffer::kNone:
+      return "-";
+    case Buffer::kResidual:
+      return "residual";
+    case Buffer::kNormed:
+      return "normed";
+    case Buffer::kQkv:
+      return "qkv";
+    case Buffer::kAttention:
+      return "attention";
+    case Buffer::kGateUp:
+      return "gate_up";
+    case Buffer::kMlp:
+      return "mlp";
+    case Buffer::kPartial:
+      return "partial";
+    case Buffer::kPeerPartial:
+      return "peer partial";
+    case Buffer::kLogits:
+      return "logits";
+  }
+  return "?";
+}
+
+const char* MatrixName(Matrix matrix) {
+  switch (matrix) {
+    case Matrix::kNone:
+      return "-";
+    case Matrix::kQkv:
+      return "qkv";
+    case Matrix::kOutput:
+      return "output";
+    case Matrix::kGateUp:
+      return "gate_up";
+    case Matrix::kDown:
+      return "down";
+    case Matrix::kHead:
+      return "head";
+  }
+  return "?";
+}
+
+std::string PlanOpText(const PlanOp& op) {
+  std::string text = OpName(op.kind);
+  if (op.matrix != Matrix::kNone) absl::StrAppend(&text, " ", MatrixName(op.matrix));
+  if (op.kind == OpKind::kNorm) absl::StrAppend(&text, " ", NormName(op.norm));
+  absl::StrAppend(&text, ": ", BufferName(op.in), " -> ", BufferName(op.out));
+  if (op.kind != OpKind::kNorm && op.norm != Norm::kNone) {
+    absl::StrAppend(&text, ", with the ", NormName(op.norm), " norm");
+  }
+  if (op.adds_bias) absl::StrAppend(&text, ", adds the bias");
+  if (op.adds_to_residual) absl::StrAppend(&text, ", adds to the residual");
+  if (op.epilogue != Epilogue::kStore) absl::StrAppend(&text, ", ", EpilogueName(op.epilogue));
+  if (op.keeps_sampled) absl::StrAppend(&text, ", keeps the rows that sample");
+  if (op.way == Way::kFewRows) absl::StrAppend(&text, ", for few rows");
+  if (op.way == Way::kPeers) absl::StrAppend(&text, ", in peers' memory");
+  if (op.after_collective) absl::StrAppend(&text, ", after a collective");
+  return text;
+}
+
+}  // namespace weft::shard

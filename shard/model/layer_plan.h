@@ -1,0 +1,104 @@
+// The forward of a model as data: the operations that one class of steps runs, in order, on named
+// buffers (invariant plan.seen). Recorded for a model and a group of ranks (decoder.h), rewritten
+// by rules that a device allows (plan_rules.h), then walked by its ops in every step and printed by
+// `weft inspect --plan`. Made at load and read-only afterwards: any thread. Knows neither pointers
+// nor kernels; what depends on a step (rows, lengths) is not in it.
+
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace weft::shard {
+
+enum class OpKind : uint8_t {
+  kEmbed,         // out = embedding rows of the step's ids; of other ranks' vocabulary, zeros
+  kNorm,          // out = norm(in), rounded to the activation type
+  kLinear,        // out = in times a matrix
+  kAddBias,       // out += the bias of a matrix
+  kRotateAppend,  // rotates query and key by their positions; key and value go to the KV cache
+  kKeepSampled,   // from here on there are only the rows that sample
+  kAttend,        // out = causal attention over the KV cache, this step's rows included
+  kActivate,      // out = silu(gate) * up
+  kSumRanks,      // out = the sum of all ranks' `in`
+  kAddResidual,   // out += in
+  kGatherLogits,  // out = the logits of all ranks, joined to rows of the whole vocabulary
+};
+
+// Activations of a step, [rows, ...]. "Of this rank" where a matrix is cut into ranks' slices.
+enum class Buffer : uint8_t {
+  kNone,
+  kResidual,     // float32 [hidden]
+  kNormed,       // activation type [hidden]
+  kQkv,          // query, key and value heads of this rank, side by side
+  kAttention,    // query heads of this rank
+  kGateUp,       // gates, then ups: MLP columns of this rank
+  kMlp,          // activation type, MLP columns of this rank
+  kPartial,      // [hidden]: what a product adds to the residual, this rank's share
+  kPeerPartial,  // the same, in memory that the other ranks read
+  kLogits,       // float32, vocabulary of this rank, of rows that sample
+};
+
+enum class Matrix : uint8_t { kNone, kQkv, kOutput, kGateUp, kDown, kHead };
+
+enum class Norm : uint8_t { kNone, kAttention, kMlp, kFinal };
+
+// What a product does with its sums, besides storing them.
+enum class Epilogue : uint8_t { kStore, kAddToOut, kActivate, kRotateAppend };
+
+// Which of a device's ways an operation takes.
+enum class Way : uint8_t {
+  kPlain,
+  kFewRows,  // kLinear: the product for a few rows that is bound by reading the matrix
+  kPeers,    // kSumRanks: through memory that all ranks map, in one kernel
+};
+
+struct PlanOp {
+  OpKind kind = OpKind::kEmbed;
+  // Of the layers' operations; those after the last layer have the number of layers.
+  uint32_t layer = 0;
+  Buffer in = Buffer::kNone;
+  Buffer out = Buffer::kNone;
+  // kLinear, kAddBias: whose. Where a bias is added to partial sums, the first rank does it alone.
+  Matrix matrix = Matrix::kNone;
+  // The norm that this operation computes. kLinear: of its input first; kSumRanks: of the residual
+  // that it has added to, into `out`.
+  Norm norm = Norm::kNone;
+  // kNorm, kAttend, kActivate and a kLinear that activates: the product that reads `out`.
+  Matrix feeds = Matrix::kNone;
+  Epilogue epilogue = Epilogue::kStore;
+  Way way = Way::kPlain;
+  // kLinear, kRotateAppend (and a kLinear that rotates): the product's bias is added here.
+  bool adds_bias = false;
+  // kNorm, kSumRanks: `in` is added to the residual on the way.
+  bool adds_to_residual = false;
+  // kAttend: the rows that sample are picked from what it made, so that the next operation and all
+  // after it see them alone.
+  bool keeps_sampled = false;
+  // The operation in front of it is a library's collective: this one waits until it has ended,
+  // where others may begin before.
+  bool after_collective = false;
+  // kLinear on the few-rows way: the next such product, whose weights are worth fetching early;
+  // kNone when there is none.
+  Matrix next_matrix = Matrix::kNone;
+  uint32_t next_layer = 0;
+  Epilogue next_epilogue = Epilogue::kStore;
+};
+
+// The operations of a step in two parts. The second begins with the one that leaves the rows alone
+// that sample; a step that samples nothing ends before it. Parts of different classes go together:
+// a long prompt that samples one row takes the tail of one row.
+struct LayerPlan {
+  std::vector<PlanOp> body;
+  std::vector<PlanOp> tail;
+};
+
+// "layer 3 linear gate_up: normed -> mlp, activates", one line without its end.
+std::string PlanOpText(const PlanOp& op);
+
+const char* OpName(OpKind kind);
+const char* BufferName(Buffer buffer);
+const char* MatrixName(Matrix matrix);
+
+}  // namespace weft::shard

@@ -1,0 +1,132 @@
+// The operations that a CUDA shard runs for each class of rows, as text. Needs no GPU.
+
+#include "shard/device/cuda/planner.h"
+
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+namespace weft::shard {
+namespace {
+
+DecoderSpec Spec(bool biases = false) {
+  DecoderSpec spec;
+  spec.layers = 2;
+  spec.qkv_bias = spec.output_bias = spec.mlp_bias = biases;
+  return spec;
+}
+
+std::vector<std::string> Texts(const LayerPlan& plan) {
+  std::vector<std::string> texts;
+  for (const auto* part : {&plan.body, &plan.tail}) {
+    for (const PlanOp& op : *part) texts.push_back(PlanOpText(op));
+  }
+  return texts;
+}
+
+const LayerPlan& PlanOf(const CudaPlans& plans, RowClass rows) {
+  return plans[static_cast<size_t>(rows)];
+}
+
+TEST_CASE("Alone, few rows run four products and one attention a layer", "[shard][cuda][plan]") {
+  const CudaPlans plans = MakeCudaPlans(Spec(), {});
+  CHECK(
+      Texts(PlanOf(plans, RowClass::kFew)) ==
+      std::vector<std::string>{
+          "embed: - -> residual",
+          "linear qkv: residual -> qkv, with the attention norm, rotates and appends, for few rows",
+          "attend: qkv -> attention",
+          "linear output: attention -> residual, adds to it, for few rows",
+          "linear gate_up: residual -> mlp, with the mlp norm, activates, for few rows",
+          "linear down: mlp -> residual, adds to it, for few rows",
+          "linear qkv: residual -> qkv, with the attention norm, rotates and appends, for few rows",
+          "attend: qkv -> attention, keeps the rows that sample",
+          "linear output: attention -> residual, adds to it, for few rows",
+          "linear gate_up: residual -> mlp, with the mlp norm, activates, for few rows",
+          "linear down: mlp -> residual, adds to it, for few rows",
+          "linear head: residual -> logits, with the final norm, for few rows",
+      });
+}
+
+TEST_CASE("Alone, more rows take a kernel for each thing but the residual sum",
+          "[shard][cuda][plan]") {
+  const CudaPlans plans = MakeCudaPlans(Spec(), {});
+  const std::vector<std::string> some = Texts(PlanOf(plans, RowClass::kSome));
+  CHECK(std::vector<std::string>(some.begin(), some.begin() + 9) ==
+        std::vector<std::string>{
+            "embed: - -> residual",
+            "norm attention: residual -> normed",
+            "linear qkv: normed -> qkv",
+            "rotate and append: qkv -> qkv",
+            "attend: qkv -> attention",
+            "linear output: attention -> residual, adds to it",
+            "norm mlp: residual -> normed",
+            "linear gate_up: normed -> gate_up",
+            "activate: gate_up -> mlp",
+        });
+  CHECK(Texts(PlanOf(plans, RowClass::kMany)) == some);
+}
+
+TEST_CASE("Deterministic and float32 shards run all rows alike", "[shard][cuda][plan]") {
+  CudaPlanFacts facts;
+  facts.deterministic = true;
+  const CudaPlans plans = MakeCudaPlans(Spec(), facts);
+  CHECK(Texts(PlanOf(plans, RowClass::kFew)) == Texts(PlanOf(plans, RowClass::kMany)));
+  facts = {};
+  facts.bfloat16 = false;
+  const CudaPlans wide = MakeCudaPlans(Spec(), facts);
+  CHECK(Texts(PlanOf(wide, RowClass::kFew)) == Texts(PlanOf(wide, RowClass::kMany)));
+}
+
+TEST_CASE("In a group, sums of up to 128 rows go through peers' memory, longer ones by NCCL",
+          "[shard][cuda][plan]") {
+  CudaPlanFacts facts;
+  facts.world = 2;
+  facts.peers = true;
+  const CudaPlans plans = MakeCudaPlans(Spec(/*biases=*/true), facts);
+  const std::vector<std::string> few = Texts(PlanOf(plans, RowClass::kFew));
+  CHECK(std::vector<std::string>(few.begin(), few.begin() + 8) ==
+        std::vector<std::string>{
+            "embed: - -> residual",
+            "sum over ranks: residual -> residual",
+            "norm attention: residual -> normed, after a collective",
+            "linear qkv: normed -> qkv, adds the bias, rotates and appends, for few rows",
+            "attend: qkv -> attention",
+            "linear output: attention -> peer partial, for few rows",
+            "add bias output: - -> peer partial",
+            "sum over ranks output: peer partial -> normed, with the mlp norm, adds to the "
+            "residual, in peers' memory",
+        });
+  const std::vector<std::string> many = Texts(PlanOf(plans, RowClass::kMany));
+  CHECK(std::vector<std::string>(many.begin() + 6, many.begin() + 10) ==
+        std::vector<std::string>{
+            "linear output: attention -> partial",
+            "add bias output: - -> partial",
+            "sum over ranks: partial -> partial",
+            "norm mlp: partial -> normed, adds to the residual, after a collective",
+        });
+  CHECK(few.back() == "gather logits: logits -> logits");
+}
+
+TEST_CASE("The sums of a step come in pairs, output's first", "[shard][cuda][plan]") {
+  // kernels/cuda/all_reduce.h: captured steps may follow each other only then.
+  CudaPlanFacts facts;
+  facts.world = 4;
+  facts.peers = true;
+  const CudaPlans plans = MakeCudaPlans(Spec(), facts);
+  for (const RowClass rows : {RowClass::kFew, RowClass::kSome}) {
+    const LayerPlan& plan = PlanOf(plans, rows);
+    for (const auto* part : {&plan.body, &plan.tail}) {
+      size_t sums = 0;
+      for (const PlanOp& op : *part) {
+        if (op.way != Way::kPeers) continue;
+        CHECK(op.matrix == (sums % 2 == 0 ? Matrix::kOutput : Matrix::kDown));
+        ++sums;
+      }
+      CHECK(sums == 2);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace weft::shard

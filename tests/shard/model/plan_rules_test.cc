@@ -1,0 +1,110 @@
+// The recorded forward, and what rules make of it. Pure.
+
+#include "shard/model/plan_rules.h"
+
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include "shard/model/decoder.h"
+
+namespace weft::shard {
+namespace {
+
+DecoderSpec Spec(uint32_t layers, bool biases = false) {
+  DecoderSpec spec;
+  spec.layers = layers;
+  spec.qkv_bias = spec.output_bias = spec.mlp_bias = biases;
+  return spec;
+}
+
+std::vector<std::string> Texts(const std::vector<PlanOp>& ops) {
+  std::vector<std::string> texts;
+  for (const PlanOp& op : ops) texts.push_back(PlanOpText(op));
+  return texts;
+}
+
+TEST_CASE("A forward is recorded plainly, cut where only sampled rows go on", "[shard][plan]") {
+  const LayerPlan plan = RecordForward(Spec(1), 1);
+  CHECK(Texts(plan.body) == std::vector<std::string>{
+                                "embed: - -> residual",
+                                "norm attention: residual -> normed",
+                                "linear qkv: normed -> qkv",
+                                "rotate and append: qkv -> qkv",
+                            });
+  CHECK(Texts(plan.tail) == std::vector<std::string>{
+                                "keep sampled rows: - -> -",
+                                "attend: qkv -> attention",
+                                "linear output: attention -> partial",
+                                "add to residual: partial -> residual",
+                                "norm mlp: residual -> normed",
+                                "linear gate_up: normed -> gate_up",
+                                "activate: gate_up -> mlp",
+                                "linear down: mlp -> partial",
+                                "add to residual: partial -> residual",
+                                "norm final: residual -> normed",
+                                "linear head: normed -> logits",
+                            });
+}
+
+TEST_CASE("Ranks sum what row-parallel products and the embedding give", "[shard][plan]") {
+  const LayerPlan plan = RecordForward(Spec(3), 2);
+  size_t sums = 0;
+  for (const auto* part : {&plan.body, &plan.tail}) {
+    for (const PlanOp& op : *part) sums += op.kind == OpKind::kSumRanks ? 1 : 0;
+  }
+  CHECK(sums == 1 + 2 * 3);
+  CHECK(plan.tail.back().kind == OpKind::kGatherLogits);
+}
+
+TEST_CASE("Operations know their layer, those behind the layers their number", "[shard][plan]") {
+  const LayerPlan plan = RecordForward(Spec(3), 1);
+  CHECK(plan.body.front().layer == 0);
+  CHECK(plan.tail.front().layer == 2);
+  CHECK(plan.tail.back().layer == 3);
+}
+
+TEST_CASE("Biases are joined only where they stand", "[shard][plan]") {
+  const PlanRule* const rules[] = {&kBiasIntoRotation};
+  CHECK(CountFits(rules, RecordForward(Spec(4), 1)) == std::vector<size_t>{0});
+  CHECK(CountFits(rules, RecordForward(Spec(4, true), 1)) == std::vector<size_t>{4});
+}
+
+TEST_CASE("A gate and up product with a bias of its own does not activate", "[shard][plan]") {
+  LayerPlan plan = RecordForward(Spec(1, true), 1);
+  const PlanRule* const rules[] = {&kFewRowsProduct, &kActivationIntoFewRows};
+  CHECK(CountFits(rules, plan)[1] == 0);
+  CHECK(CountFits(rules, RecordForward(Spec(1), 1))[1] == 1);
+}
+
+TEST_CASE("What follows a library's collective waits for it", "[shard][plan]") {
+  LayerPlan plan = RecordForward(Spec(2), 2);
+  const PlanRule* const rules[] = {&kResidualIntoNorm, &kKeepAfterAttention};
+  ApplyRules(rules, &plan);
+  MarkCollectives(&plan);
+  for (const auto* part : {&plan.body, &plan.tail}) {
+    bool after = false;
+    for (const PlanOp& op : *part) {
+      INFO(PlanOpText(op));
+      const bool collective = op.kind == OpKind::kSumRanks || op.kind == OpKind::kGatherLogits;
+      CHECK(op.after_collective == (after && !collective));
+      after = collective;
+    }
+  }
+}
+
+TEST_CASE("Products of few rows know the next one, the tail's behind the body's", "[shard][plan]") {
+  LayerPlan plan = RecordForward(Spec(1), 1);
+  const PlanRule* const rules[] = {&kFewRowsProduct, &kActivationIntoFewRows};
+  ApplyRules(rules, &plan);
+  LinkProducts(&plan);
+  CHECK(plan.body[2].next_matrix == Matrix::kOutput);
+  for (const PlanOp& op : plan.tail) {
+    if (op.matrix == Matrix::kOutput) CHECK(op.next_epilogue == Epilogue::kActivate);
+    if (op.matrix == Matrix::kDown) CHECK(op.next_matrix == Matrix::kHead);
+    if (op.matrix == Matrix::kHead) CHECK(op.next_matrix == Matrix::kNone);
+  }
+}
+
+}  // namespace
+}  // namespace weft::shard
