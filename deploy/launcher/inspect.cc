@@ -11,6 +11,7 @@
 #include "common/flags.h"
 #include "common/status.h"
 #include "deploy/launcher/commands.h"
+#include "deploy/launcher/inspect_ops.h"
 #include "deploy/launcher/inspect_plans.h"
 #include "deploy/launcher/run_command.h"
 #include "deploy/launcher/serve_options.h"
@@ -23,6 +24,7 @@ struct InspectOptions {
   std::string model;
   std::string weights = "file";
   PlanOptions plan;
+  StepOptions step;
   bool json = false;
 };
 
@@ -162,6 +164,11 @@ absl::Status Inspect(const InspectOptions& options) {
   WEFT_ASSIGN_OR_RETURN(const auto files, options.weights == "random"
                                               ? shard::ModelFiles::OpenShape(path)
                                               : shard::ModelFiles::Open(path));
+  if (options.step.shown) {
+    WEFT_ASSIGN_OR_RETURN(const StepOps ops, PlanStep(*files, options.plan, options.step));
+    std::fputs(StepText(options.step, ops).c_str(), stdout);
+    return absl::OkStatus();
+  }
   WEFT_ASSIGN_OR_RETURN(const ModelPlans plans, PlanModel(*files, options.plan));
   if (options.json) {
     PrintJson(*files, path, plans);
@@ -179,6 +186,7 @@ int RunInspect(int argc, char** argv) {
   flags.Add("model", &options.model, "Model directory or .gguf file; empty = the demo model");
   flags.Add("weights", &options.weights, "file, or random: only config.json is read");
   DeclarePlanFlags(flags, &options.plan);
+  DeclareStepFlags(flags, &options.step);
   flags.AddSwitch("json", &options.json, "Print one JSON object");
   flags.app().add_option("path", options.model, "The same as --model");
   return RunCommand(flags, argc, argv, [&options] { return Inspect(options); });

@@ -105,6 +105,19 @@ absl::StatusOr<ModelPlans> PlanModel(const shard::ModelFiles& files, const PlanO
   return plans;
 }
 
+absl::StatusOr<RankPlan> PlanFirstRank(const shard::ModelFiles& files, uint32_t world,
+                                       const PlanOptions& options) {
+  ModelPlans plans;
+  WEFT_RETURN_IF_ERROR(ResolveDevice(options, &plans));
+  RankPlan rank;
+  rank.cuda = plans.cuda;
+  WEFT_ASSIGN_OR_RETURN(rank.flags, shard::ResolveMemory(options.memory, plans.cuda));
+  WEFT_ASSIGN_OR_RETURN(rank.slice,
+                        shard::MakeSlicePlan(files.spec(), 0, world, files.mlp_multiple()));
+  WEFT_ASSIGN_OR_RETURN(rank.memory, PlanRank(files, 0, world, rank.flags, plans));
+  return rank;
+}
+
 std::string Assumptions(const ModelPlans& plans) {
   if (!plans.cuda) {
     return plans.no_gpu.empty() ? "" : absl::StrCat("the CPU's shards are planned: ", plans.no_gpu);

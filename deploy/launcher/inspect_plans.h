@@ -58,6 +58,17 @@ struct ModelPlans {
   std::vector<WorldPlan> worlds;
 };
 
+// Rank 0 of a group.
+struct RankPlan {
+  bool cuda = false;
+  shard::SlicePlan slice;
+  shard::MemoryFlags flags;
+  shard::MemoryPlan memory;
+};
+// Errors as PlanModel's, and why this count does not work.
+absl::StatusOr<RankPlan> PlanFirstRank(const shard::ModelFiles& files, uint32_t world,
+                                       const PlanOptions& options);
+
 // For 1, 2, 4 and 8 shards. INVALID_ARGUMENT naming the flag; UNIMPLEMENTED for GPUs in a build
 // without CUDA. A count that does not work is no error: its entry says why.
 absl::StatusOr<ModelPlans> PlanModel(const shard::ModelFiles& files, const PlanOptions& options);

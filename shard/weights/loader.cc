@@ -116,6 +116,16 @@ class BoundModelFiles : public ModelFiles {
     return bytes;
   }
 
+  ParamSize SliceSize(ParamKey key, const SlicePlan& plan) const override {
+    for (const BoundParam& bound : params_) {
+      if (ParamNumber(bound.param.key) != ParamNumber(key)) continue;
+      const TensorSlice slice = SliceOf(bound.param, spec_, plan);
+      return {slice.rows() * slice.columns(),
+              slice.rows() * BytesOf(bound.tensor->type, slice.columns())};
+    }
+    return {};
+  }
+
   absl::Status Load(const SlicePlan& plan, int threads, WeightSink& sink, LoadProgress& progress,
                     const std::atomic<bool>& cancel) override;
 

@@ -53,6 +53,12 @@ class ModelFiles {
   virtual uint64_t total_bytes() const = 0;
   // Bytes of the tensors' slices that `plan` needs.
   virtual uint64_t SliceBytes(const SlicePlan& plan) const = 0;
+  // The same of one parameter, as elements and as bytes; zeros where the model has none of it.
+  struct ParamSize {
+    uint64_t elements = 0;
+    uint64_t bytes = 0;
+  };
+  virtual ParamSize SliceSize(ParamKey key, const SlicePlan& plan) const = 0;
 
   // Feeds every parameter of `plan` to `sink`, with up to `threads` threads. `progress` is updated
   // as it goes; *cancel set by another thread ends the load with CANCELLED. Drops file pages behind

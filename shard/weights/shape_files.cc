@@ -71,6 +71,15 @@ class ShapeFiles : public ModelFiles {
     return bytes;
   }
 
+  ParamSize SliceSize(ParamKey key, const SlicePlan& plan) const override {
+    for (const ParamTensor& param : model_.params) {
+      if (ParamNumber(param.key) != ParamNumber(key)) continue;
+      const TensorSlice slice = SliceOf(param, model_.spec, plan);
+      return {slice.rows() * slice.columns(), SliceBytes(param, plan)};
+    }
+    return {};
+  }
+
   absl::Status Load(const SlicePlan& plan, int threads, WeightSink& sink, LoadProgress& progress,
                     const std::atomic<bool>& cancel) override;
 

@@ -23,6 +23,11 @@ absl::StatusOr<MemoryPlan> PlanCudaRank(const DecoderSpec&, const SlicePlan&, co
   return CudaIsBuilt();
 }
 
+absl::StatusOr<LayerPlan> PlanCudaStep(const DecoderSpec&, const SlicePlan&, const MemoryFlags&,
+                                       uint32_t, uint32_t) {
+  return CudaIsBuilt();
+}
+
 // -- runner.h
 
 absl::StatusOr<CudaDevice> FindCudaDevice(const GpuChoice&) { return CudaIsBuilt(); }

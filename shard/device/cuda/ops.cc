@@ -34,11 +34,7 @@ CudaOps::CudaOps(const Parts& parts)
       kv_(parts.kv),
       stream_(parts.stream),
       slots_(parts.limits.running_max) {
-  CudaPlanFacts facts;
-  facts.world = slice_.world;
-  facts.bfloat16 = shape_.type == DType::kBfloat16;
-  facts.deterministic = limits_.deterministic;
-  facts.whole_heads = spec_.rope.dims == 0 || spec_.rope.dims == shape_.head_stride;
+  CudaPlanFacts facts = FactsOf(spec_, shape_, slice_, limits_.deterministic);
   nccl_plans_ = MakeCudaPlans(spec_, facts);
   facts.peers = true;
   if (slice_.world > 1) peer_plans_ = MakeCudaPlans(spec_, facts);

@@ -16,6 +16,16 @@ const char* RowClassName(RowClass rows) {
   return "?";
 }
 
+CudaPlanFacts FactsOf(const DecoderSpec& spec, const CudaShape& shape, const SlicePlan& slice,
+                      bool deterministic) {
+  CudaPlanFacts facts;
+  facts.world = slice.world;
+  facts.bfloat16 = shape.type == kernels::cuda::DType::kBfloat16;
+  facts.deterministic = deterministic;
+  facts.whole_heads = spec.rope.dims == 0 || spec.rope.dims == shape.head_stride;
+  return facts;
+}
+
 std::vector<const PlanRule*> CudaPlanRules(const CudaPlanFacts& facts, RowClass rows) {
   std::vector<const PlanRule*> rules;
   const bool few = rows == RowClass::kFew && facts.bfloat16 && !facts.deterministic;

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "shard/device/cuda/shape.h"
 #include "shard/model/decoder_spec.h"
 #include "shard/model/layer_plan.h"
 #include "shard/model/plan_rules.h"
@@ -47,6 +48,10 @@ struct CudaPlanFacts {
   // The ranks map each other's memory.
   bool peers = false;
 };
+
+// Of a rank's shape, without peers.
+CudaPlanFacts FactsOf(const DecoderSpec& spec, const CudaShape& shape, const SlicePlan& slice,
+                      bool deterministic);
 
 // In the order in which they are applied.
 std::vector<const PlanRule*> CudaPlanRules(const CudaPlanFacts& facts, RowClass rows);

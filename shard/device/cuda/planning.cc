@@ -7,6 +7,7 @@
 #include "common/status.h"
 #include "kernels/cuda/decode_attention.h"
 #include "shard/device/cuda/memory_plan.h"
+#include "shard/device/cuda/planner.h"
 #include "shard/device/cuda/runner.h"
 #include "shard/device/cuda/runtime/status.h"
 
@@ -43,6 +44,16 @@ PlannedGpu GpuToPlanFor() {
   if (status.ok()) status = CudaStatus(cudaMemGetInfo(&free_bytes, &total_bytes), "its memory");
   if (!status.ok()) return AssumedGpu(std::move(status));
   return {found->name, total_bytes, total_bytes - free_bytes, absl::OkStatus()};
+}
+
+absl::StatusOr<LayerPlan> PlanCudaStep(const DecoderSpec& spec, const SlicePlan& slice,
+                                       const MemoryFlags& flags, uint32_t rows, uint32_t sampled) {
+  WEFT_ASSIGN_OR_RETURN(const CudaShape shape, PlanCudaShape(spec, slice, flags));
+  CudaPlanFacts facts = FactsOf(spec, shape, slice, flags.deterministic);
+  facts.peers = slice.world > 1 && facts.bfloat16;
+  CudaPlans plans = MakeCudaPlans(spec, facts);
+  return LayerPlan{std::move(plans[static_cast<size_t>(RowClassOf(rows))].body),
+                   std::move(plans[static_cast<size_t>(RowClassOf(sampled))].tail)};
 }
 
 absl::StatusOr<MemoryPlan> PlanCudaRank(const DecoderSpec& spec, const SlicePlan& slice,

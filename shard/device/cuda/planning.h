@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "shard/kv/memory_plan.h"
 #include "shard/model/decoder_spec.h"
+#include "shard/model/layer_plan.h"
 #include "shard/weights/slice_plan.h"
 
 namespace weft::shard {
@@ -42,5 +43,10 @@ inline constexpr uint32_t kAssumedDecodeCtas = 2;
 // INVALID_ARGUMENT for a model or types that the kernels do not serve.
 absl::StatusOr<MemoryPlan> PlanCudaRank(const DecoderSpec& spec, const SlicePlan& slice,
                                         const MemoryFlags& flags, const PlannedGpu& gpu);
+
+// What that rank runs in a step of `rows` rows of which `sampled` sample, sums over ranks through
+// peers' memory. Errors as above.
+absl::StatusOr<LayerPlan> PlanCudaStep(const DecoderSpec& spec, const SlicePlan& slice,
+                                       const MemoryFlags& flags, uint32_t rows, uint32_t sampled);
 
 }  // namespace weft::shard

@@ -1,0 +1,238 @@
+#include "deploy/launcher/inspect_ops.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/status.h"
+#include "shard/device/cpu/planner.h"
+#include "shard/device/cuda/planning.h"
+
+namespace weft::launcher {
+namespace {
+
+using shard::Buffer;
+using shard::Matrix;
+using shard::OpKind;
+using shard::ParamKey;
+using shard::ParamKind;
+using shard::PlanOp;
+
+constexpr double kH200GbytesPerS = 4550;
+
+// What the bytes of an operation follow from.
+struct Costs {
+  const shard::ModelFiles& files;
+  const shard::SlicePlan& slice;
+  const StepOptions& step;
+  bool cuda;
+  uint64_t activation_bytes;
+  // Of one token in one layer, this rank.
+  uint64_t kv_bytes;
+};
+
+std::vector<ParamKind> ParamsOf(Matrix matrix, bool tied_head) {
+  switch (matrix) {
+    case Matrix::kQkv:
+      return {ParamKind::kQuery, ParamKind::kKey, ParamKind::kValue};
+    case Matrix::kOutput:
+      return {ParamKind::kOutput};
+    case Matrix::kGateUp:
+      return {ParamKind::kGate, ParamKind::kUp};
+    case Matrix::kDown:
+      return {ParamKind::kDown};
+    case Matrix::kHead:
+      return {tied_head ? ParamKind::kTokenEmbedding : ParamKind::kHead};
+    case Matrix::kNone:
+      break;
+  }
+  return {};
+}
+
+// GPUs hold matrices in the activation type, the CPU as the file has them.
+uint64_t MatrixBytes(const Costs& costs, Matrix matrix, uint32_t layer) {
+  const uint32_t of_layer = matrix == Matrix::kHead ? 0 : layer;
+  uint64_t bytes = 0;
+  for (const ParamKind kind : ParamsOf(matrix, costs.files.spec().tied_head)) {
+    const shard::ModelFiles::ParamSize size =
+        costs.files.SliceSize(ParamKey{kind, of_layer}, costs.slice);
+    bytes += costs.cuda ? size.elements * costs.activation_bytes : size.bytes;
+  }
+  return bytes;
+}
+
+// Of one row.
+uint64_t BufferBytes(const Costs& costs, Buffer buffer) {
+  const shard::DecoderSpec& spec = costs.files.spec();
+  const uint64_t heads = costs.slice.heads.size();
+  const uint64_t kv_heads = costs.slice.kv_heads.size();
+  switch (buffer) {
+    case Buffer::kNone:
+      return 0;
+    case Buffer::kResidual:
+      return uint64_t{spec.hidden} * sizeof(float);
+    case Buffer::kNormed:
+    case Buffer::kPartial:
+    case Buffer::kPeerPartial:
+      return spec.hidden * costs.activation_bytes;
+    case Buffer::kQkv:
+      return (heads + 2 * kv_heads) * spec.head_dim * costs.activation_bytes;
+    case Buffer::kAttention:
+      return heads * spec.head_dim * costs.activation_bytes;
+    case Buffer::kGateUp:
+      return 2 * costs.slice.mlp.size() * costs.activation_bytes;
+    case Buffer::kMlp:
+      return costs.slice.mlp.size() * costs.activation_bytes;
+    case Buffer::kLogits:
+      return costs.slice.vocab.size() * sizeof(float);
+  }
+  return 0;
+}
+
+uint64_t OpBytes(const Costs& costs, const PlanOp& op, uint64_t rows) {
+  uint64_t bytes = rows * (BufferBytes(costs, op.in) + BufferBytes(costs, op.out));
+  switch (op.kind) {
+    case OpKind::kLinear:
+      bytes += MatrixBytes(costs, op.matrix, op.layer);
+      break;
+    case OpKind::kAttend:
+      bytes += costs.kv_bytes *
+               (uint64_t{costs.step.decode_rows} * costs.step.context + costs.step.prompt_tokens);
+      break;
+    case OpKind::kSumRanks:
+      // Each rank reads the others' part.
+      bytes += rows * BufferBytes(costs, op.in) * (costs.slice.world - 1);
+      break;
+    default:
+      break;
+  }
+  return bytes;
+}
+
+bool Same(const std::vector<StepOp>& ops, size_t a, size_t b, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    if (shard::PlanOpText(ops[a + i].op) != shard::PlanOpText(ops[b + i].op)) return false;
+    if (ops[a + i].bytes != ops[b + i].bytes) return false;
+  }
+  return true;
+}
+
+// Joins neighbouring layers whose operations are the same.
+std::vector<StepOp> JoinLayers(const std::vector<StepOp>& all) {
+  std::vector<StepOp> joined;
+  size_t block = 0;  // where the last block begins in `all`, and how long it is
+  size_t block_size = 0;
+  for (size_t at = 0; at < all.size();) {
+    size_t count = 1;
+    while (at + count < all.size() && all[at + count].op.layer == all[at].op.layer) ++count;
+    if (count == block_size && Same(all, block, at, count)) {
+      for (size_t i = 0; i < count; ++i) ++joined[joined.size() - count + i].times;
+    } else {
+      joined.insert(joined.end(), all.begin() + static_cast<ptrdiff_t>(at),
+                    all.begin() + static_cast<ptrdiff_t>(at + count));
+      block = at;
+      block_size = count;
+    }
+    at += count;
+  }
+  return joined;
+}
+
+absl::Status CheckStep(const StepOptions& step) {
+  if (step.shards == 0) return absl::InvalidArgumentError("--plan-shards: 0 is not from 1");
+  if (step.decode_rows == 0 && step.prompt_tokens == 0) {
+    return absl::InvalidArgumentError(
+        "--plan-rows and --plan-prompt: both are 0; a step has at least one row");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void DeclareStepFlags(Flags& flags, StepOptions* options) {
+  flags.AddSwitch("plan", &options->shown, "Print the operations of a step instead");
+  flags.Add("plan-shards", &options->shards, "Of a step in a group of so many shards");
+  flags.Add("plan-rows", &options->decode_rows, "Sequences that decode in it");
+  flags.Add("plan-context", &options->context, "Tokens of context that each of them reads");
+  flags.Add("plan-prompt", &options->prompt_tokens, "Tokens of a prompt beside them; 0 = none");
+  flags
+      .Add("limit-gbytes-per-s", &options->limit_gbytes_per_s,
+           "What the device reads at best; 0 = 4550 on CUDA (one H200), unknown on the CPU")
+      ->check(CLI::NonNegativeNumber);
+}
+
+absl::StatusOr<StepOps> PlanStep(const shard::ModelFiles& files, const PlanOptions& options,
+                                 const StepOptions& step) {
+  WEFT_RETURN_IF_ERROR(CheckStep(step));
+  WEFT_ASSIGN_OR_RETURN(const RankPlan rank, PlanFirstRank(files, step.shards, options));
+  const uint32_t rows = step.decode_rows + step.prompt_tokens;
+  const uint32_t sampled = step.decode_rows + (step.prompt_tokens > 0 ? 1 : 0);
+  shard::LayerPlan plan;
+  if (rank.cuda) {
+    WEFT_ASSIGN_OR_RETURN(plan,
+                          shard::PlanCudaStep(files.spec(), rank.slice, rank.flags, rows, sampled));
+  } else {
+    plan = shard::MakeCpuPlan(files.spec(), rank.slice.world, shard::CpuPlanRules());
+  }
+  const bool wide = rank.memory.types.activation == shard::NumberType::kFloat32;
+  const Costs costs = {
+      files,
+      rank.slice,
+      step,
+      rank.cuda,
+      wide ? uint64_t{4} : uint64_t{2},
+      rank.memory.kv_block_bytes / rank.memory.kv_block_tokens / files.spec().layers};
+  StepOps out;
+  out.cuda = rank.cuda;
+  out.layers = files.spec().layers;
+  out.gbytes_per_s = step.limit_gbytes_per_s;
+  if (out.gbytes_per_s == 0 && rank.cuda) out.gbytes_per_s = kH200GbytesPerS;
+  std::vector<StepOp> all;
+  for (const auto* part : {&plan.body, &plan.tail}) {
+    const uint64_t of_part = part == &plan.body ? rows : sampled;
+    for (const PlanOp& op : *part) {
+      // The last attention still has all rows.
+      const uint64_t op_rows = op.keeps_sampled ? rows : of_part;
+      all.push_back({op, 1, OpBytes(costs, op, op_rows)});
+      out.bytes += all.back().bytes;
+    }
+  }
+  out.ops = JoinLayers(all);
+  return out;
+}
+
+std::string StepText(const StepOptions& step, const StepOps& ops) {
+  std::string text = absl::StrFormat(
+      "a step of %d decode rows at context %d and a prompt of %d tokens, %s, rank 0 of %d\n",
+      step.decode_rows, step.context, step.prompt_tokens, ops.cuda ? "CUDA" : "CPU", step.shards);
+  uint32_t layer = UINT32_MAX;
+  const auto line = [&](const std::string& what, uint64_t bytes) {
+    absl::StrAppendFormat(&text, "  %-96s %11.3f MB", what, static_cast<double>(bytes) * 1e-6);
+    if (ops.gbytes_per_s > 0) {
+      absl::StrAppendFormat(&text, " %9.2f us",
+                            static_cast<double>(bytes) / ops.gbytes_per_s * 1e-3);
+    }
+    text += '\n';
+  };
+  for (const StepOp& op : ops.ops) {
+    if (op.op.layer != layer) {
+      layer = op.op.layer;
+      if (layer == ops.layers) {
+        text += "behind the layers\n";
+      } else if (op.times > 1) {
+        absl::StrAppendFormat(&text, "layers %d to %d, each\n", layer, layer + op.times - 1);
+      } else {
+        absl::StrAppendFormat(&text, "layer %d\n", layer);
+      }
+    }
+    line(shard::PlanOpText(op.op), op.bytes);
+  }
+  text += "in all\n";
+  line(ops.gbytes_per_s > 0
+           ? absl::StrFormat("bytes moved, and their time at %.0f GB/s", ops.gbytes_per_s)
+           : "bytes moved",
+       ops.bytes);
+  return text;
+}
+
+}  // namespace weft::launcher

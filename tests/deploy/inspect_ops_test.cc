@@ -1,0 +1,81 @@
+#include "deploy/launcher/inspect_ops.h"
+
+#include <catch2/catch.hpp>
+
+#include "absl/strings/match.h"
+#include "tests/shard/weights/goldens.h"
+
+namespace weft::launcher {
+namespace {
+
+std::unique_ptr<shard::ModelFiles> Shape(const std::string& name) {
+  auto files = shard::ModelFiles::OpenShape(test::GoldenPath("../bench/shapes/") + name);
+  REQUIRE(files.ok());
+  return *std::move(files);
+}
+
+PlanOptions OnCpu() {
+  PlanOptions options;
+  options.device = "cpu";
+  options.memory.dtype = "bfloat16";
+  return options;
+}
+
+TEST_CASE("A step's operations are joined over layers and read the model once", "[inspect][plan]") {
+  const auto files = Shape("llama-3.2-1b");
+  const StepOptions step;
+  const auto ops = PlanStep(*files, OnCpu(), step);
+  REQUIRE(ops.ok());
+  uint32_t attentions = 0;
+  for (const StepOp& op : ops->ops) {
+    if (op.op.kind == shard::OpKind::kAttend) attentions += op.times;
+  }
+  CHECK(attentions == files->spec().layers);
+  // First layer, those between, last layer, and what is behind.
+  CHECK(ops->ops.size() < 4 * 12);
+  // All matrices but the embedding, whose rows are the head's here; activations add little.
+  CHECK(ops->bytes > files->total_bytes());
+  CHECK(ops->bytes < files->total_bytes() * 11 / 10);
+  const std::string text = StepText(step, *ops);
+  CHECK(absl::StrContains(text, "layers 1 to 14, each"));
+  CHECK(absl::StrContains(text, "behind the layers"));
+  CHECK_FALSE(absl::StrContains(text, " us"));
+}
+
+TEST_CASE("A known speed gives times", "[inspect][plan]") {
+  StepOptions step;
+  step.limit_gbytes_per_s = 100;
+  const auto ops = PlanStep(*Shape("llama-3.2-1b"), OnCpu(), step);
+  REQUIRE(ops.ok());
+  CHECK(absl::StrContains(StepText(step, *ops), " us"));
+}
+
+TEST_CASE("More context is more bytes in attention alone", "[inspect][plan]") {
+  const auto files = Shape("llama-3.2-1b");
+  StepOptions step;
+  const auto few = PlanStep(*files, OnCpu(), step);
+  step.context *= 2;
+  const auto more = PlanStep(*files, OnCpu(), step);
+  REQUIRE(few.ok());
+  REQUIRE(more.ok());
+  REQUIRE(few->ops.size() == more->ops.size());
+  for (size_t i = 0; i < few->ops.size(); ++i) {
+    const bool attends = few->ops[i].op.kind == shard::OpKind::kAttend;
+    CHECK((more->ops[i].bytes > few->ops[i].bytes) == attends);
+  }
+}
+
+TEST_CASE("Steps that cannot be are refused by flag", "[inspect][plan]") {
+  const auto files = Shape("llama-3.2-1b");
+  StepOptions step;
+  step.decode_rows = 0;
+  CHECK(absl::StrContains(PlanStep(*files, OnCpu(), step).status().message(), "--plan-rows"));
+  step = {};
+  step.shards = 0;
+  CHECK(absl::StrContains(PlanStep(*files, OnCpu(), step).status().message(), "--plan-shards"));
+  step.shards = 1000;
+  CHECK(absl::StrContains(PlanStep(*files, OnCpu(), step).status().message(), "too many"));
+}
+
+}  // namespace
+}  // namespace weft::launcher
