@@ -35,6 +35,7 @@ CudaOps::CudaOps(const Parts& parts)
       stream_(parts.stream),
       slots_(parts.limits.running_max) {
   CudaPlanFacts facts = FactsOf(spec_, shape_, slice_, limits_.deterministic);
+  facts.left_out = parts.left_out;
   nccl_plans_ = MakeCudaPlans(spec_, facts);
   facts.peers = true;
   if (slice_.world > 1) peer_plans_ = MakeCudaPlans(spec_, facts);

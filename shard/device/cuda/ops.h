@@ -40,6 +40,7 @@ class CudaOps : public Ops {
     const CudaWorkspace& workspace;
     const CudaKvCache& kv;
     cudaStream_t stream;
+    const std::vector<const PlanRule*>& left_out;
   };
 
   // Fills the constant parts of the workspace (rotary table, head map).

@@ -1,5 +1,8 @@
 #include "shard/device/cuda/planner.h"
 
+#include <algorithm>
+
+#include "absl/algorithm/container.h"
 #include "shard/model/decoder.h"
 
 namespace weft::shard {
@@ -26,6 +29,11 @@ CudaPlanFacts FactsOf(const DecoderSpec& spec, const CudaShape& shape, const Sli
   return facts;
 }
 
+bool IsOptional(const PlanRule& rule) {
+  return &rule != &kResidualIntoRoundedProduct && &rule != &kResidualIntoNorm &&
+         &rule != &kKeepAfterAttention;
+}
+
 std::vector<const PlanRule*> CudaPlanRules(const CudaPlanFacts& facts, RowClass rows) {
   std::vector<const PlanRule*> rules;
   const bool few = rows == RowClass::kFew && facts.bfloat16 && !facts.deterministic;
@@ -41,6 +49,10 @@ std::vector<const PlanRule*> CudaPlanRules(const CudaPlanFacts& facts, RowClass 
     rules.push_back(&kResidualIntoNorm);
   }
   rules.push_back(&kKeepAfterAttention);
+  const auto is_left_out = [&facts](const PlanRule* rule) {
+    return IsOptional(*rule) && absl::c_linear_search(facts.left_out, rule);
+  };
+  rules.erase(std::remove_if(rules.begin(), rules.end(), is_left_out), rules.end());
   return rules;
 }
 

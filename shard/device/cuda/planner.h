@@ -47,7 +47,12 @@ struct CudaPlanFacts {
   bool whole_heads = true;
   // The ranks map each other's memory.
   bool peers = false;
+  // Rules that are not to be used, of those that IsOptional; tests leave some out.
+  std::vector<const PlanRule*> left_out;
 };
+
+// Whether kernels can do without a rule: there are none for what some others join.
+bool IsOptional(const PlanRule& rule);
 
 // Of a rank's shape, without peers.
 CudaPlanFacts FactsOf(const DecoderSpec& spec, const CudaShape& shape, const SlicePlan& slice,

@@ -101,7 +101,7 @@ absl::Status CudaModelRunnerImpl::Load(ModelFiles& files, LoadProgress& progress
     WEFT_ASSIGN_OR_RETURN(peer_sum_, PeerSum::Create(shape_.hidden));
   }
   WEFT_ASSIGN_OR_RETURN(ops_, CudaOps::Create({spec_, slice_, shape_, limits_, *weights_,
-                                               workspace_, kv_, stream_.get()}));
+                                               workspace_, kv_, stream_.get(), options_.left_out}));
   const uint64_t result_bytes = reinterpret_cast<uint8_t*>(workspace_.out_top_logprobs) -
                                 reinterpret_cast<uint8_t*>(workspace_.sum_status) +
                                 limits_.running_max * kSamplerTopLogprobsMax * sizeof(float);

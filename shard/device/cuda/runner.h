@@ -17,6 +17,7 @@
 #include "shard/device/cuda/local_device.h"
 #include "shard/device/model_runner.h"
 #include "shard/kv/memory_plan.h"
+#include "shard/model/plan_rules.h"
 #include "shard/weights/loader.h"
 
 namespace weft::shard {
@@ -48,6 +49,8 @@ struct CudaRunnerOptions {
   // Longest wait for a launched step, beyond what it may take by itself
   // (shard/model/step_allowance.h).
   int64_t step_timeout_us = 0;
+  // Joins of operations that are not made (planner.h); for tests.
+  std::vector<const PlanRule*> left_out;
 };
 
 class CudaModelRunner : public ModelRunner {

@@ -2,57 +2,15 @@
 // those of the plain list of operations, to the bit.
 
 #include <catch2/catch.hpp>
-#include <numeric>
 #include <string>
 #include <vector>
 
 #include "shard/model/decoder.h"
-#include "tests/shard/device/cpu/rank_group.h"
+#include "tests/shard/device/cpu/plan_trace.h"
 #include "tests/shard/weights/goldens.h"
 
 namespace weft::shard {
 namespace {
-
-struct Trace {
-  std::vector<TokenId> ids;
-  std::vector<float> logprobs;
-
-  bool operator==(const Trace& other) const {
-    return ids == other.ids && logprobs == other.logprobs;
-  }
-};
-
-// A prompt in two chunks, the second beside a decoding sequence, then decode steps.
-Trace RunModel(const GroupOptions& options) {
-  RankGroup group(options);
-  StepMaker maker = group.Maker();
-  SamplingParams sampling;
-  sampling.temperature = 0.8f;
-  sampling.seed = 5;
-  sampling.logprobs = true;
-  Trace trace;
-  const auto run = [&] {
-    const StepResult result = group.Run(maker.Take());
-    trace.ids.insert(trace.ids.end(), result.ids.begin(), result.ids.end());
-    for (const SampledLogprobs& row : result.logprobs) trace.logprobs.push_back(row.logprob);
-  };
-  std::vector<TokenId> prompt(40);
-  std::iota(prompt.begin(), prompt.end(), 3);
-  maker.Start(0, sampling, 7);
-  maker.Chunk(0, {prompt.begin(), prompt.begin() + 7}, true);
-  maker.Start(1, sampling, 40);
-  maker.Chunk(1, {prompt.begin(), prompt.begin() + 20}, false);
-  run();
-  maker.Decode(0);
-  maker.Chunk(1, {prompt.begin() + 20, prompt.end()}, true);
-  run();
-  for (int i = 0; i < 6; ++i) {
-    maker.Decode(0);
-    maker.Decode(1);
-    run();
-  }
-  return trace;
-}
 
 TEST_CASE("Joined operations give the plain list's numbers to the bit", "[shard][compute][plan]") {
   for (const std::string name : {"llama_biased", "llama_mixed"}) {
@@ -63,17 +21,17 @@ TEST_CASE("Joined operations give the plain list's numbers to the bit", "[shard]
         options.world = world;
         options.threads = 2;
         options.cpu_rules = {};
-        const Trace plain = RunModel(options);
+        const PlanTrace plain = RunScript(options);
         REQUIRE(plain.ids.size() == 15);
         REQUIRE(plain.logprobs.size() == 15);
         for (const PlanRule* const& rule : CpuPlanRules()) {
           INFO("rule " << rule->name);
           CHECK(rule->exact);
           options.cpu_rules = {&rule, 1};
-          CHECK(RunModel(options) == plain);
+          CHECK(RunScript(options) == plain);
         }
         options.cpu_rules = CpuPlanRules();
-        CHECK(RunModel(options) == plain);
+        CHECK(RunScript(options) == plain);
       }
     }
   }

@@ -53,7 +53,8 @@ absl::StatusOr<std::unique_ptr<ModelRunner>> MakeRunner(const GroupOptions& opti
   }
   const CudaDevice device = Require(FindCudaDevice({slice.rank, slice.rank}));
   constexpr int64_t kStepTimeoutUs = 30000000;
-  return CreateCudaModelRunner({memory, device, kStepTimeoutUs}, files, slice, progress, cancel);
+  return CreateCudaModelRunner({memory, device, kStepTimeoutUs, options.cuda_left_out}, files,
+                               slice, progress, cancel);
 }
 
 }  // namespace

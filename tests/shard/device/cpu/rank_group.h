@@ -31,6 +31,8 @@ struct GroupOptions {
   uint64_t kv_memory_bytes = 64u << 20;
   // Which operations of the forward are joined; CPU only.
   absl::Span<const PlanRule* const> cpu_rules = CpuPlanRules();
+  // And on GPUs, which are not.
+  std::vector<const PlanRule*> cuda_left_out;
 };
 
 class StepMaker;
