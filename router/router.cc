@@ -30,6 +30,9 @@ namespace {
 constexpr int kReturnMemoryMs = 100;
 constexpr uint64_t kGrowthBytesMax = 16u << 20;
 // For answers that are complete to leave their sockets.
+// Whoever stops all processes of a group at once makes the launcher pass on what this one has had
+// already: a second signal so soon is the same wish.
+constexpr absl::Duration kEchoTimeout = absl::Seconds(1);
 constexpr absl::Duration kFlushTimeout = absl::Seconds(1);
 
 GrpcTlsPem PemOf(const TlsMaterial& material) {
@@ -161,10 +164,11 @@ int Router::Drain() {
   grpc_->StartDrain();
   http_->StartDrain();
   core_->StartDrain(flags_.drain_timeout);
-  const absl::Time end = absl::Now() + flags_.drain_timeout;
+  const absl::Time begin = absl::Now();
+  const absl::Time end = begin + flags_.drain_timeout;
   while (!core_->WaitIdle(absl::Milliseconds(20)) && absl::Now() < end) {
     const std::optional<int> signal = signals_.Wait(absl::ZeroDuration());
-    if (signal.has_value() && !signals_.IsReload(*signal)) {
+    if (signal.has_value() && !signals_.IsReload(*signal) && absl::Now() - begin > kEchoTimeout) {
       WEFT_LOG_WARN("second signal: stopping at once");
       FlushLogs();
       std::_Exit(kExitCut);

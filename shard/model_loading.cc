@@ -47,8 +47,10 @@ absl::StatusOr<MadeRunner> MakeCpuRunner(const ShardFlags& flags, ModelFiles& fi
 absl::StatusOr<MadeRunner> MakeCudaRunner(const ShardFlags& flags, ModelFiles& files,
                                           const SlicePlan& slice, LoadProgress& progress,
                                           const std::atomic<bool>& cancel) {
-  const CudaRunnerOptions options{flags.memory, *flags.gpu,
-                                  absl::ToInt64Microseconds(flags.peer_timeout)};
+  CudaRunnerOptions options;
+  options.memory = flags.memory;
+  options.device = *flags.gpu;
+  options.step_timeout_us = absl::ToInt64Microseconds(flags.peer_timeout);
   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<CudaModelRunner> runner,
                         CreateCudaModelRunner(options, files, slice, progress, cancel));
   const MemoryPlan memory = runner->memory();

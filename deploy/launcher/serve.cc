@@ -101,7 +101,9 @@ class Server {
     if (named) {
       LogRaw(absl::StrCat(line, "\n"));
     } else if (json_) {
-      WEFT_LOG_INFO("{}: {}", child, line);
+      // No line of our log: the reason why a child did not start, or a library's complaint. It is
+      // shown at every level, as it is in text.
+      WEFT_LOG_ERROR("{}: {}", child, line);
     } else {
       LogRaw(absl::StrFormat("%-8s| %s\n", child, line));
     }

@@ -4,6 +4,7 @@ takes. Bounded in bytes and time. The server is the router's doors with a fake e
 """
 
 import concurrent.futures
+import gzip
 import http.client
 import pathlib
 import re
@@ -124,6 +125,30 @@ class GrpcFlood(unittest.TestCase):
             stub = services.TextGenerationStub(channel)
             answer = stub.Generate(messages.GenerateRequest(text="Hi"), timeout=10)
             return "".join(part.output.text for part in answer)
+
+    def test_compressed_message_is_refused_unexpanded(self):
+        """60 MB in 60 KB, which one connection's first window takes."""
+        bomb = gzip.compress(bytes(60_000_000))
+        headers = b"\x83\x86" + field(b":path", b"/grpc.health.v1.Health/Check") + \
+            field(b":authority", b"localhost") + field(b"content-type", b"application/grpc") + \
+            field(b"te", b"trailers") + field(b"grpc-encoding", b"gzip")
+        message = b"\1" + struct.pack(">I", len(bomb)) + bomb
+        self.assertLess(len(message), 65_535)
+        self.generate()
+        before = self.memory_mib()
+        with socket.create_connection(("127.0.0.1", self.grpc), timeout=10) as one:
+            one.sendall(PREFACE + frame(1, 4, 1, headers))
+            for at in range(0, len(message), 16_384):
+                part = message[at:at + 16_384]
+                one.sendall(frame(0, 1 if at + len(part) == len(message) else 0, 1, part))
+            answer = b""
+            while b"grpc-message" not in answer:
+                data = one.recv(65_536)
+                self.assertTrue(data, "the connection ended without an answer")
+                answer += data
+        self.assertIn(b"12", answer)  # UNIMPLEMENTED
+        self.assertLess(self.memory_mib() - before, 30)
+        self.generate()
 
     def answers(self):
         """Whether a new call is answered. Calls of the flood that still wind down may use up the

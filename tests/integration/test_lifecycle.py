@@ -85,6 +85,10 @@ class LifecycleTest(unittest.TestCase):
     def test_sigterm_lets_running_requests_finish(self):
         texts = self.drained(lambda server: None)
         self.assertEqual(len(texts), 200)
+        # Also when the router gets a signal of its own beside the launcher's, as from a service manager
+        # that stops them all at once.
+        self.assertEqual(self.drained(lambda server: os.kill(server.router_pid(), signal.SIGTERM)),
+                         texts)
         # Also when a shard is lost meanwhile.
         again = self.drained(lambda server: os.kill(server.shard_pid(1), signal.SIGKILL))
         self.assertEqual(again, texts)
