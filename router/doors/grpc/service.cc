@@ -88,8 +88,8 @@ void SetConnectionArguments(const GrpcServerOptions& options, grpc::ServerBuilde
   set(GRPC_ARG_KEEPALIVE_TIME_MS, options.keepalive_us / 1000);
   set(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, options.keepalive_timeout_us / 1000);
   set(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  // A megabyte of gzip may expand to a gigabyte before its size is looked at: compressed messages are
-  // refused as UNIMPLEMENTED, as HTTP refuses Content-Encoding, and none is expanded meanwhile.
+  // A megabyte of gzip may expand to a gigabyte before its size is looked at: compressed messages
+  // are refused as UNIMPLEMENTED, as HTTP refuses Content-Encoding, and none is expanded meanwhile.
   set(GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET, 1 << GRPC_COMPRESS_NONE);
   set(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
   // What one read takes in is worked on before the watch sees its calls.
