@@ -18,6 +18,7 @@
 #include "common/log.h"
 #include "common/status.h"
 #include "deploy/launcher/commands.h"
+#include "deploy/launcher/read_bandwidth.h"
 #include "deploy/launcher/run_command.h"
 #include "shard/kv/memory_texts.h"
 #include "shard/model_loading.h"
@@ -45,7 +46,6 @@ struct StepOptions {
   double limit_tflops = 0;
 };
 
-constexpr double kH200GbytesPerS = 4550;
 constexpr double kH200Tflops = 790;
 
 void Declare(Flags& flags, StepOptions* options) {

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/status.h"
+#include "deploy/launcher/read_bandwidth.h"
 #include "shard/device/cpu/planner.h"
 #include "shard/device/cuda/planning.h"
 
@@ -17,8 +18,6 @@ using shard::OpKind;
 using shard::ParamKey;
 using shard::ParamKind;
 using shard::PlanOp;
-
-constexpr double kH200GbytesPerS = 4550;
 
 // What the bytes of an operation follow from.
 struct Costs {

@@ -55,28 +55,12 @@ Histogram& OneHistogram(const std::string& name, const std::string& help,
   return HistogramFamily(name, help).Add({}, buckets);
 }
 
-template <size_t N>
-std::array<Counter*, N> Counters(Family<Counter>& family, const std::string& label,
-                                 const char* const (&values)[N]) {
-  std::array<Counter*, N> out;
-  for (size_t i = 0; i < N; ++i) out[i] = &family.Add({{label, values[i]}});
-  return out;
-}
-
-template <size_t N>
-std::array<Gauge*, N> Gauges(Family<Gauge>& family, const std::string& label,
-                             const char* const (&values)[N]) {
-  std::array<Gauge*, N> out;
-  for (size_t i = 0; i < N; ++i) out[i] = &family.Add({{label, values[i]}});
-  return out;
-}
-
-template <size_t N>
-std::array<Histogram*, N> Histograms(Family<Histogram>& family, const std::string& label,
-                                     const char* const (&values)[N],
-                                     const std::vector<double>& buckets) {
-  std::array<Histogram*, N> out;
-  for (size_t i = 0; i < N; ++i) out[i] = &family.Add({{label, values[i]}}, buckets);
+// One metric for each value of a label; `more` is what the family's Add takes besides.
+template <typename Metric, size_t N, typename... More>
+std::array<Metric*, N> Labelled(Family<Metric>& family, const std::string& label,
+                                const char* const (&values)[N], const More&... more) {
+  std::array<Metric*, N> out;
+  for (size_t i = 0; i < N; ++i) out[i] = &family.Add({{label, values[i]}}, more...);
   return out;
 }
 
@@ -140,16 +124,16 @@ struct Probe::Metrics {
   Counter& success_length = success_family.Add({{"finished_reason", "length"}});
   Counter& success_abort = success_family.Add({{"finished_reason", "abort"}});
   std::array<Counter*, 6> failures =
-      Counters(CounterFamily("weft_request_failure_total", "Requests failed, by reason"), "reason",
+      Labelled(CounterFamily("weft_request_failure_total", "Requests failed, by reason"), "reason",
                kFailures);
   std::array<Counter*, std::size(kRejects)> rejects =
-      Counters(CounterFamily("weft_admission_rejections_total",
+      Labelled(CounterFamily("weft_admission_rejections_total",
                              "Requests turned away before they ran, by reason"),
                "reason", kRejects);
   Family<Counter>& cancelled_family = CounterFamily(
       "weft_requests_cancelled_total", "Requests cancelled, by whom and in which phase");
   std::array<std::array<Counter*, 4>, std::size(kCancels)> cancelled;
-  std::array<Counter*, 3> ignored = Counters(
+  std::array<Counter*, 3> ignored = Labelled(
       CounterFamily("weft_request_ignored_fields_total", "Unknown request fields ignored, by door"),
       "door", kDoors);
 
@@ -215,30 +199,30 @@ struct Probe::Metrics {
   Histogram& iteration_tokens =
       OneHistogram("weft_iteration_tokens_total", "Tokens of a step", IterationTokensBuckets());
   std::array<Counter*, 3> steps =
-      Counters(CounterFamily("weft_steps_total", "Steps run, by kind"), "kind", kSteps);
-  std::array<Histogram*, 3> batch_size = Histograms(
+      Labelled(CounterFamily("weft_steps_total", "Steps run, by kind"), "kind", kSteps);
+  std::array<Histogram*, 3> batch_size = Labelled(
       HistogramFamily("weft_batch_size", "Sequences in a step"), "phase", kSteps, count_buckets);
   std::array<Histogram*, 3> forward =
-      Histograms(HistogramFamily("weft_batch_forward_duration_seconds", "Device time of a step"),
-                 "phase", kSteps, StepDurationBuckets());
+      Labelled(HistogramFamily("weft_batch_forward_duration_seconds", "Device time of a step"),
+               "phase", kSteps, StepDurationBuckets());
   std::array<Histogram*, 3> host =
-      Histograms(HistogramFamily("weft_batch_host_duration_seconds", "Host time of a step"),
-                 "phase", kSteps, StepDurationBuckets());
-  std::array<Histogram*, 3> queue = Histograms(
+      Labelled(HistogramFamily("weft_batch_host_duration_seconds", "Host time of a step"), "phase",
+               kSteps, StepDurationBuckets());
+  std::array<Histogram*, 3> queue = Labelled(
       HistogramFamily("weft_batch_queue_duration_seconds", "Wait of a step for the one before"),
       "phase", kSteps, StepDurationBuckets());
-  std::array<Histogram*, 3> wire = Histograms(
+  std::array<Histogram*, 3> wire = Labelled(
       HistogramFamily("weft_batch_wire_duration_seconds", "Call time of a step less the shard's"),
       "phase", kSteps, StepDurationBuckets());
   Gauge& last_progress =
       OneGauge("weft_engine_last_progress_timestamp_seconds", "Unix time of the last step's end");
 
   // Shards.
-  std::array<Gauge*, 6> server_states = Gauges(
+  std::array<Gauge*, 6> server_states = Labelled(
       GaugeFamily("weft_server_state", "1 for the state the server is in"), "state", kServerStates);
   std::array<Gauge*, 6> group_states =
-      Gauges(GaugeFamily("weft_group_state", "1 for the state the shard group is in"), "state",
-             kGroupStates);
+      Labelled(GaugeFamily("weft_group_state", "1 for the state the shard group is in"), "state",
+               kGroupStates);
   Gauge& epoch = OneGauge("weft_group_epoch", "Epoch of the shard group");
   Family<Counter>& group_loss_family =
       CounterFamily("weft_group_losses_total",
@@ -246,7 +230,7 @@ struct Probe::Metrics {
   // By state; those that a group can be lost in, the others are null.
   std::array<Counter*, 6> group_losses = {};
   std::array<Counter*, 3> steps_lost =
-      Counters(CounterFamily("weft_steps_lost_total",
+      Labelled(CounterFamily("weft_steps_lost_total",
                              "Steps sent and not answered when their group was lost, by kind"),
                "kind", kSteps);
   Histogram& recovery =
@@ -267,10 +251,10 @@ struct Probe::Metrics {
   absl::Mutex shards_mutex;
   std::vector<Shard> shards;
   std::array<Histogram*, 8> rpc =
-      Histograms(HistogramFamily("weft_shard_rpc_duration_seconds", "Time of a call to a shard"),
-                 "method", kCalls, StepDurationBuckets());
+      Labelled(HistogramFamily("weft_shard_rpc_duration_seconds", "Time of a call to a shard"),
+               "method", kCalls, StepDurationBuckets());
   std::array<Counter*, 4> restarts =
-      Counters(CounterFamily("weft_shard_restarts_total", "Shards restarted, by reason"), "reason",
+      Labelled(CounterFamily("weft_shard_restarts_total", "Shards restarted, by reason"), "reason",
                kRestarts);
 
   // Doors.

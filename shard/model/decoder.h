@@ -6,7 +6,6 @@
 
 #include <cstdint>
 
-#include "absl/status/statusor.h"
 #include "shard/model/decoder_spec.h"
 #include "shard/model/layer_plan.h"
 

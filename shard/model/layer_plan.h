@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "common/ids.h"
+
 namespace weft::shard {
 
 enum class OpKind : uint8_t {
@@ -60,7 +62,7 @@ struct PlanOp {
   uint32_t layer = 0;
   Buffer in = Buffer::kNone;
   Buffer out = Buffer::kNone;
-  // kLinear, kAddBias: whose. Where a bias is added to partial sums, the first rank does it alone.
+  // kLinear, kAddBias: whose.
   Matrix matrix = Matrix::kNone;
   // The norm that this operation computes. kLinear: of its input first; kSumRanks: of the residual
   // that it has added to, into `out`.
@@ -93,6 +95,12 @@ struct LayerPlan {
   std::vector<PlanOp> body;
   std::vector<PlanOp> tail;
 };
+
+// Whether this rank adds the bias of a matrix: where it goes to partial sums, the first one does it
+// alone.
+inline constexpr bool AddsBias(Matrix matrix, Rank rank) {
+  return rank == 0 || (matrix != Matrix::kOutput && matrix != Matrix::kDown);
+}
 
 // "layer 3 linear gate_up: normed -> mlp, activates", one line without its end.
 std::string PlanOpText(const PlanOp& op);

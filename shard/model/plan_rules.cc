@@ -13,6 +13,13 @@ bool IsPlainProduct(const Ops& ops, size_t at, Matrix matrix) {
          ops[at].epilogue == Epilogue::kStore;
 }
 
+// What stands behind a product of partial sums and its bias, if it has one of its own; 0 when there
+// is no such product.
+size_t BehindPartial(const Ops& ops, size_t at) {
+  if (!Is(ops, at, OpKind::kLinear) || ops[at].out != Buffer::kPartial) return 0;
+  return at + (Is(ops, at + 1, OpKind::kAddBias) ? 2 : 1);
+}
+
 void Erase(Ops& ops, size_t at, size_t count = 1) {
   const auto begin = ops.begin() + static_cast<ptrdiff_t>(at);
   ops.erase(begin, begin + static_cast<ptrdiff_t>(count));
@@ -73,12 +80,11 @@ bool ActivationIntoFewRows(Ops& ops, size_t at) {
 }
 
 bool ResidualIntoRoundedProduct(Ops& ops, size_t at) {
-  if (!Is(ops, at, OpKind::kLinear) || ops[at].out != Buffer::kPartial) return false;
-  const size_t bias = Is(ops, at + 1, OpKind::kAddBias) ? 1 : 0;
-  if (!Is(ops, at + 1 + bias, OpKind::kAddResidual)) return false;
-  for (size_t i = at; i <= at + bias; ++i) ops[i].out = Buffer::kResidual;
+  const size_t sum = BehindPartial(ops, at);
+  if (sum == 0 || !Is(ops, sum, OpKind::kAddResidual)) return false;
+  for (size_t i = at; i < sum; ++i) ops[i].out = Buffer::kResidual;
   ops[at].epilogue = Epilogue::kAddToOut;
-  Erase(ops, at + 1 + bias);
+  Erase(ops, sum);
   return true;
 }
 
@@ -95,10 +101,8 @@ bool ResidualIntoSum(Ops& ops, size_t at) {
 }
 
 bool SumByPeers(Ops& ops, size_t at) {
-  if (!Is(ops, at, OpKind::kLinear) || ops[at].out != Buffer::kPartial) return false;
-  const size_t bias = Is(ops, at + 1, OpKind::kAddBias) ? 1 : 0;
-  const size_t sum = at + 1 + bias;
-  if (!Is(ops, sum, OpKind::kSumRanks) || !Is(ops, sum + 1, OpKind::kAddResidual) ||
+  const size_t sum = BehindPartial(ops, at);
+  if (sum == 0 || !Is(ops, sum, OpKind::kSumRanks) || !Is(ops, sum + 1, OpKind::kAddResidual) ||
       !Is(ops, sum + 2, OpKind::kNorm)) {
     return false;
   }
@@ -179,17 +183,10 @@ const PlanRule kKeepAfterAttention = {"keep-after-attention",
                                       "the rows that sample are picked after the last attention",
                                       /*exact=*/true, KeepAfterAttention};
 
-void ApplyRules(absl::Span<const PlanRule* const> rules, LayerPlan* plan) {
-  for (const PlanRule* const rule : rules) {
-    ApplyTo(*rule, &plan->body);
-    ApplyTo(*rule, &plan->tail);
-  }
-}
-
-std::vector<size_t> CountFits(absl::Span<const PlanRule* const> rules, LayerPlan plan) {
+std::vector<size_t> ApplyRules(absl::Span<const PlanRule* const> rules, LayerPlan* plan) {
   std::vector<size_t> fits;
   for (const PlanRule* const rule : rules) {
-    fits.push_back(ApplyTo(*rule, &plan.body) + ApplyTo(*rule, &plan.tail));
+    fits.push_back(ApplyTo(*rule, &plan->body) + ApplyTo(*rule, &plan->tail));
   }
   return fits;
 }

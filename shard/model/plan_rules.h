@@ -23,10 +23,9 @@ struct PlanRule {
   bool (*apply)(std::vector<PlanOp>& ops, size_t at);
 };
 
-// Both parts, one rule after the other. No rule reaches from the body into the tail.
-void ApplyRules(absl::Span<const PlanRule* const> rules, LayerPlan* plan);
-// How often each rule fitted, in their order, for tests and `--plan`.
-std::vector<size_t> CountFits(absl::Span<const PlanRule* const> rules, LayerPlan plan);
+// Both parts, one rule after the other. No rule reaches from the body into the tail. Returns how
+// often each rule fitted, in their order.
+std::vector<size_t> ApplyRules(absl::Span<const PlanRule* const> rules, LayerPlan* plan);
 
 // A bias is added where its product's sums are finished.
 extern const PlanRule kBiasIntoProduct;

@@ -284,11 +284,6 @@ uint32_t CpuOps::WeightPasses() const {
                                layer_weight_tiles_);
 }
 
-bool CpuOps::AddsBias(const PlanOp& op) const {
-  const bool partial = op.matrix == Matrix::kOutput || op.matrix == Matrix::kDown;
-  return !partial || slice_.rank == 0;
-}
-
 absl::Span<const CpuOps::LinearPart> CpuOps::LinearParts(const PlanOp& op, float* out,
                                                          bool adds_bias) {
   const MatrixGroup group = MatricesOf(op.matrix, op.layer);
@@ -310,8 +305,8 @@ absl::Span<const CpuOps::LinearPart> CpuOps::LinearParts(const PlanOp& op, float
 
 void CpuOps::RunProduct(const PlanOp& op) {
   const bool adds = op.epilogue == Epilogue::kAddToOut;
-  const absl::Span<const LinearPart> parts =
-      LinearParts(op, At(adds ? Buffer::kPartial : op.out), op.adds_bias && AddsBias(op));
+  const absl::Span<const LinearPart> parts = LinearParts(
+      op, At(adds ? Buffer::kPartial : op.out), op.adds_bias && AddsBias(op.matrix, slice_.rank));
   if (op.matrix != Matrix::kHead) CountPass(parts);
   if (op.epilogue == Epilogue::kActivate) return RunActivatedProduct(op, parts[0], parts[1]);
   if (!adds) return RunLinear(parts, nullptr);
@@ -346,7 +341,7 @@ void CpuOps::RunActivatedProduct(const PlanOp& op, const LinearPart& gate, const
 }
 
 void CpuOps::AddBias(const PlanOp& op) {
-  if (!AddsBias(op)) return;
+  if (!AddsBias(op.matrix, slice_.rank)) return;
   for (const LinearPart& part : LinearParts(op, At(op.out), false)) {
     for (int64_t row = 0; row < rows_.rows(); ++row) {
       float* const out = part.out + row * part.stride;

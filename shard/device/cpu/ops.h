@@ -88,8 +88,6 @@ class CpuOps : public Ops {
   MatrixGroup MatricesOf(Matrix matrix, uint32_t layer) const;
   // Where the first element of a buffer's row 0 lies.
   float* At(Buffer buffer);
-  // The first rank alone adds the biases of partial sums.
-  bool AddsBias(const PlanOp& op) const;
   // The parts of a product whose outputs go to `out`, a buffer of its own width.
   absl::Span<const LinearPart> LinearParts(const PlanOp& op, float* out, bool adds_bias);
 

@@ -144,9 +144,7 @@ absl::Status CudaOps::MultiplyFewRows(const PlanOp& op, const Rows& rows) {
 }
 
 absl::Status CudaOps::AddBias(const PlanOp& op, const Rows& rows) {
-  // To partial sums the first rank alone adds it.
-  const bool partial = op.matrix == Matrix::kOutput || op.matrix == Matrix::kDown;
-  if (partial && slice_.rank != 0) return absl::OkStatus();
+  if (!AddsBias(op.matrix, slice_.rank)) return absl::OkStatus();
   const MatrixOnDevice matrix = MatrixOf(op.matrix, op.layer);
   return CudaStatus(kernels::cuda::AddBias({At(op.out, rows, op.matrix), matrix.bias, rows.count,
                                             matrix.outputs, TypeOf(op.out), shape_.type},

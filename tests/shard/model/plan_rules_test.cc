@@ -18,6 +18,10 @@ DecoderSpec Spec(uint32_t layers, bool biases = false) {
   return spec;
 }
 
+std::vector<size_t> CountFits(absl::Span<const PlanRule* const> rules, LayerPlan plan) {
+  return ApplyRules(rules, &plan);
+}
+
 std::vector<std::string> Texts(const std::vector<PlanOp>& ops) {
   std::vector<std::string> texts;
   for (const PlanOp& op : ops) texts.push_back(PlanOpText(op));

@@ -41,8 +41,10 @@ TEST_CASE("Every rule of the CPU joins something in some group", "[shard][comput
   DecoderSpec spec;
   spec.layers = 2;
   spec.qkv_bias = spec.output_bias = spec.mlp_bias = true;
-  const std::vector<size_t> alone = CountFits(CpuPlanRules(), RecordForward(spec, 1));
-  const std::vector<size_t> in_two = CountFits(CpuPlanRules(), RecordForward(spec, 2));
+  LayerPlan of_one = RecordForward(spec, 1);
+  LayerPlan of_two = RecordForward(spec, 2);
+  const std::vector<size_t> alone = ApplyRules(CpuPlanRules(), &of_one);
+  const std::vector<size_t> in_two = ApplyRules(CpuPlanRules(), &of_two);
   for (size_t i = 0; i < alone.size(); ++i) {
     INFO(CpuPlanRules()[i]->name);
     CHECK(alone[i] + in_two[i] > 0);
