@@ -1,9 +1,10 @@
 """Floods of the public gRPC port, written in HTTP/2 frames by hand: calls that are reset at once, by
-eight connections that come back whenever they are ended; and more silent connections than the port
-takes. Bounded in bytes and time. The server is the router's doors with a fake engine.
+eight connections that come back whenever they are ended; more silent connections than the port
+takes; and calls of gRPC's own services that stay. Bounded in bytes and time. The server is the router's doors with a fake engine.
 """
 
 import concurrent.futures
+import contextlib
 import gzip
 import http.client
 import pathlib
@@ -36,7 +37,8 @@ def frame(kind, flags, stream, body):
     return struct.pack(">I", len(body))[1:] + bytes([kind, flags]) + struct.pack(">I", stream) + body
 
 
-PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, b"")
+MAGIC = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+PREFACE = MAGIC + frame(4, 0, 0, b"")
 
 
 def reset_calls(first, count, path, message):
@@ -51,6 +53,16 @@ def reset_calls(first, count, path, message):
             out += frame(0, 1, stream, b"\0" + struct.pack(">I", len(message)) + message)
         out += frame(3, 0, stream, struct.pack(">I", 8))
     return bytes(out)
+
+
+def open_call(stream, path, message):
+    """A call whose client does not end its side; `message` None: it has said nothing yet."""
+    headers = b"\x83\x86" + field(b":path", path) + field(b":authority", b"localhost") + \
+        field(b"content-type", b"application/grpc") + field(b"te", b"trailers")
+    call = frame(1, 4, stream, headers)
+    if message is None:
+        return call
+    return call + frame(0, 0, stream, b"\0" + struct.pack(">I", len(message)) + message)
 
 
 class Flood:
@@ -162,6 +174,23 @@ class GrpcFlood(unittest.TestCase):
                 raise
             return False
 
+    def unsent(self, client_port):
+        """Bytes that wait in the server's socket for this client."""
+        for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]:
+            _, own, peer, _, queues = line.split()[:5]
+            if own.endswith(f":{self.grpc:04X}") and peer.endswith(f":{client_port:04X}"):
+                return int(queues.split(":")[0], 16)
+        return 0
+
+    def check_served(self):
+        """A refusal that asks to try again is right for a moment, while the calls before come in. It
+        must not take until their client is ended for not reading, which is after 30 s."""
+        weft_server.wait_until(self.answers, "an answer", timeout_s=15)
+        grpc, _, _ = weft_server.grpc_modules()
+        with grpc.insecure_channel(f"127.0.0.1:{self.grpc}") as channel:
+            check = channel.unary_unary("/grpc.health.v1.Health/Check")
+            self.assertEqual(check(b"", timeout=10), b"\x08\x01")  # SERVING
+
     def check_flood(self, path, message):
         self.generate()
         self.health_s()
@@ -193,6 +222,52 @@ class GrpcFlood(unittest.TestCase):
 
     def test_calls_of_the_health_service(self):
         self.check_flood(b"/grpc.health.v1.Health/Check", b"")
+
+    def test_watches_of_health(self):
+        self.check_flood(b"/grpc.health.v1.Health/Watch", b"")
+
+    def test_reflection(self):
+        """Each asks for the list of services."""
+        self.check_flood(b"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+                         b"\x3a\0")
+
+    def test_calls_that_stay_leave_room(self):
+        """As many as streams are, on more connections than would fill every bound on calls."""
+        for path, message in ((b"/grpc.health.v1.Health/Watch", b""),
+                              (b"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+                               b"\x3a\0")):
+            with self.subTest(path=path), contextlib.ExitStack() as held:
+                calls = b"".join(open_call(stream, path, message) for stream in range(1, 512, 2))
+                for _ in range(24):
+                    one = held.enter_context(
+                        socket.create_connection(("127.0.0.1", self.grpc), timeout=10))
+                    one.sendall(PREFACE + calls)
+                    self.check_served()
+
+    def test_answers_that_nobody_reads_leave_room(self):
+        """A stream of answers fills what the connection can take; refusals wait behind it."""
+        symbol = b"weft.v1.TextGeneration"
+        ask = b"\x22" + bytes([len(symbol)]) + symbol
+        ask = b"\0" + struct.pack(">I", len(ask)) + ask
+        path = b"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
+        window = frame(4, 0, 0, struct.pack(">HI", 4, 0x7fffffff)) + \
+            frame(8, 0, 0, struct.pack(">I", 0x7fff0000))
+        with contextlib.ExitStack() as held:
+            for _ in range(8):
+                one = held.enter_context(socket.socket())
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                one.connect(("127.0.0.1", self.grpc))
+                one.sendall(MAGIC + window + open_call(1, path, None) +
+                            b"".join(frame(0, 0, 1, ask) for _ in range(1000)))
+                seen = [-1]
+
+                def stuck():
+                    seen.append(self.unsent(one.getsockname()[1]))
+                    return seen[-1] > 0 and seen[-1] == seen[-2]
+                weft_server.wait_until(stuck, "a connection that takes no more")
+                one.sendall(b"".join(open_call(stream, b"/nobody.Knows/This", None)
+                                     for stream in range(3, 511, 2)))
+                self.check_served()
 
     def test_headers_without_end(self):
         """Their first bytes come with the connection, so that gRPC reads them on the thread that

@@ -11,6 +11,9 @@
 namespace weft::router {
 namespace {
 
+// HTTP/2 frames and TLS records add less than one byte to so many of a message.
+constexpr uint64_t kMessageBytesPerFraming = 256;
+
 int64_t NowUs() { return MonotonicClock().NowUs(); }
 
 }  // namespace
@@ -26,21 +29,44 @@ GrpcCall::GrpcCall(const GrpcDoor& door, grpc::CallbackServerContext* context,
 
 GrpcReactor* GrpcCall::Start(const std::shared_ptr<GrpcCall>& call) {
   call->self_ = call;
+  call->connection_ = call->door_.watch->ConnectionOf(*call->context_);
   call->door_.watch->AddEarly(1);
-  call->door_.calls->Add(call.get());
+  call->door_.calls->Add(call.get(), ConnectionKeyOf(*call->context_));
   call->Begin();
   return call.get();
 }
 
 void GrpcCall::Begin() {
   if (!traceparent_.empty()) context_->AddInitialMetadata("traceparent", traceparent_);
-  const absl::Status wanted = door_.watch->Check(*context_);
+  const absl::Status wanted = Wanted();
   if (!wanted.ok()) return End(wanted);
-  absl::StatusOr<TenantRef> tenant = door_.doors->Authenticate(CredentialsOf(*context_));
-  if (!tenant.ok()) return End(tenant.status());
-  tenant_ = *std::move(tenant);
-  StartRead(&message_);
-  door_.calls->AwaitMessage(this, ConnectionKeyOf(*context_));
+  if (!door_.open) {
+    absl::StatusOr<TenantRef> tenant = door_.doors->Authenticate(CredentialsOf(*context_));
+    if (!tenant.ok()) return End(tenant.status());
+    tenant_ = *std::move(tenant);
+  }
+  ReadMessage();
+}
+
+absl::Status GrpcCall::Wanted() const {
+  if (context_->IsCancelled()) return absl::CancelledError("cancelled by the client");
+  if (connection_ != nullptr && connection_->ended()) {
+    return absl::CancelledError("the connection was ended");
+  }
+  return absl::OkStatus();
+}
+
+void GrpcCall::ReadMessage() {
+  {
+    absl::MutexLock lock(&mutex_);
+    placed_ = false;
+    awaiting_ = true;
+  }
+  door_.calls->AwaitMessage(this);
+  absl::MutexLock lock(&mutex_);
+  // Under the lock: whoever ends the call lets go of what a read needs. gRPC answers on a thread of
+  // its own.
+  if (!ended_) StartRead(&message_);
 }
 
 void GrpcCall::OnReadDone(bool ok) {
@@ -49,20 +75,33 @@ void GrpcCall::OnReadDone(bool ok) {
     awaiting_ = false;
     if (ended_) return;
   }
-  const bool room = door_.calls->MessageCame(this);
-  if (ok) door_.watch->TookMessage(*context_, message_.Length());
-  const absl::Status wanted = door_.watch->Check(*context_);
+  door_.calls->MessageCame(this);
+  if (ok && connection_ != nullptr) {
+    const uint64_t bytes = message_.Length();
+    connection_->Took(bytes + bytes / kMessageBytesPerFraming);
+  }
+  const absl::Status wanted = Wanted();
   if (!wanted.ok()) return End(wanted);
-  if (!ok) return End(FieldError("request", "is missing: the call has no message"));
-  if (!room) {
-    return End(OverloadedError("TOO_MANY_CALLS", "too many calls are under way", absl::Seconds(1)));
-  }
-  {
+  if (!ok) return OnMessagesEnd();
+  if (!at_once()) {
+    if (!door_.calls->TakePlace(this)) {
+      return End(
+          OverloadedError("TOO_MANY_CALLS", "too many calls are under way", absl::Seconds(1)));
+    }
     absl::MutexLock lock(&mutex_);
+    placed_ = true;
     worked_ = true;
+    LeaveEarly();
   }
-  door_.watch->AddEarly(-1);
   OnMessage();
+}
+
+void GrpcCall::OnMessagesEnd() {
+  End(FieldError("request", "is missing: the call has no message"));
+}
+
+void GrpcCall::LeaveEarly() {
+  if (std::exchange(early_, false)) door_.watch->AddEarly(-1);
 }
 
 // -- Ends ----------------------------------------------------------------------------------------
@@ -73,6 +112,11 @@ bool GrpcCall::TakeEnd(grpc::StatusCode code, bool awaiting_only) {
   ended_ = true;
   code_ = code;
   write_start_us_ = NowUs();
+  LeaveEarly();
+  if (!placed_) {
+    untaken_ = true;
+    door_.watch->untaken()->Add(ConnectionKeyOf(*context_));
+  }
   return true;
 }
 
@@ -113,9 +157,14 @@ void GrpcCall::OnDone() {
     done_ = true;
     code = code_;
     worked = worked_;
+    LeaveEarly();
+    if (untaken_) door_.watch->untaken()->Remove(ConnectionKeyOf(*context_));
     if (slow_) record.cause = CancelReasonName(CancelReason::kSlowReader);
   }
-  if (!worked) door_.watch->AddEarly(-1);
+  if (door_.open) {
+    self_.reset();  // may delete this
+    return;
+  }
   record.total_us = NowUs() - start_us_;
   door_.doors->probe().GrpcHandled(method_, GrpcCodeName(code), record.total_us);
   // Taken back before anything was done for it. Floods of calls that are reset at once are such: a

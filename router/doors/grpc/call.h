@@ -1,10 +1,11 @@
-// One call of weft.v1.TextGeneration, what all its methods share: its head is checked when it comes
-// (key, trace context), its message is waited for within bounds, its end is logged and counted.
-// To gRPC every method is a stream both ways, although each takes one message: of a method with one
-// request the library reads the message itself before our code hears of the call.
+// One call, what those of all methods share: its head is checked when it comes (key, trace
+// context), its message is waited for within bounds, its end is logged and counted. To gRPC every
+// method is a stream both ways, although most take one message: of a method with one request the
+// library reads the message itself before our code hears of the call.
 //
-// Calls come from gRPC's threads (On...), from the answer's writer (Pump) and from the watcher
-// (GiveUp, CheckSlow); a mutex orders them. It keeps itself alive until OnDone.
+// Calls come from gRPC's threads (On...), from the answer's writer (Pump), from the watcher
+// (GiveUp, CheckSlow) and from the server at its end (Close); a mutex orders them. It keeps itself
+// alive until OnDone.
 
 #pragma once
 
@@ -32,6 +33,8 @@ struct GrpcDoor {
   GrpcCallWatch* watch;
   GrpcCalls* calls;
   size_t message_bytes_max;
+  // For gRPC's own services: without a key, in no log and no metric.
+  bool open = false;
 };
 
 using GrpcReactor = grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;
@@ -47,6 +50,8 @@ class GrpcCall : public GrpcReactor, public std::enable_shared_from_this<GrpcCal
   void CheckSlow(int64_t now_us, int64_t timeout_us);
   // There is news of its answer.
   virtual void Pump() {}
+  // Ends it soon, wherever it is.
+  virtual void Close(const absl::Status& status) { End(status); }
 
   void OnReadDone(bool ok) override;
   void OnDone() override;
@@ -55,13 +60,19 @@ class GrpcCall : public GrpcReactor, public std::enable_shared_from_this<GrpcCal
   // `method` must live as long as the process.
   GrpcCall(const GrpcDoor& door, grpc::CallbackServerContext* context, absl::string_view method);
 
-  // The message has come whole, in message(): once, and nothing was answered yet.
+  // A message has come whole, in message(), and nothing waits to be written.
   virtual void OnMessage() = 0;
+  // The client has ended its side, with no message more.
+  virtual void OnMessagesEnd();
+  // Whether OnMessage answers at once, so that the call needs no place among those worked on.
+  virtual bool at_once() const { return false; }
   virtual void OnSlow() {}
   // Adds to what is logged of the call at its end.
   virtual void Describe(AccessRecord* /*record*/) {}
   virtual bool quiet() const { return false; }
 
+  // Waits for the next message; nothing may wait to be written. Nothing when the call has ended.
+  void ReadMessage();
   // Both once a call, and not both. Nothing when the call was given up.
   void End(const absl::Status& status);
   void EndWith(const grpc::ByteBuffer* answer);
@@ -84,6 +95,9 @@ class GrpcCall : public GrpcReactor, public std::enable_shared_from_this<GrpcCal
 
  private:
   void Begin();
+  // OK, or why the call must not be worked on: it was cancelled, or its connection was ended.
+  absl::Status Wanted() const;
+  void LeaveEarly() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // True when the caller is the one to end the call.
   bool TakeEnd(grpc::StatusCode code, bool awaiting_only);
 
@@ -95,7 +109,15 @@ class GrpcCall : public GrpcReactor, public std::enable_shared_from_this<GrpcCal
   grpc::ByteBuffer message_;
   std::shared_ptr<GrpcCall> self_;
 
+  // Null where it has closed, and for Unix sockets.
+  std::shared_ptr<GrpcConnection> connection_;
+
   bool awaiting_ ABSL_GUARDED_BY(mutex_) = true;
+  // Counted by the watch as early, and as answered without work.
+  bool early_ ABSL_GUARDED_BY(mutex_) = true;
+  bool untaken_ ABSL_GUARDED_BY(mutex_) = false;
+  // Has a place among those worked on, and ever had one.
+  bool placed_ ABSL_GUARDED_BY(mutex_) = false;
   bool worked_ ABSL_GUARDED_BY(mutex_) = false;
   bool slow_ ABSL_GUARDED_BY(mutex_) = false;
   // `context_` is about to go.

@@ -9,15 +9,13 @@
 namespace weft::router {
 namespace {
 
+// Of usual headers.
+constexpr uint64_t kHeaderBytes = 1024;
 // Allowances are kept in millionths, so that time counts to the microsecond.
 constexpr int64_t kOne = 1'000'000;
 
 // HEADERS with a compressed header block, and RST_STREAM.
 constexpr uint64_t kCallBytesMin = 9 + 4 + 13;
-// Of usual headers; what the library's own services receive is small.
-constexpr uint64_t kHeaderBytes = 1024;
-// HTTP/2 frames and TLS records add less than one byte to so many of a message.
-constexpr uint64_t kMessageBytesPerFraming = 256;
 
 int64_t NowUs() { return MonotonicClock().NowUs(); }
 
@@ -26,6 +24,7 @@ int64_t NowUs() { return MonotonicClock().NowUs(); }
 struct GrpcCallWatch::Context : public grpc::CallbackServerContext {
   const int64_t began_us = NowUs();
   bool at_handler = false;
+  std::shared_ptr<GrpcConnection> connection;
 };
 
 // Makes the contexts of calls when they are matched with their handlers, and takes them back when
@@ -36,7 +35,6 @@ class GrpcCallWatch::Allocator : public grpc::ContextAllocator {
 
   grpc::CallbackServerContext* NewCallbackServerContext() override {
     auto context = std::make_unique<Context>();
-    watch_->calls_.fetch_add(1, std::memory_order_relaxed);
     watch_->AddEarly(1);
     absl::MutexLock lock(&watch_->mutex_);
     watch_->contexts_.insert(context.get());
@@ -52,7 +50,6 @@ class GrpcCallWatch::Allocator : public grpc::ContextAllocator {
       absl::MutexLock lock(&watch_->mutex_);
       watch_->contexts_.erase(context);
     }
-    watch_->calls_.fetch_sub(1, std::memory_order_relaxed);
     if (!own->at_handler) watch_->AddEarly(-1);
     watch_->Ended(ConnectionKeyOf(*own), NowUs(), own->began_us, own->IsCancelled());
   }
@@ -62,7 +59,7 @@ class GrpcCallWatch::Allocator : public grpc::ContextAllocator {
   GrpcCallWatch* const watch_;
 };
 
-// Sees every call by the callback interface before its handler, gRPC's own services included.
+// Sees every call before its handler.
 class GrpcCallWatch::Factory : public grpc::experimental::ServerInterceptorFactoryInterface {
  public:
   explicit Factory(GrpcCallWatch* watch) : watch_(watch) {}
@@ -79,8 +76,8 @@ class GrpcCallWatch::Factory : public grpc::experimental::ServerInterceptorFacto
 };
 
 GrpcCallWatch::GrpcCallWatch(ConnectionGate* gate, const CallAllowance& allowance,
-                             int64_t calls_max, int64_t early_max)
-    : gate_(gate), allowance_(allowance), calls_max_(calls_max), early_max_(early_max) {}
+                             int64_t early_max, size_t untaken_max)
+    : gate_(gate), allowance_(allowance), early_max_(early_max), untaken_(untaken_max) {}
 
 GrpcCallWatch::~GrpcCallWatch() {
   absl::MutexLock lock(&mutex_);
@@ -117,7 +114,7 @@ bool GrpcCallWatch::Arrived(const void* key, int64_t now_us) {
     account.at_us = now_us;
     if (account.left >= kOne) {
       account.left -= kOne;
-      return calls() < calls_max_ && early_.load(std::memory_order_relaxed) < early_max_;
+      return early_.load(std::memory_order_relaxed) < early_max_ && untaken_.MayCall(key);
     }
     if (connection != nullptr && connection->ended()) return false;
     since_us = account.since_us;
@@ -149,6 +146,7 @@ void GrpcCallWatch::Begin(grpc::CallbackServerContext* context) {
   if (connection == nullptr) return;
   gate_->Identify(connection.get());
   connection->Took(kHeaderBytes);
+  if (own != nullptr) own->connection = connection;
   absl::MutexLock lock(&mutex_);
   const auto found = accounts_.find(ConnectionKeyOf(*context));
   if (found == accounts_.end()) return;
@@ -176,18 +174,10 @@ void GrpcCallWatch::Sweep(int64_t now_us) {
   sweep_at_ = std::max<size_t>(1024, 2 * accounts_.size());
 }
 
-absl::Status GrpcCallWatch::Check(const grpc::CallbackServerContext& context) const {
-  if (context.IsCancelled()) return absl::CancelledError("cancelled by the client");
-  const std::shared_ptr<GrpcConnection> connection = gate_->Find(context.peer());
-  if (connection != nullptr && connection->ended()) {
-    return absl::CancelledError("the connection was ended");
-  }
-  return absl::OkStatus();
-}
-
-void GrpcCallWatch::TookMessage(const grpc::CallbackServerContext& context, size_t bytes) const {
-  const std::shared_ptr<GrpcConnection> connection = gate_->Find(context.peer());
-  if (connection != nullptr) connection->Took(bytes + bytes / kMessageBytesPerFraming);
+std::shared_ptr<GrpcConnection> GrpcCallWatch::ConnectionOf(
+    const grpc::CallbackServerContext& context) const {
+  const auto* const own = dynamic_cast<const Context*>(&context);
+  return own != nullptr ? own->connection : gate_->Find(context.peer());
 }
 
 }  // namespace weft::router

@@ -14,7 +14,8 @@
 //
 // A client that comes back at once has a new allowance, so that calls of which little is known yet
 // are bounded in all, too: those that have not come to their handler, or that wait for their
-// message.
+// message. Those that were answered without work are counted apart, by connection, until the answer
+// is taken (router/doors/grpc/untaken_answers.h).
 
 #pragma once
 
@@ -32,6 +33,7 @@
 #include "grpcpp/server_context.h"
 #include "grpcpp/support/server_interceptor.h"
 #include "router/doors/grpc/gate.h"
+#include "router/doors/grpc/untaken_answers.h"
 
 namespace weft::router {
 
@@ -45,10 +47,10 @@ struct CallAllowance {
 
 class GrpcCallWatch {
  public:
-  // At most `calls_max` calls exist at the same time, `early_max` of them early; more are refused
-  // when their headers come.
-  GrpcCallWatch(ConnectionGate* gate, const CallAllowance& allowance, int64_t calls_max,
-                int64_t early_max);
+  // At most `early_max` calls are early at the same time; more are refused when their headers come,
+  // and so are those of connections with too many of `untaken_max` answers that wait for clients.
+  GrpcCallWatch(ConnectionGate* gate, const CallAllowance& allowance, int64_t early_max,
+                size_t untaken_max);
   ~GrpcCallWatch();
 
   GrpcCallWatch(const GrpcCallWatch&) = delete;
@@ -65,16 +67,13 @@ class GrpcCallWatch {
   bool Arrived(const void* key, int64_t now_us);
   // A call that began at `began_us` has ended.
   void Ended(const void* key, int64_t now_us, int64_t began_us, bool cancelled);
-  // OK, or why the call must not be worked on: it has been cancelled, or its connection was ended.
-  absl::Status Check(const grpc::CallbackServerContext& context) const;
-  // The call's message of so many bytes has come: it is no longer among its connection's unfinished
-  // bytes.
-  void TookMessage(const grpc::CallbackServerContext& context, size_t bytes) const;
+  // Null where it has closed, and for Unix sockets.
+  std::shared_ptr<GrpcConnection> ConnectionOf(const grpc::CallbackServerContext& context) const;
 
   // A handler's call is early, or no more.
   void AddEarly(int64_t calls) { early_.fetch_add(calls, std::memory_order_relaxed); }
-
-  int64_t calls() const { return calls_.load(std::memory_order_relaxed); }
+  // Calls that are answered without work, from the answer to their end.
+  UntakenAnswers* untaken() { return &untaken_; }
 
  private:
   class Allocator;
@@ -96,10 +95,9 @@ class GrpcCallWatch {
 
   ConnectionGate* const gate_;
   const CallAllowance allowance_;
-  const int64_t calls_max_;
   const int64_t early_max_;
-  std::atomic<int64_t> calls_{0};
   std::atomic<int64_t> early_{0};
+  UntakenAnswers untaken_;
   absl::Mutex mutex_;
   absl::flat_hash_map<const void*, Account> accounts_ ABSL_GUARDED_BY(mutex_);
   size_t sweep_at_ ABSL_GUARDED_BY(mutex_) = 1024;

@@ -18,34 +18,67 @@ absl::Status TooManyWait() {
 
 }  // namespace
 
-GrpcCalls::GrpcCalls(size_t working_max, const AwaitedLimits& awaited)
-    : working_max_(working_max), message_timeout_us_(awaited.timeout_us), awaited_(awaited) {}
+GrpcCalls::GrpcCalls(const GrpcCallLimits& limits) : limits_(limits), awaited_(limits.awaited) {}
 
-void GrpcCalls::Add(GrpcCall* call) {
+void GrpcCalls::Add(GrpcCall* call, const void* connection) {
   absl::MutexLock lock(&mutex_);
-  all_.insert(call);
+  all_[call].connection = connection;
 }
 
 void GrpcCalls::Remove(GrpcCall* call) {
   absl::MutexLock lock(&mutex_);
-  all_.erase(call);
   awaited_.Remove(call);
+  const auto found = all_.find(call);
+  if (found == all_.end()) return;
+  LeavePlace(&found->second);
+  all_.erase(found);
 }
 
-void GrpcCalls::AwaitMessage(GrpcCall* call, const void* connection) {
+void GrpcCalls::LeavePlace(Call* call) {
+  if (!std::exchange(call->working, false)) return;
+  --working_;
+  const auto count = working_by_connection_.find(call->connection);
+  if (--count->second == 0) working_by_connection_.erase(count);
+}
+
+void GrpcCalls::AwaitMessage(GrpcCall* call) {
   std::shared_ptr<GrpcCall> oldest;
   {
     absl::MutexLock lock(&mutex_);
-    GrpcCall* const found = awaited_.Add(call, connection, MonotonicClock().NowUs());
+    Call& own = all_[call];
+    LeavePlace(&own);
+    GrpcCall* const found = awaited_.Add(call, own.connection, MonotonicClock().NowUs());
     if (found != nullptr) oldest = found->shared_from_this();
   }
   if (oldest != nullptr) oldest->GiveUp(TooManyWait());
 }
 
-bool GrpcCalls::MessageCame(GrpcCall* call) {
+void GrpcCalls::MessageCame(GrpcCall* call) {
   absl::MutexLock lock(&mutex_);
   awaited_.Remove(call);
-  return all_.size() - awaited_.size() <= working_max_;
+}
+
+bool GrpcCalls::TakePlace(GrpcCall* call) {
+  absl::MutexLock lock(&mutex_);
+  Call& own = all_[call];
+  size_t& of_connection = working_by_connection_[own.connection];
+  const bool room =
+      working_ < limits_.working_max && of_connection < limits_.connection_working_max;
+  if (room) {
+    ++working_;
+    ++of_connection;
+    own.working = true;
+  } else if (of_connection == 0) {
+    working_by_connection_.erase(own.connection);
+  }
+  return room;
+}
+
+std::vector<std::shared_ptr<GrpcCall>> GrpcCalls::All() const {
+  std::vector<std::shared_ptr<GrpcCall>> all;
+  all.reserve(all_.size());
+  for (const auto& [call, own] : all_) all.push_back(call->shared_from_this());
+  return all;
 }
 
 void GrpcCalls::Look(int64_t now_us, int64_t slow_us) {
@@ -55,16 +88,33 @@ void GrpcCalls::Look(int64_t now_us, int64_t slow_us) {
     const AwaitedMessages::Overdue overdue = awaited_.TakeOverdue(now_us);
     for (GrpcCall* call : overdue.late) late.push_back(call->shared_from_this());
     for (GrpcCall* call : overdue.too_many) too_many.push_back(call->shared_from_this());
-    all.reserve(all_.size());
-    for (GrpcCall* call : all_) all.push_back(call->shared_from_this());
+    all = All();
   }
   for (const std::shared_ptr<GrpcCall>& call : late) {
     call->GiveUp(absl::DeadlineExceededError(
         absl::StrCat("the message did not come within ",
-                     absl::FormatDuration(absl::Microseconds(message_timeout_us_)))));
+                     absl::FormatDuration(absl::Microseconds(limits_.awaited.timeout_us)))));
   }
   for (const std::shared_ptr<GrpcCall>& call : too_many) call->GiveUp(TooManyWait());
   for (const std::shared_ptr<GrpcCall>& call : all) call->CheckSlow(now_us, slow_us);
+}
+
+void GrpcCalls::PumpAll() {
+  std::vector<std::shared_ptr<GrpcCall>> all;
+  {
+    absl::MutexLock lock(&mutex_);
+    all = All();
+  }
+  for (const std::shared_ptr<GrpcCall>& call : all) call->Pump();
+}
+
+void GrpcCalls::CloseAll(const absl::Status& status) {
+  std::vector<std::shared_ptr<GrpcCall>> all;
+  {
+    absl::MutexLock lock(&mutex_);
+    all = All();
+  }
+  for (const std::shared_ptr<GrpcCall>& call : all) call->Close(status);
 }
 
 void GrpcCalls::MarkDirty(std::shared_ptr<GrpcCall> call) {

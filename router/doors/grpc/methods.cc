@@ -1,68 +1,23 @@
 #include "router/doors/grpc/methods.h"
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "common/check.h"
 #include "common/clock.h"
-#include "common/status.h"
 #include "common/version.h"
-#include "grpcpp/impl/codegen/proto_utils.h"
 #include "grpcpp/support/server_callback.h"
 #include "router/doors/access_log.h"
 #include "router/doors/grpc/caller.h"
 #include "router/doors/grpc/errors.h"
 #include "router/doors/grpc/generate.h"
 #include "router/doors/grpc/request.h"
+#include "router/doors/grpc/unary_call.h"
 #include "router/errors.h"
 #include "weft/v1/generation.pb.h"
 
 namespace weft::router {
-
-// A call with one answer.
-class UnaryCall : public GrpcCall {
- public:
-  using Answerer = std::function<void(const std::shared_ptr<UnaryCall>& call)>;
-
-  // What needs no work is `quiet`: it is asked for every few seconds, as on HTTP.
-  UnaryCall(const GrpcDoor& door, grpc::CallbackServerContext* context, absl::string_view method,
-            Answerer answer, bool quiet)
-      : GrpcCall(door, context, method), answer_(std::move(answer)), quiet_(quiet) {}
-
-  size_t message_bytes() { return message()->Length(); }
-  using GrpcCall::tenant;
-
-  // Once; the message is freed.
-  template <typename Message>
-  absl::Status Read(Message* into) {
-    WEFT_RETURN_IF_ERROR(CheckMessageBytes(message()->Length(), door_.message_bytes_max));
-    const bool good = grpc::SerializationTraits<Message>::Deserialize(message(), into).ok();
-    message()->Clear();
-    if (good) return absl::OkStatus();
-    return FieldError("request", "is malformed, or text in it is not UTF-8");
-  }
-
-  template <typename Message>
-  void Answer(const Message& answer) {
-    bool own_buffer = false;
-    const grpc::Status encoded =
-        grpc::SerializationTraits<Message>::Serialize(answer, &buffer_, &own_buffer);
-    WEFT_CHECK_MSG(encoded.ok(), encoded.error_message());
-    EndWith(&buffer_);
-  }
-  void Fail(const absl::Status& status) { End(status); }
-
- private:
-  void OnMessage() override { answer_(std::static_pointer_cast<UnaryCall>(shared_from_this())); }
-  bool quiet() const override { return quiet_; }
-
-  const Answerer answer_;
-  const bool quiet_;
-  grpc::ByteBuffer buffer_;  // being written
-};
 
 namespace {
 
@@ -86,12 +41,12 @@ class UnknownCall : public grpc::ServerGenericBidiReactor {
  public:
   UnknownCall(DoorContext* doors, GrpcCallWatch* watch, grpc::GenericCallbackServerContext* context)
       : doors_(doors), watch_(watch), context_(context), start_us_(MonotonicClock().NowUs()) {
-    watch_->AddEarly(1);
+    watch_->untaken()->Add(ConnectionKeyOf(*context_));
     Finish({grpc::StatusCode::UNIMPLEMENTED, "there is no such method"});
   }
   void OnDone() override {
     const std::unique_ptr<UnknownCall> self(this);
-    watch_->AddEarly(-1);
+    watch_->untaken()->Remove(ConnectionKeyOf(*context_));
     AccessRecord record;
     record.total_us = MonotonicClock().NowUs() - start_us_;
     record.door = "grpc";
@@ -123,24 +78,13 @@ TextGenerationMethods::TextGenerationMethods(const GrpcDoor& door) : door_(door)
   AddUnary(kGetModel, &TextGenerationMethods::GetModel);
 }
 
-template <typename Make>
-void TextGenerationMethods::Add(const char* path, Make make) {
-  using Handler = grpc::internal::CallbackBidiHandler<grpc::ByteBuffer, grpc::ByteBuffer>;
-  const auto begin = [make](grpc::CallbackServerContext* context) {
-    return GrpcCall::Start(make(context));
-  };
-  AddMethod(std::make_unique<grpc::internal::RpcServiceMethod>(
-                path, grpc::internal::RpcMethod::BIDI_STREAMING, nullptr)
-                .release());
-  MarkMethodRawCallback(methods_++, std::make_unique<Handler>(begin).release());
-}
-
 void TextGenerationMethods::AddUnary(const char* path, Answerer answer) {
   Add(path, [this, path, answer](grpc::CallbackServerContext* context) {
+    UnaryCall::Form form;
+    form.quiet = path == kGetModel;
     return std::make_shared<UnaryCall>(
         door_, context, path + kServiceBytes,
-        [this, answer](const std::shared_ptr<UnaryCall>& call) { (this->*answer)(call); },
-        /*quiet=*/path == kGetModel);
+        [this, answer](const std::shared_ptr<UnaryCall>& call) { (this->*answer)(call); }, form);
   });
 }
 

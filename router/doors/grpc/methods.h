@@ -7,9 +7,9 @@
 #include <memory>
 
 #include "grpcpp/generic/async_generic_service.h"
-#include "grpcpp/impl/service_type.h"
 #include "grpcpp/server_context.h"
 #include "router/doors/grpc/call.h"
+#include "router/doors/grpc/call_methods.h"
 
 namespace weft::router {
 
@@ -17,7 +17,7 @@ class UnaryCall;
 
 // Messages come as bytes, so that one which does not parse gets INVALID_ARGUMENT from us and not a
 // bare UNIMPLEMENTED from the library.
-class TextGenerationMethods : public grpc::Service {
+class TextGenerationMethods : public CallMethods {
  public:
   // What `door` points to must outlive this.
   explicit TextGenerationMethods(const GrpcDoor& door);
@@ -25,8 +25,6 @@ class TextGenerationMethods : public grpc::Service {
  private:
   using Answerer = void (TextGenerationMethods::*)(const std::shared_ptr<UnaryCall>& call);
 
-  template <typename Make>
-  void Add(const char* path, Make make);
   void AddUnary(const char* path, Answerer answer);
 
   void Tokenize(const std::shared_ptr<UnaryCall>& call);
@@ -35,7 +33,6 @@ class TextGenerationMethods : public grpc::Service {
   void GetModel(const std::shared_ptr<UnaryCall>& call);
 
   const GrpcDoor door_;
-  int methods_ = 0;
 };
 
 // UNIMPLEMENTED, counted and logged as the route "other". Without threads of its own, unlike what

@@ -7,31 +7,38 @@
 #include <string>
 #include <utility>
 
-#include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "common/clock.h"
 #include "common/status.h"
 #include "common/thread.h"
-#include "grpc/health/v1/health.pb.h"
-#include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/grpcpp.h"
-#include "grpcpp/health_check_service_interface.h"
 #include "grpcpp/resource_quota.h"
 #include "router/doors/grpc/call_watch.h"
 #include "router/doors/grpc/calls.h"
 #include "router/doors/grpc/credentials.h"
 #include "router/doors/grpc/gate.h"
+#include "router/doors/grpc/health.h"
 #include "router/doors/grpc/methods.h"
+#include "router/doors/grpc/reflection.h"
 
 namespace weft::router {
 namespace {
 
-constexpr char kServiceName[] = "weft.v1.TextGeneration";
 constexpr int64_t kDayMs = 24 * 3600 * 1000;
 constexpr int64_t kHandshakeTimeoutMs = 10'000;
 constexpr int64_t kReadBytesMax = 4 << 10;
-constexpr int kReflectionThreadsMax = 16;
-constexpr int64_t kRefusedCallsMax = 256;
+// Calls that have not come to their handler yet.
+constexpr int64_t kNewCallsMax = 256;
+// Calls that were answered without work, until clients take the answer.
+constexpr size_t kUntakenAnswersMax = 1024;
+// gRPC's own services are for everybody, without a key: their calls have bounds of their own, so
+// that they never take the room of others. One message is some names.
+constexpr size_t kSideMessageBytesMax = 4 << 10;
+constexpr size_t kWatchesMax = 1024;
+constexpr size_t kWatchesPerConnectionMax = 16;
+constexpr size_t kHealthAwaitedMax = 256;
+constexpr size_t kReflectionsMax = 64;
+constexpr size_t kReflectionsPerConnectionMax = 8;
 
 ConnectionGateOptions GateOptions(const GrpcServerOptions& options, int64_t slow_reader_us) {
   ConnectionGateOptions gate;
@@ -55,22 +62,37 @@ CallAllowance AllowanceOf(const GrpcServerOptions& options) {
   return allowance;
 }
 
-AwaitedLimits AwaitedOf(const GrpcServerOptions& options) {
-  AwaitedLimits limits;
-  limits.calls_max = options.awaited_calls_max;
-  limits.connection_calls_max = options.awaited_calls_per_connection_max;
-  limits.timeout_us = options.message_timeout_us;
+GrpcCallLimits GenerationLimits(const GrpcServerOptions& options) {
+  GrpcCallLimits limits;
+  limits.working_max = static_cast<size_t>(options.calls_max);
+  limits.awaited.calls_max = options.awaited_calls_max;
+  limits.awaited.connection_calls_max = options.awaited_calls_per_connection_max;
+  limits.awaited.timeout_us = options.message_timeout_us;
   return limits;
 }
 
-// Calls that exist at the same time: from the most that may be worked on their handlers refuse with
-// details, so many at a time; more do not get to them.
-int64_t ContextsMax(const GrpcServerOptions& options) {
-  return options.calls_max + static_cast<int64_t>(options.awaited_calls_max) + kRefusedCallsMax;
+GrpcCallLimits HealthLimits(const GrpcServerOptions& options) {
+  GrpcCallLimits limits;
+  limits.working_max = kWatchesMax;
+  limits.connection_working_max = kWatchesPerConnectionMax;
+  limits.awaited.calls_max = kHealthAwaitedMax;
+  limits.awaited.timeout_us = options.message_timeout_us;
+  return limits;
+}
+
+GrpcCallLimits ReflectionLimits(const GrpcServerOptions& options) {
+  GrpcCallLimits limits;
+  limits.working_max = kReflectionsMax;
+  limits.connection_working_max = kReflectionsPerConnectionMax;
+  limits.awaited.calls_max = kReflectionsMax;
+  limits.awaited.connection_calls_max = kReflectionsPerConnectionMax;
+  limits.awaited.timeout_us = options.message_timeout_us;
+  return limits;
 }
 
 int64_t EarlyMax(const GrpcServerOptions& options) {
-  return static_cast<int64_t>(options.awaited_calls_max) + kRefusedCallsMax;
+  return static_cast<int64_t>(options.awaited_calls_max + kHealthAwaitedMax + kReflectionsMax) +
+         kNewCallsMax;
 }
 
 void SetConnectionArguments(const GrpcServerOptions& options, grpc::ServerBuilder* builder) {
@@ -111,18 +133,18 @@ class CallbackGrpcServer : public GrpcServer {
       : options_(options),
         doors_(doors),
         gate_(std::move(gate)),
-        watch_(gate_.get(), AllowanceOf(options), ContextsMax(options), EarlyMax(options)),
-        calls_(static_cast<size_t>(options.calls_max), AwaitedOf(options)),
+        watch_(gate_.get(), AllowanceOf(options), EarlyMax(options), kUntakenAnswersMax),
+        calls_(GenerationLimits(options)),
+        health_calls_(HealthLimits(options)),
+        reflection_calls_(ReflectionLimits(options)),
         methods_({doors, &watch_, &calls_, options.message_bytes_max}),
+        health_({doors, &watch_, &health_calls_, kSideMessageBytesMax, /*open=*/true}),
+        reflection_({doors, &watch_, &reflection_calls_, kSideMessageBytesMax, /*open=*/true}),
         unknown_(doors, &watch_) {}
 
   ~CallbackGrpcServer() override { Stop(absl::ZeroDuration()); }
 
   absl::Status Build() {
-    grpc::EnableDefaultHealthCheckService(true);
-    // Named here so that it is linked in: reflection describes what this process knows.
-    grpc::health::v1::HealthCheckResponse::descriptor();
-    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
     grpc::ServerBuilder builder;
     builder.SetContextAllocator(watch_.MakeAllocator());
     builder.experimental().SetInterceptorCreators(watch_.MakeInterceptors());
@@ -132,6 +154,8 @@ class CallbackGrpcServer : public GrpcServer {
           return watch_.Arrived(connection, MonotonicClock().NowUs());
         }));
     builder.RegisterService(&methods_);
+    builder.RegisterService(&health_);
+    builder.RegisterService(&reflection_);
     builder.RegisterCallbackGenericService(&unknown_);
     // Up to twice the limit a message is read and refused by us, by name; above that the library
     // refuses it unread.
@@ -139,8 +163,6 @@ class CallbackGrpcServer : public GrpcServer {
         std::min<size_t>(2 * options_.message_bytes_max, std::numeric_limits<int>::max())));
     grpc::ResourceQuota quota("weft-public");
     quota.Resize(options_.memory_bytes_max);
-    // Each reflection stream holds a thread; with none left a call is RESOURCE_EXHAUSTED.
-    quota.SetMaxThreads(kReflectionThreadsMax);
     builder.SetResourceQuota(quota);
     SetConnectionArguments(options_, &builder);
     server_ = builder.BuildAndStart();
@@ -159,8 +181,8 @@ class CallbackGrpcServer : public GrpcServer {
   int port() const override { return gate_->port(); }
 
   void StartDrain() override {
-    absl::MutexLock lock(&health_mutex_);
-    if (server_ != nullptr) SetHealth(false);
+    draining_.store(true);
+    health_.SetServing(false);
   }
 
   void Stop(absl::Duration timeout) override {
@@ -169,6 +191,10 @@ class CallbackGrpcServer : public GrpcServer {
     stop_.Notify();
     watcher_.Join();
     gate_->Stop();
+    // They would go on for as long as their clients like.
+    const absl::Status stopping = absl::UnavailableError("the server stops");
+    health_calls_.CloseAll(stopping);
+    reflection_calls_.CloseAll(stopping);
     server_->Shutdown(std::chrono::system_clock::now() + absl::ToChronoMicroseconds(timeout));
     server_->Wait();
   }
@@ -177,23 +203,15 @@ class CallbackGrpcServer : public GrpcServer {
   void Watch() {
     while (!stop_.WaitForNotificationWithTimeout(absl::Microseconds(options_.watch_interval_us))) {
       UpdateHealth();
-      calls_.Look(MonotonicClock().NowUs(), doors_->options().slow_reader_timeout_us);
+      for (GrpcCalls* calls : {&calls_, &health_calls_, &reflection_calls_}) {
+        calls->Look(MonotonicClock().NowUs(), doors_->options().slow_reader_timeout_us);
+      }
     }
   }
 
   // The entrance has no news to give: its state is asked for.
   void UpdateHealth() {
-    const ServerState state = doors_->Status().state;
-    absl::MutexLock lock(&health_mutex_);
-    SetHealth(state == ServerState::kReady);
-  }
-
-  void SetHealth(bool serving) ABSL_EXCLUSIVE_LOCKS_REQUIRED(health_mutex_) {
-    if (health_ == static_cast<int>(serving)) return;
-    health_ = static_cast<int>(serving);
-    grpc::HealthCheckServiceInterface* health = server_->GetHealthCheckService();
-    health->SetServingStatus(serving);  // "" and all names known to it
-    health->SetServingStatus(kServiceName, serving);
+    health_.SetServing(doors_->Status().state == ServerState::kReady && !draining_.load());
   }
 
   const GrpcServerOptions options_;
@@ -201,12 +219,15 @@ class CallbackGrpcServer : public GrpcServer {
   const std::unique_ptr<ConnectionGate> gate_;
   GrpcCallWatch watch_;
   GrpcCalls calls_;
+  GrpcCalls health_calls_;
+  GrpcCalls reflection_calls_;
   TextGenerationMethods methods_;
+  HealthMethods health_;
+  ReflectionMethods reflection_;
   UnknownMethods unknown_;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
   std::unique_ptr<grpc::Server> server_;
-  absl::Mutex health_mutex_;
-  int health_ ABSL_GUARDED_BY(health_mutex_) = -1;
+  std::atomic<bool> draining_{false};
   absl::Notification stop_;
   std::atomic<bool> stopped_{false};
   Thread watcher_;

@@ -283,7 +283,7 @@ TEST_CASE("The allowance of calls comes back with their ends and with time", "[r
 TEST_CASE("Calls of which little is known yet are bounded in all", "[router][grpc]") {
   auto gate = ConnectionGate::Listen("127.0.0.1:0", {});
   REQUIRE(gate.ok());
-  GrpcCallWatch watch(gate->get(), {}, 100, 2);
+  GrpcCallWatch watch(gate->get(), {}, 2, 100);
   const int key = 0;
   watch.AddEarly(1);
   CHECK(watch.Arrived(&key, 0));
@@ -291,6 +291,33 @@ TEST_CASE("Calls of which little is known yet are bounded in all", "[router][grp
   CHECK_FALSE(watch.Arrived(&key, 0));
   watch.AddEarly(-1);
   CHECK(watch.Arrived(&key, 0));
+}
+
+TEST_CASE("Answers that clients do not take cost them their share, and nobody else",
+          "[router][grpc]") {
+  UntakenAnswers untaken(8);
+  const int keys[3] = {};
+  const void* greedy = &keys[0];
+  const void* other = &keys[1];
+  const void* newcomer = &keys[2];
+  for (int i = 0; i < 7; ++i) untaken.Add(greedy);
+  CHECK(untaken.MayCall(greedy));
+  untaken.Add(other);
+  // Eight in all: four for each.
+  CHECK_FALSE(untaken.MayCall(greedy));
+  CHECK(untaken.MayCall(other));
+  CHECK(untaken.MayCall(newcomer));
+  for (int i = 0; i < 4; ++i) untaken.Remove(greedy);
+  CHECK(untaken.MayCall(greedy));
+  untaken.Remove(other);
+  for (int i = 0; i < 3; ++i) untaken.Remove(greedy);
+  // As many connections as there may be answers, and more: each may still have one.
+  const int many[9] = {};
+  for (const int& one : many) {
+    CHECK(untaken.MayCall(&one));
+    untaken.Add(&one);
+    CHECK(untaken.MayCall(&one) == (&one < &many[7]));
+  }
 }
 
 TEST_CASE("A guess ends the newest connection and renews an eighth of the allowance",

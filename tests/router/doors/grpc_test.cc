@@ -501,24 +501,5 @@ TEST_CASE("Many gRPC streams run at the same time", "[router][grpc]") {
   }
 }
 
-TEST_CASE("Reflection describes our service and gRPC's health service", "[router][grpc]") {
-  GrpcFixture fixture;
-  for (const std::string symbol : {"weft.v1.TextGeneration", "grpc.health.v1.Health"}) {
-    CAPTURE(symbol);
-    // ServerReflectionRequest{file_containing_symbol = 4}: one message each way.
-    const std::string request =
-        absl::StrCat("\x22", std::string(1, static_cast<char>(symbol.size())), symbol);
-    std::string answer;
-    REQUIRE(
-        fixture
-            .Raw("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", request, &answer)
-            .ok());
-    // A file that describes it, not an error: those repeat the request only.
-    const std::string message =
-        symbol == "grpc.health.v1.Health" ? "HealthCheckRequest" : "GenerateRequest";
-    CHECK(answer.find(message) != std::string::npos);
-  }
-}
-
 }  // namespace
 }  // namespace weft::router

@@ -1,0 +1,79 @@
+// A call of gRPC's own services that writes messages now and then: one write at a time, and an end
+// that waits for it. Base of the calls of Health/Watch and of reflection. On gRPC's threads, and
+// Pump and Close on any.
+
+#pragma once
+
+#include <utility>
+
+#include "common/check.h"
+#include "common/clock.h"
+#include "grpcpp/impl/codegen/proto_utils.h"
+#include "router/doors/grpc/call.h"
+#include "router/doors/grpc/request.h"
+#include "router/errors.h"
+
+namespace weft::router {
+
+class SideCall : public GrpcCall {
+ public:
+  void Close(const absl::Status& status) override {
+    {
+      absl::MutexLock lock(&mutex_);
+      if (write_start_us_ != 0 && !ended_) {
+        // OnWriteDone ends it.
+        if (closing_.ok()) closing_ = status;
+        return;
+      }
+    }
+    End(status);
+  }
+  void OnCancel() override { Close(absl::CancelledError("cancelled by the client")); }
+  void OnWriteDone(bool ok) override {
+    absl::Status closing;
+    {
+      absl::MutexLock lock(&mutex_);
+      write_start_us_ = 0;
+      closing = closing_;
+    }
+    if (closing.ok() && !ok) closing = absl::CancelledError("the client has gone");
+    if (!closing.ok()) return End(closing);
+    OnWritten();
+  }
+
+ protected:
+  using GrpcCall::GrpcCall;
+
+  // What was written has been taken; nothing is being written.
+  virtual void OnWritten() = 0;
+
+  // INVALID_ARGUMENT for one that is too large or malformed; the message is freed.
+  template <typename Message>
+  absl::Status Take(Message* into) {
+    absl::Status good = CheckMessageBytes(message()->Length(), door_.message_bytes_max);
+    if (good.ok() && !grpc::SerializationTraits<Message>::Deserialize(message(), into).ok()) {
+      good = FieldError("request", "is malformed, or text in it is not UTF-8");
+    }
+    message()->Clear();
+    return good;
+  }
+
+  // Nothing is being written, and the call has not ended.
+  template <typename Message>
+  void Write(const Message& answer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    write_start_us_ = MonotonicClock().NowUs();
+    buffer_.Clear();  // Serialize takes an empty buffer only
+    bool own_buffer = false;
+    const grpc::Status encoded =
+        grpc::SerializationTraits<Message>::Serialize(answer, &buffer_, &own_buffer);
+    WEFT_CHECK_MSG(encoded.ok(), encoded.error_message());
+    // Under the lock, so that nobody ends the call before; gRPC answers on a thread of its own.
+    StartWrite(&buffer_);
+  }
+
+ private:
+  absl::Status closing_ ABSL_GUARDED_BY(mutex_);
+  grpc::ByteBuffer buffer_;  // being written
+};
+
+}  // namespace weft::router
