@@ -30,6 +30,7 @@ GrpcCall::GrpcCall(const GrpcDoor& door, grpc::CallbackServerContext* context,
 GrpcReactor* GrpcCall::Start(const std::shared_ptr<GrpcCall>& call) {
   call->self_ = call;
   call->connection_ = call->door_.watch->ConnectionOf(*call->context_);
+  if (call->connection_ != nullptr) call->connection_->Touch(call->start_us_);
   call->door_.watch->AddEarly(1);
   call->door_.calls->Add(call.get(), ConnectionKeyOf(*call->context_));
   call->Begin();
@@ -44,6 +45,7 @@ void GrpcCall::Begin() {
     absl::StatusOr<TenantRef> tenant = door_.doors->Authenticate(CredentialsOf(*context_));
     if (!tenant.ok()) return End(tenant.status());
     tenant_ = *std::move(tenant);
+    if (connection_ != nullptr) connection_->Authenticate();
   }
   ReadMessage();
 }
@@ -92,6 +94,7 @@ void GrpcCall::OnReadDone(bool ok) {
     placed_ = true;
     worked_ = true;
     LeaveEarly();
+    if (connection_ != nullptr && !door_.open) connection_->AddRunning(1, NowUs());
   }
   OnMessage();
 }
@@ -161,11 +164,14 @@ void GrpcCall::OnDone() {
     if (untaken_) door_.watch->untaken()->Remove(ConnectionKeyOf(*context_));
     if (slow_) record.cause = CancelReasonName(CancelReason::kSlowReader);
   }
+  const int64_t now_us = NowUs();
+  if (connection_ != nullptr) connection_->Touch(now_us);
   if (door_.open) {
     self_.reset();  // may delete this
     return;
   }
-  record.total_us = NowUs() - start_us_;
+  if (connection_ != nullptr && worked) connection_->AddRunning(-1, now_us);
+  record.total_us = now_us - start_us_;
   door_.doors->probe().GrpcHandled(method_, GrpcCodeName(code), record.total_us);
   // Taken back before anything was done for it. Floods of calls that are reset at once are such: a
   // line for each would be work for the threads that have to end them.

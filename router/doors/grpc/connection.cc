@@ -20,6 +20,7 @@ GrpcConnection::GrpcConnection(uint64_t id, std::string peer, int fd, int64_t ac
     : id_(id),
       peer_(std::move(peer)),
       accepted_us_(accepted_us),
+      used_us_(accepted_us),
       taken_at_us_(accepted_us),
       acknowledged_at_us_(accepted_us),
       fd_(fd) {}
@@ -39,6 +40,19 @@ bool GrpcConnection::identified() const {
 bool GrpcConnection::ended() const {
   absl::MutexLock lock(&mutex_);
   return ended_;
+}
+
+void GrpcConnection::AddRunning(int calls, int64_t now_us) {
+  running_.fetch_add(calls, std::memory_order_relaxed);
+  Touch(now_us);
+}
+
+GrpcConnection::Worth GrpcConnection::worth() const {
+  Worth worth;
+  worth.running = running_.load(std::memory_order_relaxed) > 0;
+  worth.authenticated = authenticated_.load(std::memory_order_relaxed);
+  worth.used_us = used_us_.load(std::memory_order_relaxed);
+  return worth;
 }
 
 uint64_t GrpcConnection::ReceivedBytes() const {

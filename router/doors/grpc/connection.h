@@ -1,12 +1,14 @@
-// One accepted connection of the public gRPC port, beside what gRPC itself knows of it: whether a
-// call was ever seen on it, and a way to end it from outside. Made by the connection gate; held by
-// the gate until the connection has closed. Thread-safe. It never reads or writes the connection's
+// One accepted connection of the public gRPC port, beside what gRPC itself knows of it: what its
+// calls make it worth, and a way to end it from outside. Made by the connection gate; held by the
+// gate until the connection has closed. Thread-safe. It never reads or writes the connection's
 // bytes.
 
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <string>
+#include <tuple>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
@@ -31,6 +33,24 @@ class GrpcConnection {
   // A call on it has come to its handler. True the first time.
   bool Identify();
   bool identified() const;
+  // A call on it was let in by its key, or needed none.
+  void Authenticate() { authenticated_.store(true, std::memory_order_relaxed); }
+  // A call on it begins to be worked on, or has ended after that.
+  void AddRunning(int calls, int64_t now_us);
+  // Something was heard of one of its calls.
+  void Touch(int64_t now_us) { used_us_.store(now_us, std::memory_order_relaxed); }
+  // Which connections are the first to go when there are too many: those less in the order of this.
+  struct Worth {
+    bool running = false;
+    bool authenticated = false;
+    int64_t used_us = 0;
+    bool operator<(const Worth& other) const {
+      return std::tie(running, authenticated, used_us) <
+             std::tie(other.running, other.authenticated, other.used_us);
+    }
+  };
+  Worth worth() const;
+
   // Bytes that its client sent so far; 0 when it has closed, and for Unix sockets.
   uint64_t ReceivedBytes() const;
 
@@ -60,6 +80,10 @@ class GrpcConnection {
 
   // False when it has closed, and for Unix sockets.
   bool Facts(tcp_info* facts) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  std::atomic<int> running_{0};
+  std::atomic<bool> authenticated_{false};
+  std::atomic<int64_t> used_us_;
 
   mutable absl::Mutex mutex_;
   // Of the bytes received, those that are not unfinished, as of `taken_at_us_`.

@@ -211,18 +211,36 @@ void ConnectionGate::Accept(int listener_fd) {
 }
 
 bool ConnectionGate::MakeRoom() {
-  std::shared_ptr<GrpcConnection> oldest;
+  std::shared_ptr<GrpcConnection> leaves;
   {
     absl::MutexLock lock(&mutex_);
-    const bool full = by_id_.size() >= options_.connections_max;
-    if (!full && starting_.size() < options_.starting_max) return true;
-    if (starting_.empty()) return false;
-    oldest = starting_.front();
+    if (by_id_.size() >= options_.connections_max) {
+      leaves = LeastWorth();
+      if (leaves == nullptr) return false;
+    } else if (starting_.size() >= options_.starting_max) {
+      leaves = starting_.front();
+    } else {
+      return true;
+    }
     ++stats_.refused;
   }
-  oldest->End();
-  Remove(oldest->id());
+  leaves->End();
+  Remove(leaves->id());
   return true;
+}
+
+std::shared_ptr<GrpcConnection> ConnectionGate::LeastWorth() const {
+  const std::shared_ptr<GrpcConnection>* least = nullptr;
+  GrpcConnection::Worth least_worth;
+  for (const auto& [id, entry] : by_id_) {
+    // Calls cannot be told to belong to one that has no name.
+    if (entry.connection->peer().empty()) continue;
+    const GrpcConnection::Worth worth = entry.connection->worth();
+    if (worth.running || (least != nullptr && !(worth < least_worth))) continue;
+    least = &entry.connection;
+    least_worth = worth;
+  }
+  return least == nullptr ? nullptr : *least;
 }
 
 void ConnectionGate::Refuse(int fd) {
@@ -235,8 +253,9 @@ void ConnectionGate::Refuse(int fd) {
   int64_t held_back = 0;
   if (refused_log_.Due(NowUs(), &held_back)) {
     WEFT_LOG_WARN(
-        "a gRPC connection was refused: {} are open and all have calls ({} more were since the "
-        "last such line); --grpc-connections-max allows more",
+        "a gRPC connection was refused: {} are open and calls run on all of them ({} more were "
+        "since "
+        "the last such line); --grpc-connections-max allows more",
         options_.connections_max, held_back);
   }
   absl::MutexLock lock(&mutex_);

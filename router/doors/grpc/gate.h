@@ -4,11 +4,12 @@
 //
 // A connection that makes no call in time is ended, so that silence cannot hold descriptors. Those
 // that have made none yet are few besides: one more pushes out the oldest of them, which also
-// bounds the TLS handshakes under way. A connection that has made a call is never pushed out for a
-// newcomer. One that fills gRPC's memory with headers and messages that do not get whole is ended,
-// whether it has made calls or not; so is one whose client does not read. Peers that vanish are
-// noticed by TCP. When descriptors run out the newcomer is turned away and the thread pauses, it
-// never spins.
+// bounds the TLS handshakes under way. When there are too many in all, a newcomer pushes out the
+// one that was used least recently, first among those no call of which was let in. A connection on
+// which a call is worked on is never pushed out for a newcomer, nor is a Unix socket. One that
+// fills gRPC's memory with headers and messages that do not get whole is ended, whether it has made
+// calls or not; so is one whose client does not read. Peers that vanish are noticed by TCP. When
+// descriptors run out the newcomer is turned away and the thread pauses, it never spins.
 //
 // The callers of Find are gRPC's threads; no lock is held over a system call that waits.
 
@@ -109,6 +110,8 @@ class ConnectionGate {
   void Add(int listener_fd, int fd);
   // Makes room for one connection; false when there is none.
   bool MakeRoom();
+  // Null when calls are worked on on all of them.
+  std::shared_ptr<GrpcConnection> LeastWorth() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Refuse(int fd);
   void OutOfDescriptors(int listener_fd, int error);
   void SetAccepting(bool accepting);
