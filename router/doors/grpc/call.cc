@@ -11,9 +11,6 @@
 namespace weft::router {
 namespace {
 
-// HTTP/2 frames and TLS records add less than one byte to so many of a message.
-constexpr uint64_t kMessageBytesPerFraming = 256;
-
 int64_t NowUs() { return MonotonicClock().NowUs(); }
 
 }  // namespace
@@ -29,8 +26,10 @@ GrpcCall::GrpcCall(const GrpcDoor& door, grpc::CallbackServerContext* context,
 
 GrpcReactor* GrpcCall::Start(const std::shared_ptr<GrpcCall>& call) {
   call->self_ = call;
-  call->connection_ = call->door_.watch->ConnectionOf(*call->context_);
+  GrpcCallWatch::Origin origin = call->door_.watch->OriginOf(*call->context_);
+  call->connection_ = std::move(origin.connection);
   if (call->connection_ != nullptr) call->connection_->Touch(call->start_us_);
+  call->BeginMessage(origin.began_us, HeaderBytesOf(*call->context_));
   call->door_.watch->AddEarly(1);
   call->door_.calls->Add(call.get(), ConnectionKeyOf(*call->context_));
   call->Begin();
@@ -48,6 +47,20 @@ void GrpcCall::Begin() {
     if (connection_ != nullptr) connection_->Authenticate();
   }
   ReadMessage();
+}
+
+void GrpcCall::BeginMessage(int64_t began_us, uint64_t header_bytes) {
+  EndMessage(0);
+  if (connection_ == nullptr) return;
+  absl::MutexLock lock(&mutex_);
+  message_begin_ = connection_->BeginMessage(began_us, NowUs(), header_bytes);
+}
+
+void GrpcCall::EndMessage(uint64_t message_bytes) {
+  absl::MutexLock lock(&mutex_);
+  if (!message_begin_.has_value()) return;
+  connection_->EndMessage(*message_begin_, message_bytes);
+  message_begin_.reset();
 }
 
 absl::Status GrpcCall::Wanted() const {
@@ -78,10 +91,7 @@ void GrpcCall::OnReadDone(bool ok) {
     if (ended_) return;
   }
   door_.calls->MessageCame(this);
-  if (ok && connection_ != nullptr) {
-    const uint64_t bytes = message_.Length();
-    connection_->Took(bytes + bytes / kMessageBytesPerFraming);
-  }
+  if (ok) EndMessage(message_.Length());
   const absl::Status wanted = Wanted();
   if (!wanted.ok()) return End(wanted);
   if (!ok) return OnMessagesEnd();
@@ -152,6 +162,7 @@ void GrpcCall::CheckSlow(int64_t now_us, int64_t timeout_us) {
 
 void GrpcCall::OnDone() {
   door_.calls->Remove(this);
+  EndMessage(0);
   AccessRecord record;
   grpc::StatusCode code;
   bool worked;

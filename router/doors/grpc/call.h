@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
@@ -71,6 +72,8 @@ class GrpcCall : public GrpcReactor, public std::enable_shared_from_this<GrpcCal
   virtual void Describe(AccessRecord* /*record*/) {}
   virtual bool quiet() const { return false; }
 
+  // The call's message is not whole, for the count of what its connection has sent.
+  void BeginMessage(int64_t began_us, uint64_t header_bytes);
   // Waits for the next message; nothing may wait to be written. Nothing when the call has ended.
   void ReadMessage();
   // Both once a call, and not both. Nothing when the call was given up.
@@ -95,6 +98,7 @@ class GrpcCall : public GrpcReactor, public std::enable_shared_from_this<GrpcCal
 
  private:
   void Begin();
+  void EndMessage(uint64_t message_bytes);
   // OK, or why the call must not be worked on: it was cancelled, or its connection was ended.
   absl::Status Wanted() const;
   void LeaveEarly() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -112,6 +116,8 @@ class GrpcCall : public GrpcReactor, public std::enable_shared_from_this<GrpcCal
   // Null where it has closed, and for Unix sockets.
   std::shared_ptr<GrpcConnection> connection_;
 
+  // While its message is not whole.
+  std::optional<uint64_t> message_begin_ ABSL_GUARDED_BY(mutex_);
   bool awaiting_ ABSL_GUARDED_BY(mutex_) = true;
   // Counted by the watch as early, and as answered without work.
   bool early_ ABSL_GUARDED_BY(mutex_) = true;

@@ -9,8 +9,6 @@
 namespace weft::router {
 namespace {
 
-// Of usual headers.
-constexpr uint64_t kHeaderBytes = 1024;
 // Allowances are kept in millionths, so that time counts to the microsecond.
 constexpr int64_t kOne = 1'000'000;
 
@@ -145,7 +143,6 @@ void GrpcCallWatch::Begin(grpc::CallbackServerContext* context) {
   const std::shared_ptr<GrpcConnection> connection = gate_->Find(context->peer());
   if (connection == nullptr) return;
   gate_->Identify(connection.get());
-  connection->Took(kHeaderBytes);
   if (own != nullptr) own->connection = connection;
   absl::MutexLock lock(&mutex_);
   const auto found = accounts_.find(ConnectionKeyOf(*context));
@@ -174,10 +171,10 @@ void GrpcCallWatch::Sweep(int64_t now_us) {
   sweep_at_ = std::max<size_t>(1024, 2 * accounts_.size());
 }
 
-std::shared_ptr<GrpcConnection> GrpcCallWatch::ConnectionOf(
-    const grpc::CallbackServerContext& context) const {
+GrpcCallWatch::Origin GrpcCallWatch::OriginOf(const grpc::CallbackServerContext& context) const {
   const auto* const own = dynamic_cast<const Context*>(&context);
-  return own != nullptr ? own->connection : gate_->Find(context.peer());
+  if (own != nullptr) return {own->connection, own->began_us};
+  return {gate_->Find(context.peer()), NowUs()};
 }
 
 }  // namespace weft::router

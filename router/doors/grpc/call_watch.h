@@ -67,8 +67,13 @@ class GrpcCallWatch {
   bool Arrived(const void* key, int64_t now_us);
   // A call that began at `began_us` has ended.
   void Ended(const void* key, int64_t now_us, int64_t began_us, bool cancelled);
-  // Null where it has closed, and for Unix sockets.
-  std::shared_ptr<GrpcConnection> ConnectionOf(const grpc::CallbackServerContext& context) const;
+  struct Origin {
+    // Null where it has closed, and for Unix sockets.
+    std::shared_ptr<GrpcConnection> connection;
+    // When the call's headers had come.
+    int64_t began_us = 0;
+  };
+  Origin OriginOf(const grpc::CallbackServerContext& context) const;
 
   // A handler's call is early, or no more.
   void AddEarly(int64_t calls) { early_.fetch_add(calls, std::memory_order_relaxed); }

@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "absl/strings/match.h"
@@ -24,6 +25,18 @@ inline std::string MetadataOf(const grpc::CallbackServerContext& context, const 
 // `authorization` and `x-api-key` of the call's metadata.
 inline Credentials CredentialsOf(const grpc::CallbackServerContext& context) {
   return {MetadataOf(context, "authorization"), MetadataOf(context, "x-api-key")};
+}
+
+// What the call's headers are about as literals: path, authority and what else each call has are
+// short.
+inline uint64_t HeaderBytesOf(const grpc::CallbackServerContext& context) {
+  constexpr uint64_t kCommonBytes = 256;
+  constexpr uint64_t kFieldBytes = 5;  // HPACK's lengths
+  uint64_t bytes = kCommonBytes;
+  for (const auto& [name, value] : context.client_metadata()) {
+    bytes += name.size() + value.size() + kFieldBytes;
+  }
+  return bytes;
 }
 
 // The client's trace context; empty where there is none or it is malformed.

@@ -1,7 +1,9 @@
 #include "router/doors/grpc/connection.h"
 
+#include <linux/sockios.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -13,6 +15,10 @@ namespace {
 
 // Pings, acknowledgements and window updates, and what TLS adds to each.
 constexpr uint64_t kForgivenBytesPerS = 64 << 10;
+// HTTP/2 frames and TLS records add less than one byte to so many of a message.
+constexpr uint64_t kMessageBytesPerFraming = 256;
+// What gRPC has read is noted at most so often: it costs two system calls.
+constexpr int64_t kNotePauseUs = 1'000;
 
 }  // namespace
 
@@ -22,6 +28,7 @@ GrpcConnection::GrpcConnection(uint64_t id, std::string peer, int fd, int64_t ac
       accepted_us_(accepted_us),
       used_us_(accepted_us),
       taken_at_us_(accepted_us),
+      read_at_us_(accepted_us),
       acknowledged_at_us_(accepted_us),
       fd_(fd) {}
 
@@ -66,9 +73,39 @@ bool GrpcConnection::Facts(tcp_info* facts) const {
   return fd_ >= 0 && getsockopt(fd_, IPPROTO_TCP, TCP_INFO, facts, &bytes) == 0;
 }
 
-void GrpcConnection::Took(uint64_t bytes) {
+uint64_t GrpcConnection::BeginMessage(int64_t began_us, int64_t now_us, uint64_t header_bytes) {
   absl::MutexLock lock(&mutex_);
-  taken_bytes_ += bytes;
+  if (began_us > read_at_us_) parsed_bytes_ = std::max(parsed_bytes_, read_bytes_);
+  tcp_info facts{};
+  if (now_us - read_at_us_ >= kNotePauseUs && Facts(&facts)) NoteRead(facts, now_us);
+  message_begins_.insert(parsed_bytes_);
+  // What was said in few bytes because the client had said it before is more than came. That is
+  // at most the table of HPACK (4 KiB) a call, and only until it is settled.
+  taken_bytes_ += header_bytes;
+  Settle();
+  return parsed_bytes_;
+}
+
+void GrpcConnection::EndMessage(uint64_t begin, uint64_t message_bytes) {
+  absl::MutexLock lock(&mutex_);
+  const auto found = message_begins_.find(begin);
+  if (found != message_begins_.end()) message_begins_.erase(found);
+  taken_bytes_ += message_bytes + message_bytes / kMessageBytesPerFraming;
+  Settle();
+}
+
+void GrpcConnection::NoteRead(const tcp_info& facts, int64_t now_us) {
+  int waiting = 0;
+  if (ioctl(fd_, SIOCINQ, &waiting) != 0) return;
+  const uint64_t received = facts.tcpi_bytes_received;
+  read_at_us_ = now_us;
+  read_bytes_ = received - std::min<uint64_t>(received, static_cast<uint64_t>(waiting));
+}
+
+void GrpcConnection::Settle() {
+  const uint64_t settled =
+      message_begins_.empty() ? parsed_bytes_ : std::min(parsed_bytes_, *message_begins_.begin());
+  taken_bytes_ = std::max(taken_bytes_, settled);
 }
 
 GrpcConnection::Bytes GrpcConnection::Look(int64_t now_us) {
@@ -80,9 +117,10 @@ GrpcConnection::Bytes GrpcConnection::Look(int64_t now_us) {
   const int64_t passed_us = std::clamp<int64_t>(now_us - taken_at_us_, 0, 3'600'000'000);
   taken_at_us_ = now_us;
   taken_bytes_ += static_cast<uint64_t>(passed_us) * kForgivenBytesPerS / 1'000'000;
-  // A message that came compressed is larger than what was received; nobody saves up by that.
+  // Nobody saves up by what is larger than it came.
   taken_bytes_ = std::min(taken_bytes_, received);
   bytes.unfinished = received - taken_bytes_;
+  NoteRead(facts, now_us);
   if (facts.tcpi_notsent_bytes == 0 || facts.tcpi_bytes_acked != acknowledged_bytes_) {
     acknowledged_bytes_ = facts.tcpi_bytes_acked;
     acknowledged_at_us_ = now_us;

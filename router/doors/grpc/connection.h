@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <tuple>
 
@@ -54,11 +55,17 @@ class GrpcConnection {
   // Bytes that its client sent so far; 0 when it has closed, and for Unix sockets.
   uint64_t ReceivedBytes() const;
 
-  // So many bytes have become a call's headers or its whole message.
-  void Took(uint64_t bytes);
+  // A call has begun at `began_us`, whose headers of so many bytes were whole then and whose
+  // message is not. What it returns goes to EndMessage, once: when the message is whole, and has so
+  // many bytes, or when the call has ended and nobody waits for it.
+  uint64_t BeginMessage(int64_t began_us, int64_t now_us, uint64_t header_bytes);
+  void EndMessage(uint64_t begin, uint64_t message_bytes);
   struct Bytes {
-    // Bytes that its client sent and that have become neither yet: gRPC keeps them, without bound
-    // while headers are not whole. Frames that belong to no call are forgiven at a slow rate.
+    // Bytes that its client sent and that may be part of headers or a message that is not whole:
+    // gRPC keeps these, without bound while headers are not whole. What came before the oldest call
+    // that still waits for its message is none of them, provided that headers came whole after it;
+    // nor are whole headers and messages. Frames that belong to no call are forgiven at a slow
+    // rate.
     uint64_t unfinished = 0;
     // For how long bytes have waited for its client, which took none meanwhile.
     int64_t unread_us = 0;
@@ -78,6 +85,9 @@ class GrpcConnection {
   const std::string peer_;
   const int64_t accepted_us_;
 
+  void NoteRead(const tcp_info& facts, int64_t now_us) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Counts what is settled by now: all before the oldest message that is not whole.
+  void Settle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // False when it has closed, and for Unix sockets.
   bool Facts(tcp_info* facts) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -89,6 +99,13 @@ class GrpcConnection {
   // Of the bytes received, those that are not unfinished, as of `taken_at_us_`.
   uint64_t taken_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t taken_at_us_ ABSL_GUARDED_BY(mutex_);
+  // What gRPC had read when that was last noted; and what it had read so before some call began,
+  // which is therefore no part of headers that still go on.
+  int64_t read_at_us_ ABSL_GUARDED_BY(mutex_);
+  uint64_t read_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t parsed_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Of the calls that wait for their message: the parsed bytes at their begin, where it may start.
+  std::multiset<uint64_t> message_begins_ ABSL_GUARDED_BY(mutex_);
   // What its client had acknowledged when that last changed or nothing waited for it.
   uint64_t acknowledged_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t acknowledged_at_us_ ABSL_GUARDED_BY(mutex_);

@@ -42,11 +42,18 @@ class UnknownCall : public grpc::ServerGenericBidiReactor {
   UnknownCall(DoorContext* doors, GrpcCallWatch* watch, grpc::GenericCallbackServerContext* context)
       : doors_(doors), watch_(watch), context_(context), start_us_(MonotonicClock().NowUs()) {
     watch_->untaken()->Add(ConnectionKeyOf(*context_));
+    GrpcCallWatch::Origin origin = watch_->OriginOf(*context_);
+    connection_ = std::move(origin.connection);
+    if (connection_ != nullptr) {
+      message_begin_ = connection_->BeginMessage(origin.began_us, MonotonicClock().NowUs(),
+                                                 HeaderBytesOf(*context_));
+    }
     Finish({grpc::StatusCode::UNIMPLEMENTED, "there is no such method"});
   }
   void OnDone() override {
     const std::unique_ptr<UnknownCall> self(this);
     watch_->untaken()->Remove(ConnectionKeyOf(*context_));
+    if (connection_ != nullptr) connection_->EndMessage(message_begin_, 0);
     AccessRecord record;
     record.total_us = MonotonicClock().NowUs() - start_us_;
     record.door = "grpc";
@@ -64,6 +71,8 @@ class UnknownCall : public grpc::ServerGenericBidiReactor {
   GrpcCallWatch* const watch_;
   grpc::GenericCallbackServerContext* const context_;
   const int64_t start_us_;
+  std::shared_ptr<GrpcConnection> connection_;
+  uint64_t message_begin_ = 0;
 };
 
 }  // namespace

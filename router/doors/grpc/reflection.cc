@@ -31,7 +31,10 @@ class ReflectionCall : public SideCall {
     if (!ended_) Write(descriptions_->Answer(request));
   }
   void OnMessagesEnd() override { Close(absl::OkStatus()); }
-  void OnWritten() override { ReadMessage(); }
+  void OnWritten() override {
+    BeginMessage(MonotonicClock().NowUs(), 0);
+    ReadMessage();
+  }
 
   const Descriptions* const descriptions_;
 };
