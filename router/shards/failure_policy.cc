@@ -18,12 +18,31 @@ constexpr uint32_t kRetryDoublingsMax = 10;
 void FailurePolicy::AskRestart(Rank rank, uint64_t pid, RestartReason reason,
                                const absl::Status& why) {
   if (pid == 0) return;
-  probe_->ShardRestarted(reason);
+  Count(rank, pid, reason);
   if (restart_pids_[rank] == pid) return;  // asked already, or known to be under way
   restart_pids_[rank] = pid;
   if (restarter_ == nullptr) return;
   WEFT_LOG_WARN("asking for a restart rank={} pid={}", rank, pid);
   restarter_->Restart(rank, pid, std::string(why.message()));
+}
+
+void FailurePolicy::SetRestarting(Rank rank, uint64_t pid) {
+  Count(rank, pid, RestartReason::kExit);
+  restart_pids_[rank] = pid;
+}
+
+void FailurePolicy::OnReplaced(Rank rank, uint64_t pid, uint64_t new_pid) {
+  Count(rank, pid, RestartReason::kExit);
+  restart_pids_[rank] = 0;
+  // In a container every process of a shard may have the same pid: the new one is yet to be
+  // counted.
+  if (new_pid == counted_pids_[rank]) counted_pids_[rank] = 0;
+}
+
+void FailurePolicy::Count(Rank rank, uint64_t pid, RestartReason reason) {
+  if (pid == 0 || counted_pids_[rank] == pid) return;
+  counted_pids_[rank] = pid;
+  probe_->ShardRestarted(reason);
 }
 
 void FailurePolicy::OnAttemptFailed(int64_t now_us) {
@@ -36,6 +55,9 @@ void FailurePolicy::OnFormed(int64_t now_us) {
   if (lost_us_ > 0) probe_->Recovered(now_us - lost_us_);
   lost_us_ = 0;
   std::fill(restart_pids_.begin(), restart_pids_.end(), 0);
+  // Without a supervisor a process that was taken for hung may be the one that serves again: its
+  // end is yet to be counted. A supervisor that was asked ends it, and it is counted already.
+  if (restarter_ == nullptr) std::fill(counted_pids_.begin(), counted_pids_.end(), 0);
 }
 
 }  // namespace weft::router

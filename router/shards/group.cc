@@ -61,9 +61,12 @@ void ShardGroup::OnReply(ShardReply reply, int64_t now_us) {
 }
 
 void ShardGroup::OnShardDied(const ShardDeath& death, int64_t now_us) {
-  if (death.rank >= world() || !InEpoch() || health_.pid(death.rank) != death.pid) return;
+  if (death.rank >= world()) return;
   // The supervisor starts it again unasked.
+  failures_.OnDied(death.rank, death.pid);
+  if (health_.pid(death.rank) != death.pid) return;  // replaced already, or never answered
   failures_.SetRestarting(death.rank, death.pid);
+  if (!InEpoch()) return;
   Lose(absl::UnavailableError(absl::StrCat("rank ", death.rank, ": process ", death.pid, " died")),
        death.rank, RestartReason::kExit, now_us);
 }
@@ -95,6 +98,9 @@ void ShardGroup::OnInfo(const ShardReply& reply, int64_t now_us) {
     return Fatal(TakenOver(absl::StrCat("rank ", rank, " has seen epoch ", info.epoch(),
                                         ", this router's last is ", epoch_)));
   }
+  if (!health_.IsProcess(rank, info)) {
+    failures_.OnReplaced(rank, health_.pid(rank), info.pid());
+  }
   health_.Accept(rank, std::move(info), now_us);
   if (asked_to_hold) health_.AskSoon();  // whether the claim is granted
   MaybeForm(now_us);
@@ -114,7 +120,7 @@ void ShardGroup::OnHold(const ShardReply& reply, int64_t now_us) {
 
 void ShardGroup::CheckMember(Rank rank, const InfoResponse& info, int64_t now_us) {
   const uint64_t pid = health_.pid(rank);
-  if (info.pid() != pid) {
+  if (!health_.IsProcess(rank, info)) {
     failures_.SetRestarting(rank, pid);  // it has been restarted already
     return Lose(absl::UnavailableError(absl::StrCat("rank ", rank, ": process ", pid,
                                                     " was replaced by ", info.pid())),

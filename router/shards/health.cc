@@ -66,7 +66,7 @@ std::optional<absl::StatusOr<InfoResponse>> ShardHealth::OnInfo(Rank rank, const
     answer = absl::InternalError("malformed Info answer");
   }
   // Any answer is a sign of life, also one to a question of an earlier state.
-  if (answer.ok() && answer->pid() == state.process.pid) state.vitals.OnInfo(*answer, now_us);
+  if (answer.ok() && IsProcess(rank, *answer)) state.vitals.OnInfo(*answer, now_us);
   if (reply.tag.number != generation_) return std::nullopt;
   state.info_in_flight = false;
   state.info_due_us = std::max(state.info_due_us, now_us);
@@ -76,7 +76,7 @@ std::optional<absl::StatusOr<InfoResponse>> ShardHealth::OnInfo(Rank rank, const
 
 void ShardHealth::Accept(Rank rank, InfoResponse info, int64_t now_us) {
   RankState& state = ranks_[rank];
-  if (info.pid() != state.process.pid) {
+  if (!IsProcess(rank, info)) {
     state.process = {info.pid(), info.process_start_ticks(), info.pid_namespace()};
     state.vitals.Restart(now_us);
   }
@@ -141,6 +141,11 @@ ShardFinding ShardHealth::Examine(Rank rank, int64_t owes_since_us, bool restart
                 "rank ", rank, ": device thread shows no life for ", timeout_us / 1000, " ms"))};
   }
   return {};
+}
+
+bool ShardHealth::IsProcess(Rank rank, const InfoResponse& info) const {
+  const ShardProcess& known = ranks_[rank].process;
+  return info.pid() == known.pid && info.process_start_ticks() == known.start_ticks;
 }
 
 bool ShardHealth::ProcessThere(Rank rank) {

@@ -79,6 +79,9 @@ class ShardHealth {
   const std::optional<weft::shard::v1::InfoResponse>& info(Rank rank) const {
     return ranks_[rank].info;
   }
+  // `info` comes from the process of the last accepted answer, and not from one that took its
+  // place, perhaps with the same pid as in a container.
+  bool IsProcess(Rank rank, const weft::shard::v1::InfoResponse& info) const;
   // Process of the last accepted answer; 0 before it.
   uint64_t pid(Rank rank) const { return ranks_[rank].process.pid; }
   // 0 .. 100 of the bytes to load.

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
 #include "common/limits.h"
 
 namespace weft::router {
@@ -101,6 +103,29 @@ struct Rig : ShardGroupListener, ShardRestarter {
   }
   void Grant() {
     for (wire::InfoResponse& info : infos) info.set_holder_router_id(kRouterId);
+  }
+  // The shard of `rank` comes back as another process.
+  void Replace(Rank rank, uint64_t pid, uint64_t start_ticks) {
+    infos[rank].set_pid(pid);
+    infos[rank].set_process_start_ticks(start_ticks);
+    clients[rank]->connected = true;
+    for (wire::InfoResponse& info : infos) info.set_state(wire::SHARD_STATE_READY);
+    for (Rank other = 0; other < clients.size(); ++other) {
+      if (Count(other, ShardCall::kLeaveGroup) > 0) {
+        Answer(other, ShardCall::kLeaveGroup, absl::OkStatus());
+      }
+    }
+  }
+  // What weft_shard_restarts_total says, all reasons together.
+  int Restarts() {
+    const std::string text = probe.Render();
+    int total = 0;
+    for (absl::string_view line : absl::StrSplit(text, '\n')) {
+      int value = 0;
+      if (!absl::StartsWith(line, "weft_shard_restarts_total")) continue;
+      if (absl::SimpleAtoi(line.substr(line.rfind(' ') + 1), &value)) total += value;
+    }
+    return total;
   }
   // From READY shards to an epoch that serves.
   void Form() {
@@ -214,6 +239,82 @@ TEST_CASE("A shard whose process is gone with its channel is restarted", "[route
   rig.group->OnTimer(rig.now_us);
   CHECK(rig.lost == 1);
   CHECK(rig.restarted == std::vector<Rank>{1});
+}
+
+// -- Counting restarts
+// -----------------------------------------------------------------------------
+
+TEST_CASE("A restart that the supervisor knew first counts once", "[router][shards]") {
+  Rig rig(2);
+  const int before = rig.Restarts();
+  rig.Form();
+  SECTION("in an epoch") { rig.cpu_us.reset(); }
+  // As of a process that has ended and is not waited for yet.
+  SECTION("in an epoch, while the process can still be read") { rig.cpu_us = 5; }
+  SECTION("after its channel broke") {
+    rig.cpu_us = 5;
+    rig.clients[1]->connected = false;
+    rig.group->OnTimer(rig.now_us);
+    REQUIRE(rig.group->state() == GroupState::kRecovering);
+  }
+  rig.group->OnShardDied({1, 101}, rig.now_us);
+  CHECK(rig.group->state() == GroupState::kRecovering);
+  CHECK(rig.Restarts() == before + 1);
+  CHECK(rig.restarted.empty());
+  rig.Replace(1, 201, 0);
+  rig.Form();
+  CHECK(rig.Restarts() == before + 1);
+  // The next one of the same rank is another.
+  rig.group->OnShardDied({1, 201}, rig.now_us);
+  CHECK(rig.Restarts() == before + 2);
+}
+
+TEST_CASE("A restart that the router asked for counts once", "[router][shards]") {
+  Rig rig(2);
+  const int before = rig.Restarts();
+  rig.Form();
+  rig.clients[1]->connected = false;
+  rig.group->OnTimer(rig.now_us);
+  REQUIRE(rig.restarted == std::vector<Rank>{1});
+  rig.group->OnShardDied({1, 101}, rig.now_us);
+  rig.Replace(1, 201, 0);
+  rig.Form();
+  // The supervisor's word may come late.
+  rig.group->OnShardDied({1, 101}, rig.now_us);
+  CHECK(rig.group->state() == GroupState::kServing);
+  CHECK(rig.Restarts() == before + 1);
+}
+
+TEST_CASE("A restart that nobody spoke of counts when the new process answers",
+          "[router][shards]") {
+  Rig rig(2);
+  const int before = rig.Restarts();
+  SECTION("in an epoch") {
+    rig.Form();
+    rig.infos[1].set_pid(201);
+    rig.Poll();
+    for (int i = 0; i < 5 && rig.lost == 0; ++i) rig.Poll();
+    REQUIRE(rig.lost == 1);
+    CHECK(rig.Restarts() == before + 1);
+    rig.Replace(1, 201, 0);
+  }
+  SECTION("before one, as in containers with the same pid") {
+    rig.Poll();
+    rig.Poll();
+    rig.Replace(1, 101, 7);
+  }
+  rig.Form();
+  CHECK(rig.Restarts() == before + 1);
+}
+
+TEST_CASE("A shard that died before it answered counts once", "[router][shards]") {
+  Rig rig(1);
+  const int before = rig.Restarts();
+  rig.group->OnShardDied({0, 90}, rig.now_us);
+  rig.group->OnShardDied({0, 90}, rig.now_us);
+  CHECK(rig.Restarts() == before + 1);
+  rig.Form();
+  CHECK(rig.Restarts() == before + 1);
 }
 
 }  // namespace
