@@ -30,6 +30,11 @@ void EngineLoop::FailAll(const absl::Status& why, int64_t now_us) {
   for (SequenceId id : all) Fail(id, why, now_us);
 }
 
+void EngineLoop::StopAll(const absl::Status& why, int64_t now_us) {
+  for (const auto& [id, live] : live_) live.answer->Cancel(CancelReason::kAdmin);
+  FailAll(why, now_us);
+}
+
 void EngineLoop::EndLives() {
   for (const Ended& ended : ended_) {
     auto node = live_.extract(ended.id);

@@ -155,7 +155,7 @@ void EngineLoop::Handle(Event& event, int64_t now_us) {
     end_all_us_ = Earlier(drain->deadline_us, end_all_us_);
   } else if (!stopping_) {
     stopping_ = true;
-    FailAll(UnavailableError("SHUTTING_DOWN", "the server is shutting down", kComeBack), now_us);
+    StopAll(UnavailableError("SHUTTING_DOWN", "the server is shutting down", kComeBack), now_us);
     group_->Leave(now_us);
     leave_by_us_ = now_us + kLeaveWaitUs;
   }
@@ -234,7 +234,7 @@ void EngineLoop::EndLate(int64_t now_us) {
 int64_t EngineLoop::OnTimers(int64_t now_us) {
   EndLate(now_us);
   if (end_all_us_ > 0 && now_us >= end_all_us_) {
-    FailAll(UnavailableError("DRAINING", "the server shut down before the answer was complete",
+    StopAll(UnavailableError("DRAINING", "the server shut down before the answer was complete",
                              kComeBack),
             now_us);
   }

@@ -167,6 +167,8 @@ class EngineLoop : public Inbox, public ShardGroupListener {
   // Takes a live request from the scheduler; it fails with `why`.
   void Fail(SequenceId sequence, const absl::Status& why, int64_t now_us);
   void FailAll(const absl::Status& why, int64_t now_us);
+  // The same because this server stops, which counts as ended by its administrator.
+  void StopAll(const absl::Status& why, int64_t now_us);
   // The scheduler gave `ended_` back.
   void EndLives();
   // Ends a request whose stream has not begun.

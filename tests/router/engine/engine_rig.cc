@@ -109,6 +109,7 @@ void FakeSink::ReadLocked() {
   WEFT_CHECK(!end_.has_value());
   end_ = *answer_->end();
   text_ += end_->text;
+  cancelled_ = answer_->cancelled();
   answer_.reset();
 }
 
@@ -198,6 +199,11 @@ AnswerEnd FakeSink::finished() const {
   absl::MutexLock lock(&mutex_);
   REQUIRE(end_.has_value());
   return *end_;
+}
+
+CancelReason FakeSink::cancelled() const {
+  absl::MutexLock lock(&mutex_);
+  return cancelled_;
 }
 
 // -- FakeSupervisor ------------------------------------------------------------------------------

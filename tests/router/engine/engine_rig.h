@@ -64,6 +64,8 @@ class FakeSink : public AnswerSink, public Waker {
   // OK when it finished.
   absl::Status status() const;
   AnswerEnd finished() const;
+  // What had cancelled it by its end, as the access log names it.
+  CancelReason cancelled() const;
   int wakes() const { return wakes_.load(); }
   int deliveries() const { return deliveries_.load(); }
 
@@ -76,6 +78,7 @@ class FakeSink : public AnswerSink, public Waker {
   std::vector<AnswerToken> tokens_ ABSL_GUARDED_BY(mutex_);
   std::optional<AnswerHead> head_ ABSL_GUARDED_BY(mutex_);
   std::optional<AnswerEnd> end_ ABSL_GUARDED_BY(mutex_);
+  CancelReason cancelled_ ABSL_GUARDED_BY(mutex_) = CancelReason::kNone;
   std::string text_ ABSL_GUARDED_BY(mutex_);
   std::atomic<int> wakes_{0};
   std::atomic<int> deliveries_{0};

@@ -191,8 +191,11 @@ TEST_CASE("Draining finishes what runs, refuses what comes, and ends what is lef
   CHECK(ErrorReason(late->status()) == "DRAINING");
   CHECK(rig.engine().WaitIdle(absl::Seconds(20)));
   CHECK(quick->ids() == rig.Expected(MakeInput(0, 10, 30)));
+  CHECK(quick->cancelled() == CancelReason::kNone);
   REQUIRE(slow->ended());
   CHECK(absl::IsUnavailable(slow->status()));
+  // The access log's cause is "admin", as OPERATIONS.md says.
+  CHECK(slow->cancelled() == CancelReason::kAdmin);
 }
 
 TEST_CASE("Shutting down ends every request once", "[router][engine]") {
