@@ -195,8 +195,11 @@ class FlagsTest(unittest.TestCase):
             for connection in connections:
                 connection.close()
         self.server.wait_idle()
-        self.assertEqual(self.server.metric("weft_request_success_total", finished_reason="abort"),
-                         limit)
+        # A request that has left the engine is counted by the thread that writes its last word, a
+        # moment later.
+        wait_until(lambda: self.server.metric("weft_request_success_total",
+                                              finished_reason="abort") == limit,
+                   f"{limit} requests to be counted as aborted")
         self.assertEqual(self.server.metric("weft_request_failure_total"), 1)
         self.assertEqual(self.server.metric("weft_request_failure_total", reason="overloaded"), 1)
 
