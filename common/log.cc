@@ -14,6 +14,7 @@
 #include "absl/strings/strip.h"
 #include "common/bounded_writer.h"
 #include "common/check.h"
+#include "common/key_form.h"
 #include "common/utf8.h"
 #include "spdlog/pattern_formatter.h"
 #include "spdlog/sinks/base_sink.h"
@@ -231,6 +232,14 @@ struct ValueAppender {
     Append(absl::AlphaNum(value).Piece(), dest);
   }
   void operator()(absl::string_view value) const {
+    if (HoldsKey(value)) {
+      const std::string cut = WithoutKeys(value);
+      return AppendText(cut);
+    }
+    AppendText(value);
+  }
+
+  void AppendText(absl::string_view value) const {
     if (json || NeedsQuotes(value)) return AppendQuoted(value, dest);
     Append(value, dest);
   }

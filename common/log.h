@@ -1,8 +1,9 @@
 // Logging for all processes: spdlog behind four macros, in text or JSON lines on stderr. A line
 // carries ts, level, process and msg, and the fields rank, epoch, step, request_id where the caller
 // gives them as "key=value" words; LogFields takes fields of any name. Prompts, texts and keys are
-// never logged. Thread-safe. Nobody ever waits for stderr: lines go through a bounded buffer
-// (common/bounded_writer.h), and those that do not fit are dropped, counted and spoken of.
+// never logged: LogFields cuts what has the form of a key (common/key_form.h). Thread-safe. Nobody
+// ever waits for stderr: lines go through a bounded buffer (common/bounded_writer.h), and those
+// that do not fit are dropped, counted and spoken of.
 
 #pragma once
 

@@ -94,6 +94,27 @@ TEST_CASE("Fields are members in JSON and words in text, whatever their text is"
         "\n");
 }
 
+TEST_CASE("A field that holds a key says its first letters alone", "[common]") {
+  const std::string key = "weft-AbCd_fghijklmnopqrstuvwxyz-0123456789ABCDEF";
+  REQUIRE(key.size() == 48);
+  const auto log = [&] {
+    LogFields("request", {{"id", key}, {"other", "Bearer " + key + " " + key + "x"}});
+  };
+  for (const LogFormat format : {LogFormat::kText, LogFormat::kJson}) {
+    const std::string line = LineOf(format, log);
+    INFO(line);
+    CHECK(line.find("fghij") == std::string::npos);
+    CHECK(line.find("Bearer weft-AbCd[...] weft-AbCd[...]\"") != std::string::npos);
+  }
+  // What is no key stays as it is.
+  for (const std::string& text :
+       {std::string("weft-chat-17"), key.substr(0, 47), "x" + key.substr(5)}) {
+    CHECK(LineOf(LogFormat::kText, [&] {
+            LogFields("request", {{"id", text}});
+          }).find("id=" + text + "\n") != std::string::npos);
+  }
+}
+
 TEST_CASE("A library's lines are for debugging, but for its last words", "[common]") {
   const std::string lines = Captured([] {
     REQUIRE(InitLogging("router", LogFormat::kText, "info").ok());
