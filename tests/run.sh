@@ -3,16 +3,36 @@
 # GPU: CUDA code is compiled, and tests/gpu/run.sh runs it where there is one. Options:
 #   --sanitize   first build and run the tests of router, common and shard under AddressSanitizer
 #                with UndefinedBehaviorSanitizer, and under ThreadSanitizer
-#   --label L    only tests with this ctest label (unit, sim, integration, slow)
+#   --label L    build all, but run only the tests with this ctest label: unit, sim or integration
+#   --help       this text
 set -euo pipefail
 cd "$(dirname "$0")/.."
+labels=(unit sim integration)
 sanitize=0
 ctest_arguments=()
+
+refuse() {
+  echo "tests/run.sh: $1 (known: --sanitize, --label L, --help)" >&2
+  exit 2
+}
+
+add_label() {
+  local known
+  for known in "${labels[@]}"; do
+    [ "$1" = "$known" ] || continue
+    ctest_arguments+=(-L "^$1\$")
+    return
+  done
+  refuse "--label \"$1\" is not one of ${labels[*]}"
+}
+
 while [ $# -gt 0 ]; do
   case "$1" in
     --sanitize) sanitize=1 ;;
-    --label) ctest_arguments+=(-L "$2"); shift ;;
-    *) echo "tests/run.sh: unknown option $1 (known: --sanitize, --label L)" >&2; exit 2 ;;
+    --label) [ $# -gt 1 ] || refuse "--label needs one of ${labels[*]}"; add_label "$2"; shift ;;
+    --label=*) add_label "${1#--label=}" ;;
+    -h|--help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' tests/run.sh; exit 0 ;;
+    *) refuse "unknown option $1" ;;
   esac
   shift
 done
