@@ -1,7 +1,9 @@
 #include "common/flags.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <iterator>
 #include <sstream>
 
 #include "absl/strings/ascii.h"
@@ -10,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "common/near_name.h"
 #include "common/small_file.h"
 #include "common/status.h"
@@ -23,8 +26,11 @@ constexpr char kHandedConfig[] = "flag-config";
 // A configuration has a line for each flag.
 constexpr size_t kConfigBytesMax = 1u << 20;
 
+constexpr absl::string_view kVariablePrefix = "WEFT_";
+
 std::string EnvironmentName(const std::string& name) {
-  return "WEFT_" + absl::AsciiStrToUpper(absl::StrReplaceAll(name, {{"-", "_"}}));
+  return std::string(kVariablePrefix) +
+         absl::AsciiStrToUpper(absl::StrReplaceAll(name, {{"-", "_"}}));
 }
 
 // "--name" or "--name=value" as an argument.
@@ -112,6 +118,21 @@ std::string Flags::Unknown(absl::string_view kind, const std::string& name) cons
     return absl::StrCat(kind, " ", typed, " is not taken: ", app_.get_name(), " decides it itself");
   }
   std::string out = absl::StrCat("unknown ", kind, " ", typed);
+  const std::vector<std::string> names = KnownNames();
+  const absl::string_view dashes = kind == "flag" ? "--" : "";
+  absl::string_view positive = name;
+  if (absl::ConsumePrefix(&positive, "no-")) {
+    const std::string near = NearName(positive, names);
+    if (!near.empty() && IsTruth(near)) {
+      return absl::StrCat(out, "; the nearest known one is ", dashes, near, "=false");
+    }
+  }
+  const std::string near = NearName(name, names);
+  if (!near.empty()) absl::StrAppend(&out, "; the nearest known one is ", dashes, near);
+  return out;
+}
+
+std::vector<std::string> Flags::KnownNames() const {
   std::vector<std::string> names;
   for (const CLI::Option* option : app_.get_options()) {
     const std::string known = option->get_name();
@@ -120,11 +141,73 @@ std::string Flags::Unknown(absl::string_view kind, const std::string& name) cons
       names.push_back(known.substr(2));
     }
   }
-  const std::string near = NearName(name, names);
-  if (!near.empty()) {
-    absl::StrAppend(&out, "; the nearest known one is ", kind == "flag" ? "--" : "", near);
+  return names;
+}
+
+bool Flags::IsTruth(const std::string& name) const {
+  const CLI::Option* const option = app_.get_option_no_throw("--" + name);
+  if (option == nullptr || name == "help" || name == "version") return false;
+  return option->get_default_str() == "true" || option->get_default_str() == "false";
+}
+
+std::string Flags::MissingValue(const std::string& name) const {
+  return absl::StrCat("--", name, ": its value is missing; write --", name,
+                      IsTruth(name) ? absl::StrCat("=true or --", name, "=false") : "=VALUE");
+}
+
+std::string Flags::WithoutValue(int argc, char** argv) const {
+  for (int i = 1; i + 1 < argc; ++i) {
+    const absl::string_view typed = argv[i];
+    if (!absl::StartsWith(typed, "--") || absl::StrContains(typed, '=')) continue;
+    const CLI::Option* const option = app_.get_option_no_throw(std::string(typed));
+    if (option == nullptr || option->get_items_expected_min() == 0) continue;
+    const absl::string_view next = argv[++i];
+    const std::string name(next.substr(0, next.find('=')));
+    if (!absl::StartsWith(next, "--") || app_.get_option_no_throw(name) == nullptr) continue;
+    return std::string(typed.substr(2));
   }
-  return out;
+  return "";
+}
+
+std::vector<std::string> Flags::WithEmptyValues(int argc, char** argv) const {
+  std::vector<std::string> arguments;
+  for (int i = 1; i < argc; ++i) {
+    const std::string text = argv[i];
+    const bool empty = text.size() > 3 && text.find('=') == text.size() - 1;
+    const std::string name = empty ? text.substr(0, text.size() - 1) : "";
+    const CLI::Option* const option = empty ? app_.get_option_no_throw(name) : nullptr;
+    if (option == nullptr || option->get_items_expected_min() == 0) {
+      arguments.push_back(text);
+      continue;
+    }
+    arguments.push_back(name);
+    arguments.push_back("");
+  }
+  return arguments;
+}
+
+std::string Flags::UnknownVariable::Line() const {
+  return absl::StrCat("the environment variable ", name, " is none of weft's and changes nothing",
+                      near.empty() ? "" : absl::StrCat("; the nearest known one is ", near));
+}
+
+std::vector<Flags::UnknownVariable> Flags::UnknownVariables(
+    const char* const* environment, const std::set<std::string>& others) const {
+  std::set<std::string> known = others;
+  known.insert(environment_names_.begin(), environment_names_.end());
+  known.insert(std::begin(kOtherVariables), std::end(kOtherVariables));
+  std::vector<std::string> short_names;
+  for (const std::string& name : known) short_names.push_back(name.substr(kVariablePrefix.size()));
+  std::vector<UnknownVariable> unknown;
+  for (const char* const* entry = environment; *entry != nullptr; ++entry) {
+    const absl::string_view text = *entry;
+    const std::string name(text.substr(0, text.find('=')));
+    if (!absl::StartsWith(name, kVariablePrefix) || IsServiceVariable(name)) continue;
+    if (known.count(name) != 0) continue;
+    const std::string near = NearName(name.substr(kVariablePrefix.size()), short_names);
+    unknown.push_back({name, near.empty() ? "" : absl::StrCat(kVariablePrefix, near)});
+  }
+  return unknown;
 }
 
 std::string Flags::ExtrasMessage() const {
@@ -134,15 +217,24 @@ std::string Flags::ExtrasMessage() const {
     if (extra == "--" || !absl::StartsWith(extra, "--")) continue;
     return Unknown("flag", extra.substr(2, extra.find('=') - 2));
   }
+  for (const std::string& extra : extras) {
+    if (extra.size() < 3 || extra[0] != '-' || !absl::ascii_isalpha(extra[1])) continue;
+    const std::string near = NearName(extra.substr(1, extra.find('=') - 1), KnownNames());
+    if (near.empty()) continue;
+    return absl::StrCat("unexpected argument ", extra, "; the nearest flag is --", near);
+  }
   return absl::StrCat("unexpected argument ", absl::StrJoin(extras, " "));
 }
 
 std::string Flags::ParseMessage(const CLI::Error& error, int argc, char** argv) const {
   const std::string message = error.what();
+  const bool no_value = dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr;
   for (const CLI::Option* option : app_.get_options()) {
     const std::string name = option->get_name();
     const std::string variable = option->get_envname();
-    if (!absl::StartsWith(message, absl::StrCat(name, ":")) || variable.empty()) continue;
+    if (!absl::StartsWith(message, absl::StrCat(name, ":"))) continue;
+    if (no_value) return MissingValue(name.substr(2));
+    if (variable.empty()) continue;
     bool on_line = false;
     for (int i = 1; i < argc; ++i) on_line |= IsArgument(argv[i], name);
     if (!on_line && std::getenv(variable.c_str()) != nullptr) {
@@ -153,9 +245,15 @@ std::string Flags::ParseMessage(const CLI::Error& error, int argc, char** argv) 
 }
 
 absl::Status Flags::Parse(int argc, char** argv, std::string* help_text) {
+  // CLI11 would take the next flag for the value.
+  if (const std::string name = WithoutValue(argc, argv); !name.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(MissingValue(name), " (see --help)"));
+  }
   // CLI11 reports everything by exceptions; this is the edge where they become a Status.
   try {
-    app_.parse(argc, argv);
+    std::vector<std::string> arguments = WithEmptyValues(argc, argv);
+    std::reverse(arguments.begin(), arguments.end());  // as the library wants them
+    app_.parse(std::move(arguments));
     NoteOrigins(argc, argv);
     return ApplyFile();
   } catch (const CLI::CallForHelp&) {

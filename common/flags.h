@@ -123,6 +123,22 @@ class Flags {
   // Of the flags that belong to `owner` those that were given, after Parse; in order of names.
   std::vector<GivenFlag> Given(const std::string& owner) const;
 
+  struct UnknownVariable {
+    std::string name;
+    // The known one that it looks like; empty when there is none.
+    std::string near;
+
+    // For the log.
+    std::string Line() const;
+  };
+  // The variables of `environment` that begin with WEFT_ and belong to no flag declared here, to
+  // none of `others` and to nothing else of weft's: what they were to change stays as it is.
+  std::vector<UnknownVariable> UnknownVariables(const char* const* environment,
+                                                const std::set<std::string>& others = {}) const;
+
+  // This program was started by `weft serve`, which has looked at environment and file.
+  bool handed() const { return !handed_origins_.empty(); }
+
   // Environment variables of all flags that were declared here, also of those withheld.
   const std::set<std::string>& environment_names() const { return environment_names_; }
 
@@ -137,6 +153,16 @@ class Flags {
   // What is wrong with a flag or key of that name, which this program does not have.
   std::string Unknown(absl::string_view kind, const std::string& name) const;
   std::string ExtrasMessage() const;
+  // Names of the flags that users may give, without dashes.
+  std::vector<std::string> KnownNames() const;
+  // The flag whose value is missing because another flag stands in its place; empty = none.
+  std::string WithoutValue(int argc, char** argv) const;
+  std::string MissingValue(const std::string& name) const;
+  // The command line with "--name=" as two arguments, of which the second one is empty: CLI11 would
+  // take the argument that follows for the value.
+  std::vector<std::string> WithEmptyValues(int argc, char** argv) const;
+  // The switch or truth value `name`: what "--no-<name>" is in other programs, this one has not.
+  bool IsTruth(const std::string& name) const;
   // `error` of the command line or the environment, and which of the two it was.
   std::string ParseMessage(const CLI::Error& error, int argc, char** argv) const;
   // Fills options that neither flag nor environment set from the file `config_path_`.

@@ -8,6 +8,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 
 namespace weft {
 namespace {
@@ -47,6 +48,31 @@ absl::Status CheckModelPath(const std::string& path) {
                                           " has no config.json but a .gguf file, which is a "
                                           "model by itself: name ",
                                           gguf));
+}
+
+absl::Status CheckTokenizerFile(const std::string& path) {
+  struct stat info {};
+  if (stat(path.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) return absl::OkStatus();
+  const std::string file = path + "/tokenizer.json";
+  if (stat(file.c_str(), &info) == 0 || errno != ENOENT) return absl::OkStatus();
+  return absl::NotFoundError(
+      absl::StrCat(file,
+                   " does not exist; the model directory needs a tokenizer.json (transformers' "
+                   "AutoTokenizer(...).save_pretrained writes one)"));
+}
+
+std::vector<std::string> ModelNames(absl::string_view path) {
+  while (absl::ConsumeSuffix(&path, "/")) {
+  }
+  std::string name = std::filesystem::path(std::string(path)).filename().string();
+  if (name.empty() || name == "." || name == "..") {
+    // A directory may be called by where one stands; its name is what others see.
+    std::error_code ignored;
+    name = std::filesystem::canonical(std::string(path), ignored).filename().string();
+  }
+  if (name.empty()) return {};
+  if (!absl::EndsWith(name, ".gguf")) return {name};
+  return {std::string(absl::StripSuffix(name, ".gguf")), name};
 }
 
 }  // namespace weft

@@ -10,8 +10,9 @@
 
 namespace weft {
 
-// The one of `names` that the fewest letters put in, left out or replaced lead to from `typed`, the
-// first of several; empty when that takes more than a third of its letters.
+// The one of `names` that the fewest letters put in, left out, replaced or swapped with their
+// neighbour lead to from `typed`, the first of several; empty when that takes more than a third of
+// its letters.
 std::string NearName(absl::string_view typed, const std::vector<std::string>& names);
 
 }  // namespace weft

@@ -1,8 +1,14 @@
 #include "router/flag_table.h"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
 #include <cstdint>
+#include <string>
 #include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "common/host_port.h"
 
 namespace weft::router {
 namespace {
@@ -38,12 +44,30 @@ void DeclareModel(Flags& flags, RouterFlagValues* values) {
             "PEM file: authority of the shards' certificates");
 }
 
+// A name would be looked up once and mean another address later.
+CLI::Validator IsListenHost() {
+  return CLI::Validator(
+      [](std::string& text) {
+        const std::string host(WithoutBrackets(text));
+        // What follows a % names an interface.
+        const std::string address = host.substr(0, host.find('%'));
+        in6_addr ignored{};
+        const bool fits = host == "localhost" || inet_pton(AF_INET, host.c_str(), &ignored) == 1 ||
+                          inet_pton(AF_INET6, address.c_str(), &ignored) == 1;
+        return fits ? std::string()
+                    : absl::StrCat("`", text,
+                                   "` is no IP address to listen on; name one of this host's, as "
+                                   "127.0.0.1, or localhost, or 0.0.0.0 for all");
+      },
+      "");
+}
+
 void DeclareDoors(Flags& flags, RouterFlagValues* values) {
   flags.Group("Ports and connections");
-  flags.Add("host", &values->host, "Address of the public ports");
+  flags.Add("host", &values->host, "Address of the public ports")->check(IsListenHost());
   flags.AddNumber("http-port", &values->http_port, 0, 65535, "HTTP port, 0 = a free one");
   flags.AddNumber("grpc-port", &values->grpc_port, 0, 65535, "gRPC port, 0 = a free one");
-  flags.Add("admin-host", &values->admin_host, "Address of the admin port");
+  flags.Add("admin-host", &values->admin_host, "Address of the admin port")->check(IsListenHost());
   flags.AddNumber("admin-port", &values->admin_port, -1, 65535,
                   "HTTP port of operations, 0 = a free one, -1 = off");
   flags.Add("public-ops", &values->public_ops,

@@ -1,14 +1,14 @@
 #include "router/flags.h"
 
+#include <unistd.h>
+
 #include <algorithm>
-#include <filesystem>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "common/flags.h"
 #include "common/host_port.h"
+#include "common/model_path.h"
 #include "common/status.h"
 #include "router/doors/http/origin.h"
 #include "router/flag_table.h"
@@ -101,20 +101,6 @@ GrpcServerOptions MakeGrpcOptions(const RouterFlagValues& values) {
 
 }  // namespace
 
-std::vector<std::string> PathNames(absl::string_view path) {
-  while (absl::ConsumeSuffix(&path, "/")) {
-  }
-  std::string name = std::filesystem::path(std::string(path)).filename().string();
-  if (name.empty() || name == "." || name == "..") {
-    // A directory may be called by where one stands; its name is what others see.
-    std::error_code ignored;
-    name = std::filesystem::canonical(std::string(path), ignored).filename().string();
-  }
-  if (name.empty()) return {};
-  if (!absl::EndsWith(name, ".gguf")) return {name};
-  return {std::string(absl::StripSuffix(name, ".gguf")), name};
-}
-
 absl::Status ParseRouterFlags(int argc, char** argv, RouterFlags* flags, std::string* help_text) {
   Flags parser("weft-router",
                "Takes requests, forms batches, streams answers; talks to the shards.");
@@ -132,17 +118,24 @@ absl::Status ParseRouterFlags(int argc, char** argv, RouterFlags* flags, std::st
   }
   WEFT_ASSIGN_OR_RETURN(flags->log_format, ParseLogFormat(values.log_format));
   flags->log_level = values.log_level;
-  const std::vector<std::string> names = PathNames(values.model);
+  const std::vector<std::string> names = ModelNames(values.model);
   flags->engine = MakeEngineOptions(values);
   WEFT_ASSIGN_OR_RETURN(flags->http, MakeHttpOptions(values));
   flags->doors = MakeDoorOptions(values, names);
   flags->doors.config = parser.Effective();
   flags->grpc = MakeGrpcOptions(values);
+  flags->grpc_port = values.grpc_port;
   flags->public_ops = values.public_ops;
   flags->key_file = values.api_keys;
   WEFT_ASSIGN_OR_RETURN(flags->tls, MakeTlsFiles(values));
   flags->drain_timeout = absl::Seconds(values.drain_timeout_s);
   flags->die_with_parent = values.die_with_parent;
+  if (!parser.handed()) {
+    // Those that look like none of these may be meant for shards.
+    for (Flags::UnknownVariable& unknown : parser.UnknownVariables(environ)) {
+      if (!unknown.near.empty()) flags->unknown_variables.push_back(std::move(unknown));
+    }
+  }
   flags->model_label = values.served_model_name;
   if (flags->model_label.empty() && !names.empty()) flags->model_label = names.front();
   return absl::OkStatus();

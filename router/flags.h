@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "common/flags.h"
 #include "common/log.h"
 #include "router/core.h"
 #include "router/doors/door_context.h"
@@ -25,6 +26,8 @@ struct RouterFlags {
   DoorOptions doors;
   HttpServerOptions http;
   GrpcServerOptions grpc;
+  // The port in `grpc.address`.
+  uint16_t grpc_port = 0;
   // Operations routes on the public port too.
   bool public_ops = true;
   // Of --api-keys; empty = none.
@@ -35,13 +38,12 @@ struct RouterFlags {
   bool die_with_parent = false;
   LogFormat log_format = LogFormat::kText;
   std::string log_level = "info";
+  // Variables that look like flags of this program and are none. Of a router that `weft serve` has
+  // started that one says it.
+  std::vector<Flags::UnknownVariable> unknown_variables;
   // For the label of all metrics.
   std::string model_label;
 };
-
-// The names of a model that its path gives: that of the file or directory, of a .gguf file with and
-// without the ending. The shortest first; empty when the path has no name.
-std::vector<std::string> PathNames(absl::string_view path);
 
 // Fills `flags`. OK with `help_text` set when that is all that was asked for; INVALID_ARGUMENT
 // names the flag.

@@ -58,6 +58,7 @@ int Main(int argc, char** argv) {
   }
   WEFT_LOG_INFO("weft-router {} ({}) model={} shards={}", Version(), Revision(), flags.model_label,
                 flags.engine.shards.size());
+  for (const auto& unknown : flags.unknown_variables) WEFT_LOG_WARN("{}", unknown.Line());
   const absl::StatusOr<uint64_t> descriptors = RaiseDescriptorLimit();
   if (descriptors.ok()) {
     WEFT_LOG_INFO("at most {} open files", *descriptors);

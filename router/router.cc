@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -37,6 +38,29 @@ constexpr absl::Duration kFlushTimeout = absl::Seconds(1);
 
 GrpcTlsPem PemOf(const TlsMaterial& material) {
   return {material.certificate_chain_pem, material.private_key_pem, material.client_ca_pem};
+}
+
+// What kept a port closed, with the flags that name it and the way out.
+absl::Status ListenError(const absl::Status& status, absl::string_view host_flag,
+                         absl::string_view port_flag, const std::string& host, uint32_t port) {
+  if (absl::IsAlreadyExists(status)) {
+    return absl::AlreadyExistsError(
+        absl::StrCat(port_flag, " ", port, ": cannot listen on ", HostPort(host, port),
+                     ": address already in use; name another port, 0 for a free one, or end the "
+                     "process that listens there"));
+  }
+  return Annotate(status, absl::StrCat(host_flag, " ", host, ", ", port_flag, " ", port));
+}
+
+// Which of the two HTTP ports `status` is about stands in its text alone.
+absl::Status HttpError(const absl::Status& status, const HttpServerOptions& options) {
+  if (options.admin_port.has_value() &&
+      absl::StrContains(status.message(),
+                        absl::StrCat(options.admin_host, ":", *options.admin_port, ":"))) {
+    return ListenError(status, "--admin-host", "--admin-port", options.admin_host,
+                       *options.admin_port);
+  }
+  return ListenError(status, "--host", "--http-port", options.host, options.port);
 }
 
 DoorOptions WithIdentity(DoorOptions options, const Identity* identity) {
@@ -96,7 +120,10 @@ void Router::WarnOfOpenAddress() const {
 
 absl::Status Router::Start() {
   if (tls_ != nullptr) flags_.http.tls_context = [this] { return tls_->context(); };
-  WEFT_ASSIGN_OR_RETURN(http_, HttpServer::Start(flags_.http, &routes_, &admin_routes_, &probe_));
+  absl::StatusOr<std::unique_ptr<HttpServer>> http =
+      HttpServer::Start(flags_.http, &routes_, &admin_routes_, &probe_);
+  if (!http.ok()) return HttpError(http.status(), flags_.http);
+  http_ = *std::move(http);
   if (tls_ != nullptr) {
     const TlsState::MaterialRef material = tls_->material();
     WEFT_ASSIGN_OR_RETURN(
@@ -109,7 +136,11 @@ absl::Status Router::Start() {
         WEFT_LOG_ERROR("gRPC keeps its certificate: {}", std::string(status.message()));
     });
   }
-  WEFT_ASSIGN_OR_RETURN(grpc_, GrpcServer::Start(flags_.grpc, &doors_));
+  absl::StatusOr<std::unique_ptr<GrpcServer>> grpc = GrpcServer::Start(flags_.grpc, &doors_);
+  if (!grpc.ok()) {
+    return ListenError(grpc.status(), "--host", "--grpc-port", flags_.http.host, flags_.grpc_port);
+  }
+  grpc_ = *std::move(grpc);
   WarnOfOpenAddress();
   WatchFiles();
   // For scripts and `weft serve`: one line, once.

@@ -10,9 +10,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "boost/asio/buffer.hpp"
 #include "boost/asio/io_context.hpp"
 #include "boost/asio/ip/tcp.hpp"
@@ -199,6 +201,7 @@ absl::StatusOr<std::shared_ptr<boost::asio::ssl::context>> MakeTls(const std::st
 absl::StatusOr<LoadTarget> ResolveTarget(const LoadOptions& options) {
   WEFT_ASSIGN_OR_RETURN(const ServerAccess access, ResolveAccess(options.access));
   LoadTarget target;
+  target.address = access.address;
   const size_t colon = access.address.rfind(':');
   target.host = std::string(WithoutBrackets(access.address.substr(0, colon)));
   target.port = access.address.substr(colon + 1);
@@ -221,10 +224,23 @@ absl::StatusOr<LoadTarget> ResolveTarget(const LoadOptions& options) {
   const auto endpoints = resolver.resolve(target.host, target.port, error);
   if (error || endpoints.empty()) {
     return absl::UnavailableError(
-        absl::StrCat("--connect: ", access.address, ": ", error.message()));
+        absl::StrCat("--connect: ", access.address, ": ", error.message(),
+                     "; give the server's HTTP address as host:port, as in 127.0.0.1:8080"));
   }
   target.endpoint = endpoints.begin()->endpoint();
   return target;
+}
+
+// Not OK when no request found a server: then there is nothing to report.
+absl::Status CheckConnected(const std::vector<StreamResult>& results, const std::string& address) {
+  for (const StreamResult& result : results) {
+    if (!absl::StartsWith(result.error, kConnectError)) return absl::OkStatus();
+  }
+  absl::string_view why = results.front().error;
+  absl::ConsumePrefix(&why, kConnectError);
+  return absl::UnavailableError(absl::StrCat(
+      "no server answers at ", address, " (", why,
+      "); start one with: weft serve --http-port 8080, or name its HTTP address with --connect"));
 }
 
 // The processes of --process, with their CPU time so far.
@@ -254,7 +270,9 @@ absl::Status RunLoad(const LoadOptions& options) {
   const int threads = static_cast<int>(std::thread::hardware_concurrency());
   double bandwidth = 0;
   if (options.bandwidth) bandwidth = MeasureReadBandwidth(threads, 1u << 30, 7);
-  LoadReport report = MakeReport(LoadGenerator(options, target).Run());
+  const std::vector<StreamResult> results = LoadGenerator(options, target).Run();
+  WEFT_RETURN_IF_ERROR(CheckConnected(results, target.address));
+  LoadReport report = MakeReport(results);
   for (const WatchedProcess& process : watched) {
     report.processes.push_back(
         {process.name, ProcessCpuSeconds(process.pid) - process.cpu_s, ProcessPssMib(process.pid)});

@@ -24,6 +24,8 @@
 namespace weft::launcher {
 namespace {
 
+constexpr absl::Duration kConnectWait = absl::Seconds(10);
+
 struct OfflineOptions {
   AccessFlags access = {"127.0.0.1:8081", false, "", ""};
   uint32_t requests = 1000;
@@ -131,6 +133,10 @@ absl::Status RunOffline(const OfflineOptions& options) {
         "--requests, --isl, --osl and --channels must be positive, --vocab above 100");
   }
   WEFT_ASSIGN_OR_RETURN(const ServerAccess access, ResolveAccess(options.access));
+  // One that is not there is named once, and not by each request.
+  if (!ConnectGrpc(access)->WaitForConnected(absl::ToChronoTime(absl::Now() + kConnectWait))) {
+    return NoGrpcServer(access);
+  }
   const auto stubs = Connect(options, access);
   std::mt19937_64 random(options.seed);
   absl::BlockingCounter left(static_cast<int>(options.requests));

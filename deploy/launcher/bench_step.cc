@@ -16,6 +16,7 @@
 #include "common/flags.h"
 #include "common/limits.h"
 #include "common/log.h"
+#include "common/model_path.h"
 #include "common/status.h"
 #include "deploy/launcher/commands.h"
 #include "deploy/launcher/read_bandwidth.h"
@@ -246,7 +247,11 @@ class StepBench {
 
 absl::Status RunStep(StepOptions options) {
   WEFT_RETURN_IF_ERROR(InitLogging("step", LogFormat::kText, "info"));
-  if (options.model.empty()) return absl::InvalidArgumentError("--model: name a model");
+  if (options.model.empty()) {
+    return absl::InvalidArgumentError(
+        "--model: name a model directory or a .gguf file, as in --model=DIR_OR_GGUF");
+  }
+  WEFT_RETURN_IF_ERROR(Annotate(CheckModelPath(options.model), "--model"));
   WEFT_RETURN_IF_ERROR(shard::CheckRange("steps", options.steps, 1u, kContextTokensMax));
   WEFT_ASSIGN_OR_RETURN(const std::vector<uint32_t> batches,
                         ParseNumbers("batches", options.batches));

@@ -17,6 +17,7 @@
 #include "common/clock.h"
 #include "common/flags.h"
 #include "common/limits.h"
+#include "common/model_path.h"
 #include "common/status.h"
 #include "deploy/launcher/commands.h"
 #include "deploy/launcher/run_command.h"
@@ -80,8 +81,14 @@ absl::Status WriteTable(const std::string& path, const std::string& text) {
 }
 
 absl::Status RunTune(const TuneOptions& options) {
-  if (options.model.empty()) return absl::InvalidArgumentError("--model: name a model");
-  if (options.out.empty()) return absl::InvalidArgumentError("--out: name the table to write");
+  if (options.model.empty()) {
+    return absl::InvalidArgumentError(
+        "--model: name a model directory or a .gguf file, as in --model=DIR_OR_GGUF");
+  }
+  WEFT_RETURN_IF_ERROR(Annotate(CheckModelPath(options.model), "--model"));
+  if (options.out.empty()) {
+    return absl::InvalidArgumentError("--out: name the table to write, as in --out=plans.txt");
+  }
   shard::CudaTuneOptions tune;
   WEFT_ASSIGN_OR_RETURN(tune.rows, ParseNumbers("rows", options.rows));
   WEFT_ASSIGN_OR_RETURN(tune.worlds, ParseNumbers("world", options.world));

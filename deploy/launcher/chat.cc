@@ -66,11 +66,7 @@ class Chat {
                  stderr);
       if (connected(most)) return absl::OkStatus();
     }
-    return absl::UnavailableError(absl::StrCat(
-        "no gRPC server answers at ", access_.address, access_.tls ? " with" : " without",
-        " TLS; start one with: weft serve (is --connect its gRPC address, not the HTTP one? ",
-        access_.tls ? "Is its certificate for this name, and signed by --ca?)"
-                    : "One with --tls-cert wants --tls or https://)"));
+    return NoGrpcServer(access_);
   }
 
   // Sends `text` and prints the answer. Question and answer become part of the history, also when

@@ -7,9 +7,11 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "common/library_log.h"
 #include "common/small_file.h"
 #include "common/status.h"
 #include "deploy/launcher/run_command.h"
+#include "grpc/support/log.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
 
@@ -117,12 +119,22 @@ absl::StatusOr<ServerAccess> ResolveAccess(const AccessFlags& values) {
 
 std::shared_ptr<grpc::Channel> ConnectGrpc(const ServerAccess& access,
                                            const grpc::ChannelArguments& arguments) {
+  // What the library says of each try comes as a Status too: there it is said once, in our words.
+  gpr_set_log_function([](gpr_log_func_args* args) { LogLibraryLine("grpc", args->message); });
   if (!access.tls) {
     return grpc::CreateCustomChannel(access.address, grpc::InsecureChannelCredentials(), arguments);
   }
   grpc::SslCredentialsOptions options;
   options.pem_root_certs = access.authorities;
   return grpc::CreateCustomChannel(access.address, grpc::SslCredentials(options), arguments);
+}
+
+absl::Status NoGrpcServer(const ServerAccess& access) {
+  return absl::UnavailableError(absl::StrCat(
+      "no gRPC server answers at ", access.address, access.tls ? " with" : " without",
+      " TLS; start one with: weft serve (is --connect its gRPC address, not the HTTP one? ",
+      access.tls ? "Is its certificate for this name, and signed by --ca?)"
+                 : "One with --tls-cert wants --tls or https://)"));
 }
 
 void AddApiKey(const ServerAccess& access, grpc::ClientContext* context) {

@@ -46,9 +46,12 @@ struct ServerAccess {
 // INVALID_ARGUMENT or NOT_FOUND names the flag or the variable and what was expected.
 absl::StatusOr<ServerAccess> ResolveAccess(const AccessFlags& values);
 
-// A channel to `access`, clear or encrypted.
+// A channel to `access`, clear or encrypted. What the library would write to stderr of its tries is
+// silenced for the whole process: its user hears of them by a Status.
 std::shared_ptr<grpc::Channel> ConnectGrpc(const ServerAccess& access,
                                            const grpc::ChannelArguments& arguments = {});
+// That no connection came about, with what may be the cause.
+absl::Status NoGrpcServer(const ServerAccess& access);
 // Adds the key, if there is one.
 void AddApiKey(const ServerAccess& access, grpc::ClientContext* context);
 

@@ -1,6 +1,8 @@
 // weft inspect: what is in a model and what memory it needs at which shard count. Reads headers
 // only.
 
+#include <unistd.h>
+
 #include <cstdio>
 #include <string>
 #include <utility>
@@ -9,12 +11,14 @@
 #include "absl/strings/str_format.h"
 #include "boost/json.hpp"
 #include "common/flags.h"
+#include "common/log.h"
 #include "common/status.h"
 #include "deploy/launcher/commands.h"
 #include "deploy/launcher/inspect_ops.h"
 #include "deploy/launcher/inspect_plans.h"
 #include "deploy/launcher/run_command.h"
 #include "deploy/launcher/serve_options.h"
+#include "deploy/launcher/shard_count.h"
 #include "shard/weights/loader.h"
 
 namespace weft::launcher {
@@ -157,13 +161,7 @@ absl::Status Inspect(const InspectOptions& options) {
   ServeOptions serve;
   serve.model = options.model;
   WEFT_ASSIGN_OR_RETURN(const std::string path, ResolveModel(serve));
-  if (options.weights != "file" && options.weights != "random") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--weights: \"", options.weights, "\" is not one of file, random"));
-  }
-  WEFT_ASSIGN_OR_RETURN(const auto files, options.weights == "random"
-                                              ? shard::ModelFiles::OpenShape(path)
-                                              : shard::ModelFiles::Open(path));
+  WEFT_ASSIGN_OR_RETURN(const auto files, OpenModel(path, options.weights, /*serves=*/false));
   if (options.step.shown) {
     WEFT_ASSIGN_OR_RETURN(const StepOps ops, PlanStep(*files, options.plan, options.step));
     std::fputs(StepText(options.step, ops).c_str(), stdout);
@@ -178,6 +176,16 @@ absl::Status Inspect(const InspectOptions& options) {
   return SomeCountWorks(plans);
 }
 
+void WarnOfVariables(const Flags& flags) {
+  // Those of `weft serve` may be set beside this command: they are no mistake.
+  ServeOptions ignored;
+  Flags serve("weft serve", "");
+  DeclareServeFlags(serve, &ignored);
+  for (const auto& unknown : flags.UnknownVariables(environ, serve.environment_names())) {
+    LogRaw(absl::StrCat("weft inspect: ", unknown.Line(), "\n"));
+  }
+}
+
 }  // namespace
 
 int RunInspect(int argc, char** argv) {
@@ -189,7 +197,10 @@ int RunInspect(int argc, char** argv) {
   DeclareStepFlags(flags, &options.step);
   flags.AddSwitch("json", &options.json, "Print one JSON object");
   flags.app().add_option("path", options.model, "The same as --model");
-  return RunCommand(flags, argc, argv, [&options] { return Inspect(options); });
+  return RunCommand(flags, argc, argv, [&options, &flags] {
+    WarnOfVariables(flags);
+    return Inspect(options);
+  });
 }
 
 }  // namespace weft::launcher

@@ -46,7 +46,12 @@ class FolderLock {
     if (!error) whole = std::filesystem::weakly_canonical(whole, error);
     const std::string folder = error ? "." : whole.parent_path().string();
     const int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("--file: ", folder));
+    if (fd < 0) {
+      absl::Status status = absl::ErrnoToStatus(errno, absl::StrCat("--file: ", folder));
+      if (!absl::IsNotFound(status)) return status;
+      return absl::NotFoundError(absl::StrCat("--file: the folder ", folder,
+                                              " does not exist; make it first: mkdir -p ", folder));
+    }
     FolderLock lock(fd);
     if (flock(fd, LOCK_EX | LOCK_NB) == 0) return lock;
     if (errno != EWOULDBLOCK) return absl::ErrnoToStatus(errno, folder);
@@ -78,7 +83,16 @@ std::string Describe(const TenantEntry& tenant, const KeyEntry& key) {
 
 absl::Status NeedFile(const std::string& file) {
   if (!file.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError("--file: name the file with the keys");
+  return absl::InvalidArgumentError("--file: name the file with the keys, as in --file=keys.json");
+}
+
+// The keys in a file that should be there.
+absl::StatusOr<KeyFile> LoadKeys(const std::string& file) {
+  absl::StatusOr<KeyFile> keys = router::LoadKeyFile(file);
+  if (!absl::IsNotFound(keys.status())) return keys;
+  return absl::NotFoundError(absl::StrCat("--file: ", file,
+                                          " does not exist; weft key new --tenant NAME --file ",
+                                          file, " makes it with a first key"));
 }
 
 absl::Status AddToFile(const NewKeyOptions& options, const KeyEntry& entry, bool* tenant_is_new) {
@@ -161,6 +175,11 @@ int RunKeyRevoke(int argc, char** argv) {
 }  // namespace
 
 absl::StatusOr<NewKey> MakeKey(const NewKeyOptions& options, absl::Time now) {
+  if (options.tenant.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--tenant: name whose key it is, as in --tenant=search; 1 to ",
+                     kTenantNameBytesMax, " of letters, digits, `.`, `_` and `-`"));
+  }
   WEFT_RETURN_IF_ERROR(Annotate(router::CheckTenantName(options.tenant), "--tenant"));
   KeyEntry entry;
   entry.name = options.name;
@@ -189,7 +208,7 @@ absl::StatusOr<NewKey> MakeKey(const NewKeyOptions& options, absl::Time now) {
 
 absl::StatusOr<std::string> ListKeys(const std::string& file, absl::Time now) {
   WEFT_RETURN_IF_ERROR(NeedFile(file));
-  WEFT_ASSIGN_OR_RETURN(const KeyFile keys, router::LoadKeyFile(file));
+  WEFT_ASSIGN_OR_RETURN(const KeyFile keys, LoadKeys(file));
   std::string table =
       absl::StrFormat("%-14s %-24s %-24s %s\n", "DIGEST", "TENANT", "EXPIRES", "NAME");
   for (const TenantEntry& tenant : keys.tenants) {
@@ -213,7 +232,7 @@ absl::StatusOr<std::string> RevokeKey(const std::string& file, const std::string
     return absl::InvalidArgumentError("which key? Give its id, as `weft key list` shows it");
   }
   WEFT_ASSIGN_OR_RETURN(const FolderLock lock, FolderLock::Take(file));
-  WEFT_ASSIGN_OR_RETURN(KeyFile keys, router::LoadKeyFile(file));
+  WEFT_ASSIGN_OR_RETURN(KeyFile keys, LoadKeys(file));
   if (!tenant.empty() && keys.Find(tenant) == nullptr) {
     return absl::NotFoundError(absl::StrCat("--tenant: ", file, " has no tenant ", tenant));
   }

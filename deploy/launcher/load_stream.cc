@@ -52,7 +52,7 @@ class Stream : public std::enable_shared_from_this<Stream<Layer>> {
     result_.sent_us = MonotonicClock().NowUs();
     tcp().async_connect(
         target.endpoint, [self = this->shared_from_this(), host = target.host](error_code error) {
-          if (error) return self->Finish(absl::StrCat("connect: ", error.message()));
+          if (error) return self->Finish(absl::StrCat(kConnectError, error.message()));
           error_code ignored;
           self->tcp().socket().set_option(boost::asio::ip::tcp::no_delay(true), ignored);
           if constexpr (kTls) {

@@ -31,8 +31,13 @@ struct StreamResult {
   std::string error;
 };
 
+// How `error` begins where no server took the connection.
+inline constexpr char kConnectError[] = "connect: ";
+
 // Server and route under load.
 struct LoadTarget {
+  // host:port as it was named, for messages.
+  std::string address;
   std::string host;
   std::string port;
   std::string path;

@@ -33,7 +33,8 @@ absl::StatusOr<std::vector<uint32_t>> ParseNumbers(const std::string& flag,
     uint32_t value = 0;
     if (!absl::SimpleAtoi(part, &value) || value == 0) {
       return absl::InvalidArgumentError(
-          absl::StrCat("--", flag, ": \"", part, "\" is no number > 0"));
+          absl::StrCat("--", flag, ": \"", part,
+                       "\" is no number above 0; expected numbers with commas, as in 1,8,32"));
     }
     values.push_back(value);
   }

@@ -37,18 +37,19 @@ namespace {
 // Everything runs on the main thread, and nothing on it waits: not for a child, not for stderr.
 class Server {
  public:
-  // `flags` were parsed into `options` and outlive this.
-  Server(const Flags& flags, ServeOptions options, ShutdownSignals signals)
+  // `flags` were parsed into `options` and outlive this. `model` is what ResolveModel gave.
+  Server(const Flags& flags, ServeOptions options, std::string model, ShutdownSignals signals)
       : flags_(flags),
         options_(std::move(options)),
         json_(options_.router.log_format == "json"),
         terminal_(!json_ && isatty(STDERR_FILENO) != 0),
         signals_(std::move(signals)),
         signal_descriptor_(io_, dup(signals_.fd())),
-        progress_(options_.shards) {}
+        progress_(options_.shards) {
+    places_.model = std::move(model);
+  }
 
   absl::Status Start() {
-    WEFT_ASSIGN_OR_RETURN(places_.model, ResolveModel(options_));
     WEFT_ASSIGN_OR_RETURN(places_.router_binary, SiblingBinary("weft-router"));
     WEFT_ASSIGN_OR_RETURN(places_.shard_binary, SiblingBinary("weft-shard"));
     WEFT_ASSIGN_OR_RETURN(run_dir_, RunDir::Create(RunDir::DefaultParents()));
@@ -236,7 +237,14 @@ int RunServe(int argc, char** argv) {
     WEFT_RETURN_IF_ERROR(CheckShardCount(model, options));
     WEFT_ASSIGN_OR_RETURN(ShutdownSignals signals, ShutdownSignals::Create(Hangup::kReloads));
     WEFT_RETURN_IF_ERROR(InitLogging("weft", format, options.router.log_level));
-    Server server(flags, std::move(options), std::move(signals));
+    for (const auto& unknown : flags.UnknownVariables(environ)) WEFT_LOG_WARN("{}", unknown.Line());
+    if (options.model.empty()) {
+      WEFT_LOG_INFO(
+          "no model was named: this is the demo model, {}; --model DIR_OR_GGUF serves "
+          "another",
+          model);
+    }
+    Server server(flags, std::move(options), model, std::move(signals));
     WEFT_RETURN_IF_ERROR(server.Start());
     exit_code = server.Run();
     return absl::OkStatus();

@@ -7,9 +7,9 @@
 #include <cerrno>
 
 #include "absl/strings/str_cat.h"
+#include "common/model_path.h"
 #include "common/status.h"
 #include "shard/device/cuda/runner.h"
-#include "shard/weights/loader.h"
 #include "shard/weights/slice_plan.h"
 
 namespace weft::launcher {
@@ -70,12 +70,25 @@ absl::Status CheckGpusApart(const std::string& device, uint32_t shards) {
 
 }  // namespace
 
+absl::StatusOr<std::unique_ptr<shard::ModelFiles>> OpenModel(const std::string& path,
+                                                             const std::string& weights,
+                                                             bool serves) {
+  if (weights != "file" && weights != "random") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--weights: \"", weights, "\" is not one of file, random"));
+  }
+  const bool random = weights == "random";
+  WEFT_ASSIGN_OR_RETURN(
+      std::unique_ptr<shard::ModelFiles> files,
+      random ? shard::ModelFiles::OpenShape(path) : shard::ModelFiles::Open(path));
+  if (serves || !random) WEFT_RETURN_IF_ERROR(CheckTokenizerFile(path));
+  return files;
+}
+
 absl::Status CheckShardCount(const std::string& model, const ServeOptions& options) {
+  WEFT_ASSIGN_OR_RETURN(const auto files, OpenModel(model, options.shard.weights, /*serves=*/true));
   // One shard has nothing to be cut, and says itself what is wrong with its GPU.
   if (options.shards == 1) return absl::OkStatus();
-  WEFT_ASSIGN_OR_RETURN(const auto files, options.shard.weights == "random"
-                                              ? shard::ModelFiles::OpenShape(model)
-                                              : shard::ModelFiles::Open(model));
   const absl::StatusOr<shard::SlicePlan> slice =
       shard::MakeSlicePlan(files->spec(), 0, options.shards, files->mlp_multiple());
   if (!slice.ok()) return Annotate(slice.status(), absl::StrCat("--shards: ", model));

@@ -1,15 +1,19 @@
-// Whether so many shards can serve a model on this host: said once, before any of them is started.
-// Reads the headers of the model's files and asks how many GPUs there are, in a process of its own.
-// Main thread, before there are others.
+// Whether a model can be served by so many shards on this host: said once, in the same words and
+// order by `weft serve` and `weft inspect`, before any process is started. Reads the headers of the
+// model's files and asks how many GPUs there are, in a process of its own. Main thread, before
+// there are others.
 
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "deploy/launcher/serve_options.h"
+#include "shard/weights/loader.h"
 
 namespace weft::launcher {
 
@@ -18,8 +22,15 @@ namespace weft::launcher {
 absl::Status CheckGpus(const std::string& device, uint32_t shards,
                        absl::FunctionRef<absl::Status(uint32_t index)> find);
 
-// What `model` is cut into, and the GPUs of this host. INVALID_ARGUMENT names --shards and how many
-// would work; an error of the model's files is theirs.
+// The headers of the model at `path`, with the values of --weights. The first thing that is missing
+// or wrong is named: the configuration, then tensors, then the tokenizer, which only `serves` needs
+// where weights are random.
+absl::StatusOr<std::unique_ptr<shard::ModelFiles>> OpenModel(const std::string& path,
+                                                             const std::string& weights,
+                                                             bool serves);
+
+// That `model` can be opened and served, what it is cut into, and the GPUs of this host.
+// INVALID_ARGUMENT names --shards and how many would work; an error of the model's files is theirs.
 absl::Status CheckShardCount(const std::string& model, const ServeOptions& options);
 
 }  // namespace weft::launcher

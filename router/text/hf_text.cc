@@ -103,7 +103,10 @@ absl::StatusOr<uint32_t> ContextOf(const Config& config) {
   if (value == nullptr) return 0;
   json::error_code error;
   const auto tokens = value->to_number<uint64_t>(error);
-  if (error) return config.Wrong(kKey, "a number of tokens");
+  if (error) {
+    return config.Wrong(kKey, absl::StrCat("a number of tokens, an integer from 0, found ",
+                                           json::serialize(*value).substr(0, 60)));
+  }
   return static_cast<uint32_t>(std::min<uint64_t>(tokens, kContextTokensMax));
 }
 

@@ -9,6 +9,7 @@
 #include "common/gguf.h"
 #include "common/limits.h"
 #include "common/mapped_file.h"
+#include "common/model_path.h"
 #include "common/status.h"
 #include "router/text/ffi_text.h"
 #include "router/text/tokenizer.h"
@@ -63,6 +64,7 @@ std::vector<WeftSlice> ToSlices(const std::vector<absl::string_view>& texts) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::FromModel(const std::string& path) {
+  WEFT_RETURN_IF_ERROR(CheckTokenizerFile(path));
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) {
     return FromJson((std::filesystem::path(path) / "tokenizer.json").string());
@@ -73,14 +75,8 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::FromModel(const std::strin
 }
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::FromJson(const std::string& path) {
-  absl::StatusOr<MappedFile> file = MappedFile::Open(path);
-  if (absl::IsNotFound(file.status())) {
-    return Annotate(file.status(),
-                    "the model directory needs a tokenizer.json (transformers' "
-                    "AutoTokenizer(...).save_pretrained writes one)");
-  }
-  WEFT_RETURN_IF_ERROR(file.status());
-  const absl::Span<const uint8_t> bytes = file->bytes();
+  WEFT_ASSIGN_OR_RETURN(const MappedFile mapped, MappedFile::Open(path));
+  const absl::Span<const uint8_t> bytes = mapped.bytes();
   if (bytes.size() > kTokenizerJsonBytesMax) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": has ", bytes.size(), " bytes; at most ",
                                                    kTokenizerJsonBytesMax, " are read"));

@@ -158,10 +158,83 @@ TEST_CASE("An unknown flag or key is told its nearest known one", "[common][flag
         file.path() + ": unknown key prt; the nearest known one is port (see --help)");
 }
 
+TEST_CASE("A mistyped flag is told its nearest known one in every form", "[common][flags]") {
+  const auto says = [](std::vector<std::string> arguments, const std::string& what) {
+    const Parsed parsed = Parse(std::move(arguments));
+    INFO(parsed.status);
+    CHECK(parsed.status.message() == what + " (see --help)");
+  };
+  const std::string port = "unknown flag --prot; the nearest known one is --port";
+  says({"--prot=1"}, port);
+  says({"--prot", "1"}, port);
+  says({"--name=x", "--prot", "1", "--strict"}, port);
+  says({"--no-strict"}, "unknown flag --no-strict; the nearest known one is --strict=false");
+  says({"--no-stirct"}, "unknown flag --no-stirct; the nearest known one is --strict=false");
+  says({"--no-strict=true"}, "unknown flag --no-strict; the nearest known one is --strict=false");
+  // What takes a value cannot be switched off.
+  says({"--no-port"}, "unknown flag --no-port");
+  says({"-port=1"}, "unexpected argument -port=1; the nearest flag is --port");
+  says({"-prot", "1"}, "unexpected argument -prot; the nearest flag is --port");
+}
+
+TEST_CASE("An empty value is one, and takes nothing of what follows", "[common][flags]") {
+  const Parsed parsed = Parse({"--name=", "--port=7"});
+  CHECK(parsed.status.ok());
+  CHECK(parsed.options.name.empty());
+  CHECK(parsed.options.port == 7);
+  CHECK_FALSE(Parse({"--port="}).status.ok());
+}
+
+TEST_CASE("A flag without its value says how to write it", "[common][flags]") {
+  CHECK(Parse({"--name"}).status.message() ==
+        "--name: its value is missing; write --name=VALUE (see --help)");
+  CHECK(Parse({"--port", "--strict", "--name=x"}).status.message() ==
+        "--port: its value is missing; write --port=VALUE (see --help)");
+  bool truth = true;
+  Flags flags("weft-test", "Tests flags.", kAllSources);
+  flags.Add("truth", &truth, "True or false");
+  char program[] = "weft-test";
+  char argument[] = "--truth";
+  char* argv[] = {program, argument};
+  std::string help;
+  CHECK(flags.Parse(2, argv, &help).message() ==
+        "--truth: its value is missing; write --truth=true or --truth=false (see --help)");
+}
+
+TEST_CASE("A variable that nobody reads is found, with the nearest known one", "[common][flags]") {
+  int number = 0;
+  Flags flags("weft-test", "Tests flags.", kAllSources);
+  flags.Add("model-port", &number, "Of this program");
+  flags.For("other", {"hidden"});
+  flags.Add("hidden", &number, "Decided here");
+  const char* const environment[] = {"PATH=/bin",
+                                     "WEFT_MODEL_PORT=1",
+                                     "WEFT_HIDDEN=1",
+                                     "WEFT_CONFIG=x",
+                                     "WEFT_API_KEY=weft-x",
+                                     "WEFT_DEMO_MODEL=x",
+                                     "WEFT_SERVICE_HOST=10.0.0.1",
+                                     "WEFT_PORT_8080_TCP=tcp://10.0.0.1:8080",
+                                     "WEFT_ELSEWHERE=1",
+                                     "WEFT_MODEL_PROT=1",
+                                     "WEFT_API_KYE=x",
+                                     "WEFT_QUITE_ANOTHER=",
+                                     nullptr};
+  const auto unknown = flags.UnknownVariables(environment, {"WEFT_ELSEWHERE"});
+  REQUIRE(unknown.size() == 3);
+  CHECK(unknown[0].Line() ==
+        "the environment variable WEFT_MODEL_PROT is none of weft's and changes nothing; the "
+        "nearest known one is WEFT_MODEL_PORT");
+  CHECK(unknown[1].near == "WEFT_API_KEY");
+  CHECK(unknown[2].Line() ==
+        "the environment variable WEFT_QUITE_ANOTHER is none of weft's and changes nothing");
+}
+
 TEST_CASE("A near name differs in at most a third of its letters", "[common][flags]") {
   const std::vector<std::string> names = {"grpc-port", "http-port", "host"};
   CHECK(NearName("htp-port", names) == "http-port");
-  CHECK(NearName("hots", names).empty());
+  CHECK(NearName("hots", names) == "host");
+  CHECK(NearName("htos", names).empty());
   CHECK(NearName("hosts", names) == "host");
   CHECK(NearName("", names).empty());
   CHECK(NearName(std::string(100'000, 'x'), names).empty());

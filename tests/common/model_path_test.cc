@@ -6,6 +6,7 @@
 
 #include <catch2/catch.hpp>
 #include <string>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -38,6 +39,27 @@ TEST_CASE("A path that cannot be a model is told what would be one", "[common]")
   CHECK(CheckModelPath(second).ok());
   folder.Write("config.json", "{}");
   CHECK(CheckModelPath(folder.path()).ok());
+}
+
+TEST_CASE("A model is called by the names that its path has", "[common]") {
+  using Names = std::vector<std::string>;
+  CHECK(ModelNames("/models/Smol.Q4_1.gguf") == Names{"Smol.Q4_1", "Smol.Q4_1.gguf"});
+  CHECK(ModelNames("models/Llama-3//") == Names{"Llama-3"});
+  CHECK(ModelNames("Llama-3") == Names{"Llama-3"});
+  CHECK(ModelNames("/usr/.") == Names{"usr"});
+  CHECK(ModelNames("/").empty());
+}
+
+TEST_CASE("A model directory without a tokenizer is told what writes one", "[common]") {
+  const test::TempDir folder;
+  folder.Write("config.json", "{}");
+  const absl::Status missing = CheckTokenizerFile(folder.path());
+  CHECK(absl::IsNotFound(missing));
+  CHECK(absl::StartsWith(missing.message(), folder.path() + "/tokenizer.json does not exist"));
+  CHECK(absl::StrContains(missing.message(), "AutoTokenizer"));
+  folder.Write("tokenizer.json", "{}");
+  CHECK(CheckTokenizerFile(folder.path()).ok());
+  CHECK(CheckTokenizerFile(folder.Write("a.gguf", "")).ok());
 }
 
 }  // namespace

@@ -400,7 +400,7 @@ class LifecycleTest(unittest.TestCase):
             self.assertIn(port, serve_fails(f"--http-port={port}"))
             port = server.grpc.split(":")[1]
             said = serve_fails(f"--grpc-port={port}")
-            self.assertIn(f"{port} for gRPC; choose another --grpc-port", said)
+            self.assertIn(f"--grpc-port {port}: cannot listen on 127.0.0.1:{port}: address already in use", said)
             self.assertNotIn("chttp2", said)  # what the library would say of it
 
     def test_an_unknown_flag_is_an_error(self):

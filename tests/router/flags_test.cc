@@ -2,6 +2,8 @@
 
 #include "router/flags.h"
 
+#include <stdlib.h>
+
 #include <catch2/catch.hpp>
 #include <string>
 #include <vector>
@@ -54,15 +56,22 @@ TEST_CASE("Control tokens in messages are read as such only when that is asked",
 
 TEST_CASE("A model is served by the names that its path has", "[router][flags]") {
   using Names = std::vector<std::string>;
-  CHECK(PathNames("/models/Smol.Q4_1.gguf") == Names{"Smol.Q4_1", "Smol.Q4_1.gguf"});
-  CHECK(PathNames("models/Llama-3//") == Names{"Llama-3"});
-  CHECK(PathNames("Llama-3") == Names{"Llama-3"});
-  CHECK(PathNames("/usr/.") == Names{"usr"});
-  CHECK(PathNames("/").empty());
   const RouterFlags flags = Parsed({"--model-alias=gpt-x"});
   CHECK(flags.doors.model_aliases == Names{"gpt-x", "m", "m.gguf"});
   CHECK(flags.model_label == "m");
   CHECK(Parsed({"--served-model-name=big"}).model_label == "big");
+}
+
+TEST_CASE("A router by hand warns of variables that look like its own", "[router][flags]") {
+  setenv("WEFT_HTTP_PROT", "1", 1);
+  setenv("WEFT_KV_MEMORY", "1GiB", 1);  // a shard's
+  const RouterFlags alone = Parsed({});
+  REQUIRE(alone.unknown_variables.size() == 1);
+  CHECK(alone.unknown_variables[0].near == "WEFT_HTTP_PORT");
+  // `weft serve` has said so already.
+  CHECK(Parsed({"--flag-origins=http-port:flag"}).unknown_variables.empty());
+  unsetenv("WEFT_HTTP_PROT");
+  unsetenv("WEFT_KV_MEMORY");
 }
 
 TEST_CASE("A router that cannot start as it is told says what to give", "[router][flags]") {
