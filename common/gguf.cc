@@ -16,7 +16,6 @@ namespace weft {
 namespace {
 
 using gguf::BytesOf;
-using gguf::Format;
 using gguf::Integer;
 using gguf::kValueTypes;
 using gguf::LoadAs;
@@ -176,19 +175,19 @@ absl::Status GgufFile::Impl::ParseTensor(GgufTensor* tensor, uint64_t* offset, u
   }
   uint32_t number = 0;
   WEFT_RETURN_IF_ERROR(Read(what, &number));
-  const Format* const format = gguf::FindFormat(number);
+  const TensorFormat* const format = gguf::FindFormat(number);
   if (format == nullptr) {
     return Bad(absl::StrCat(what, " has the tensor type ", gguf::UnsupportedTypeName(number),
                             "; supported are ", gguf::FormatNames(),
                             ": convert the model to one of them"));
   }
   tensor->type = format->type;
-  if (tensor->dims[0] % format->block_elements != 0) {
+  if (tensor->dims[0] % format->elements != 0) {
     return Bad(absl::StrCat(what, " has rows of ", tensor->dims[0], " elements; ", format->name,
-                            " needs a multiple of ", format->block_elements));
+                            " needs a multiple of ", format->elements));
   }
-  // elements < 2^56 and block_bytes <= 34, so this does not overflow.
-  *size = elements / format->block_elements * format->block_bytes;
+  // elements < 2^56 and a block has fewer than 256 bytes, so this does not overflow.
+  *size = elements / format->elements * format->bytes;
   WEFT_RETURN_IF_ERROR(Read(what, offset));
   if (*offset % alignment != 0) {
     return Bad(absl::StrCat(what, " begins at offset ", *offset, ", not a multiple of ", alignment,

@@ -15,24 +15,15 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/mapped_file.h"
+#include "common/tensor_type.h"
 
 namespace weft {
-
-// Tensor formats by their GGUF number; others are refused by name.
-enum class GgufType : uint32_t {
-  kF32 = 0,
-  kF16 = 1,
-  kQ4_0 = 2,
-  kQ4_1 = 3,
-  kQ8_0 = 8,
-  kBf16 = 30,
-};
 
 struct GgufTensor {
   std::string name;
   // Innermost first: dims[0] = inputs, dims[1] = outputs.
   std::vector<uint64_t> dims;
-  GgufType type;
+  TensorType type;
   // The tensor's bytes in the map.
   absl::Span<const uint8_t> data;
 };

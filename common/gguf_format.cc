@@ -14,12 +14,6 @@ constexpr const char* kValueTypeNames[kValueTypes] = {
 // Bytes of one element; 0 where they vary.
 constexpr uint64_t kValueBytes[kValueTypes] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
 
-constexpr Format kFormats[] = {
-    {GgufType::kF32, "F32", 1, 4},     {GgufType::kF16, "F16", 1, 2},
-    {GgufType::kBf16, "BF16", 1, 2},   {GgufType::kQ4_0, "Q4_0", 32, 18},
-    {GgufType::kQ4_1, "Q4_1", 32, 20}, {GgufType::kQ8_0, "Q8_0", 32, 34},
-};
-
 }  // namespace
 
 const char* NameOf(ValueType type) { return kValueTypeNames[static_cast<uint32_t>(type)]; }
@@ -56,15 +50,15 @@ bool LoadInteger(ValueType type, const uint8_t* data, Integer* out) {
   }
 }
 
-const Format* FindFormat(uint32_t number) {
-  for (const Format& format : kFormats) {
-    if (static_cast<uint32_t>(format.type) == number) return &format;
+const TensorFormat* FindFormat(uint32_t number) {
+  for (const TensorFormat& format : kTensorFormats) {
+    if (format.gguf_number == number) return &format;
   }
   return nullptr;
 }
 
 std::string FormatNames() {
-  return absl::StrJoin(kFormats, ", ", [](std::string* out, const Format& format) {
+  return absl::StrJoin(kTensorFormats, ", ", [](std::string* out, const TensorFormat& format) {
     absl::StrAppend(out, format.name);
   });
 }

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <string>
 
-#include "common/gguf.h"
+#include "common/tensor_type.h"
 
 namespace weft::gguf {
 
@@ -49,17 +49,8 @@ struct Integer {
 // Reads one element; false when `type` is no integer type.
 bool LoadInteger(ValueType type, const uint8_t* data, Integer* out);
 
-// A tensor format that weft reads.
-struct Format {
-  GgufType type;
-  const char* name;
-  // Weights of one block and its bytes.
-  uint64_t block_elements;
-  uint64_t block_bytes;
-};
-
 // Null for a number that weft does not read.
-const Format* FindFormat(uint32_t number);
+const TensorFormat* FindFormat(uint32_t number);
 // "F32, F16, …" for messages.
 std::string FormatNames();
 // ggml's name and number of a type that weft does not read, so that a refusal says what the file

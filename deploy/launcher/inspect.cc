@@ -32,24 +32,6 @@ struct InspectOptions {
   bool json = false;
 };
 
-const char* TypeName(shard::TensorType type) {
-  switch (type) {
-    case shard::TensorType::kF32:
-      return "F32";
-    case shard::TensorType::kF16:
-      return "F16";
-    case shard::TensorType::kBf16:
-      return "BF16";
-    case shard::TensorType::kQ8_0:
-      return "Q8_0";
-    case shard::TensorType::kQ4_0:
-      return "Q4_0";
-    case shard::TensorType::kQ4_1:
-      return "Q4_1";
-  }
-  return "?";
-}
-
 double Mib(uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
 void PrintCpuPlans(const ModelPlans& plans) {
@@ -85,7 +67,7 @@ void PrintText(const shard::ModelFiles& files, const std::string& path, const Mo
   absl::PrintF("%s\n", path);
   absl::PrintF("  family        %s, %.1f M parameters, mostly %s, %.1f MiB of tensors\n",
                spec.family, static_cast<double>(spec.parameters()) * 1e-6,
-               TypeName(files.main_type()), Mib(files.total_bytes()));
+               FormatOf(files.main_type()).name, Mib(files.total_bytes()));
   absl::PrintF("  shape         %d layers, hidden %d, MLP %d, vocabulary %d%s\n", spec.layers,
                spec.hidden, spec.mlp_hidden, spec.vocab, spec.tied_head ? ", tied head" : "");
   absl::PrintF("  attention     %d query heads, %d KV heads, head size %d, context %d tokens\n\n",
@@ -134,7 +116,7 @@ void PrintJson(const shard::ModelFiles& files, const std::string& path, const Mo
   boost::json::object out = {{"path", path},
                              {"family", spec.family},
                              {"parameters", spec.parameters()},
-                             {"main_type", TypeName(files.main_type())},
+                             {"main_type", FormatOf(files.main_type()).name},
                              {"tensor_bytes", files.total_bytes()},
                              {"layers", spec.layers},
                              {"hidden", spec.hidden},

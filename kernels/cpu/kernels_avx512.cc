@@ -22,32 +22,28 @@
 namespace weft::kernels::cpu {
 namespace {
 
+// Null where ActivationFor never pairs the type with bf16 rows.
 template <WeightType kType>
-void LinearPairsOf(const PackedMatrix& matrix, const Activations& x, int64_t tile_begin,
-                   int64_t tile_end, float* y, int64_t y_stride) {
-  LinearBy<kType, PairDecoder<kType>>(matrix, x, tile_begin, tile_end, y, y_stride);
+constexpr LinearFn PairsOf() {
+  if constexpr (PackedFormatOf(kType).takes_bf16) {
+    return LinearBy<kType, PairDecoder<kType>>;
+  } else {
+    return nullptr;
+  }
+}
+
+template <size_t... kIndex>
+constexpr std::array<LinearFn, kWeightTypes> PairsTable(std::index_sequence<kIndex...>) {
+  return {PairsOf<static_cast<WeightType>(kIndex)>()...};
 }
 
 // Pairs of bf16 where activations are bf16, else float32.
 void Linear(const PackedMatrix& matrix, const Activations& x, int64_t tile_begin, int64_t tile_end,
             float* y, int64_t y_stride) {
-  if (x.type == ActivationType::kBf16) {
-    switch (matrix.type) {
-      case WeightType::kBf16:
-        return LinearPairsOf<WeightType::kBf16>(matrix, x, tile_begin, tile_end, y, y_stride);
-      case WeightType::kQ8_0:
-        return LinearPairsOf<WeightType::kQ8_0>(matrix, x, tile_begin, tile_end, y, y_stride);
-      case WeightType::kQ4_0:
-        return LinearPairsOf<WeightType::kQ4_0>(matrix, x, tile_begin, tile_end, y, y_stride);
-      case WeightType::kQ4_1:
-        return LinearPairsOf<WeightType::kQ4_1>(matrix, x, tile_begin, tile_end, y, y_stride);
-      case WeightType::kF32:
-      case WeightType::kF16:
-        // ActivationFor never pairs these with bf16 rows.
-        __builtin_trap();
-    }
-  }
-  LinearF32(matrix, x, tile_begin, tile_end, y, y_stride);
+  static constexpr auto kTable = PairsTable(std::make_index_sequence<kWeightTypes>());
+  const LinearFn linear =
+      x.type == ActivationType::kBf16 ? kTable[static_cast<size_t>(matrix.type)] : LinearF32;
+  linear(matrix, x, tile_begin, tile_end, y, y_stride);
 }
 
 }  // namespace

@@ -1,8 +1,12 @@
 #include "kernels/cpu/packing.h"
 
+#include <array>
 #include <cstring>
+#include <utility>
 
+#include "kernels/cpu/packed_format.h"
 #include "kernels/half.h"
+#include "kernels/weight_blocks.h"
 
 namespace weft::kernels::cpu {
 namespace {
@@ -53,47 +57,6 @@ uint32_t GatherNibbles(uint64_t bytes) {
   return word(bytes & 0x000F000F000F000Full) | word(bytes >> 8 & 0x000F000F000F000Full) << 16;
 }
 
-// kQ4_0 and kQ4_1: `scale_count` f16 numbers, then 16 bytes of nibbles.
-void PackNibbles(const uint8_t* const rows[kOutputs], int64_t blocks, int scale_count,
-                 uint8_t* packed) {
-  const int64_t source_bytes = 16 + 2 * scale_count;
-  const int64_t block_bytes = 256 + 32 * scale_count;
-  for (int64_t n = 0; n < kOutputs; ++n) {
-    if (rows[n] == nullptr) continue;
-    for (int64_t b = 0; b < blocks; ++b) {
-      const uint8_t* source = rows[n] + b * source_bytes;
-      uint8_t* out = packed + b * block_bytes;
-      for (int s = 0; s < scale_count; ++s) {
-        std::memcpy(out + 256 + 32 * s + 2 * n, source + 2 * s, 2);
-      }
-      const uint64_t low = Load64(source + 2 * scale_count);
-      const uint64_t high = Load64(source + 2 * scale_count + 8);
-      const uint32_t words[4] = {GatherNibbles(low), GatherNibbles(high), GatherNibbles(low >> 4),
-                                 GatherNibbles(high >> 4)};
-      for (int j = 0; j < 4; ++j) std::memcpy(out + 64 * j + 4 * n, &words[j], 4);
-    }
-  }
-}
-
-void PackBytes(const uint8_t* const rows[kOutputs], int64_t blocks, uint8_t* packed) {
-  for (int64_t n = 0; n < kOutputs; ++n) {
-    if (rows[n] == nullptr) continue;
-    for (int64_t b = 0; b < blocks; ++b) {
-      const uint8_t* source = rows[n] + b * 34;
-      uint8_t* out = packed + b * 544;
-      std::memcpy(out + 512 + 2 * n, source, 2);
-      uint8_t* lane = out + 16 * (n / 4) + 2 * (n % 4);
-      for (int j = 0; j < 8; j += 2) {
-        const uint64_t q = Load64(source + 2 + 4 * j);
-        for (int h = 0; h < 4; ++h) {
-          const uint16_t pair = static_cast<uint16_t>(q >> (16 * h));
-          std::memcpy(lane + 64 * (j + h / 2) + 8 * (h % 2), &pair, 2);
-        }
-      }
-    }
-  }
-}
-
 float FloatOfBits(uint32_t bits) {
   float value;
   std::memcpy(&value, &bits, sizeof(value));
@@ -106,86 +69,172 @@ uint16_t Load16(const uint8_t* p) {
   return value;
 }
 
-// Nibble of input k (0..31) of output n in a packed 4-bit block.
-int NibbleAt(const uint8_t* block, int64_t n, int64_t k) {
-  const int64_t j = k / 8;
-  const int64_t s = k % 8 / 2;
-  const uint16_t word = Load16(block + 64 * j + 4 * n + 2 * (k % 2));
-  return word >> (4 * s) & 15;
+// One plane of a group of 32 codes of output n: 16-bit words (n, p) hold the codes of inputs
+// k = 2t + p, t from 0, the lowest bits first; a 64-byte line of 16 outputs holds 16 / kBits of
+// them.
+template <int kBits>
+void PackPlane(const uint8_t* codes, int64_t n, uint8_t* plane) {
+  constexpr int kInputs = 32 / kBits;
+  for (int line = 0; line < kBits; ++line) {
+    uint32_t words = 0;
+    if constexpr (kBits == 4) {
+      words = GatherNibbles(Load64(codes + kInputs * line));
+    } else {
+      for (int i = 0; i < kInputs; ++i) {
+        const uint32_t code = codes[kInputs * line + i] & ((1u << kBits) - 1);
+        words |= code << (i / 2 * kBits + i % 2 * 16);
+      }
+    }
+    std::memcpy(plane + 64 * line + 4 * n, &words, 4);
+  }
 }
 
-int ByteAt(const uint8_t* block, int64_t n, int64_t k) {
-  const int64_t at = 64 * (k / 4) + 16 * (n / 4) + 8 * (k % 4 / 2) + 2 * (n % 4) + k % 2;
-  return static_cast<int8_t>(block[at]);
+template <int kBits>
+int CodeAt(const uint8_t* plane, int64_t n, int64_t k) {
+  constexpr int64_t kInputs = 32 / kBits;
+  const uint16_t word = Load16(plane + 64 * (k / kInputs) + 4 * n + 2 * (k % 2));
+  return word >> (k % kInputs / 2 * kBits) & ((1 << kBits) - 1);
 }
+
+// Bytes have a plane of their own form: eight lines of four inputs each, two of them in a word.
+template <>
+void PackPlane<8>(const uint8_t* codes, int64_t n, uint8_t* plane) {
+  uint8_t* lane = plane + 16 * (n / 4) + 2 * (n % 4);
+  for (int j = 0; j < 8; j += 2) {
+    const uint64_t q = Load64(codes + 4 * j);
+    for (int h = 0; h < 4; ++h) {
+      const uint16_t pair = static_cast<uint16_t>(q >> (16 * h));
+      std::memcpy(lane + 64 * (j + h / 2) + 8 * (h % 2), &pair, 2);
+    }
+  }
+}
+
+template <>
+int CodeAt<8>(const uint8_t* plane, int64_t n, int64_t k) {
+  return plane[64 * (k / 4) + 16 * (n / 4) + 8 * (k % 4 / 2) + 2 * (n % 4) + k % 2];
+}
+
+// The scales of output n of a block, behind its codes.
+template <ScaleLayout kLayout>
+void PackScales(const BlockScales& scales, int64_t n, uint8_t* packed) {
+  std::memcpy(packed + 2 * n, &scales.d, 2);
+  if (kLayout == ScaleLayout::kHalfPair) std::memcpy(packed + 32 + 2 * n, &scales.m, 2);
+}
+
+template <ScaleLayout kLayout>
+BlockScales ScalesAt(const uint8_t* packed, int64_t n) {
+  BlockScales scales;
+  scales.d = Load16(packed + 2 * n);
+  if (kLayout == ScaleLayout::kHalfPair) scales.m = Load16(packed + 32 + 2 * n);
+  return scales;
+}
+
+template <WeightType kType>
+void PackBlocks(const uint8_t* const rows[kOutputs], int64_t blocks, uint8_t* packed) {
+  constexpr PackedFormat kFormat = PackedFormatOf(kType);
+  constexpr int64_t kGroups = PackedBlockInputs(kType) / kCodeGroup;
+  for (int64_t n = 0; n < kOutputs; ++n) {
+    if (rows[n] == nullptr) continue;
+    for (int64_t b = 0; b < blocks; ++b) {
+      const uint8_t* source = rows[n] + b * FormatOf(kType).bytes;
+      uint8_t* out = packed + b * PackedBlockBytes(kType);
+      for (int g = 0; g < kGroups; ++g, out += PackedGroupBytes(kType)) {
+        uint8_t codes[kCodeGroup];
+        Block<kType>::Codes(source, g, codes);
+        PackPlane<kFormat.low_bits>(codes, n, out);
+      }
+      PackScales<kFormat.scales>(Block<kType>::Scales(source), n, out);
+    }
+  }
+}
+
+template <WeightType kType>
+void UnpackBlocks(const uint8_t* tile, int64_t n, int64_t inputs, float* out) {
+  constexpr PackedFormat kFormat = PackedFormatOf(kType);
+  constexpr WeightFormat kBlock = FormatOf(kType);
+  for (int64_t k = 0; k < inputs; k += kBlock.elements, tile += PackedBlockBytes(kType)) {
+    constexpr int64_t kGroups = kBlock.elements / kCodeGroup;
+    const BlockScales scales =
+        ScalesAt<kFormat.scales>(tile + kGroups * PackedGroupBytes(kType), n);
+    for (int unit = 0; unit < kBlock.elements / kBlock.unit; ++unit) {
+      const float d = Block<kType>::D(scales, unit);
+      const float m = Block<kType>::M(scales, unit);
+      for (int i = unit * kBlock.unit; i < (unit + 1) * kBlock.unit; ++i) {
+        const uint8_t* group = tile + i / kCodeGroup * PackedGroupBytes(kType);
+        const int code = CodeAt<kFormat.low_bits>(group, n, i % kCodeGroup);
+        const float scaled =
+            static_cast<float>(Block<kType>::Value(static_cast<uint8_t>(code))) * d;
+        out[k + i] = kBlock.has_minimum ? scaled + m : scaled;
+      }
+    }
+  }
+}
+
+template <WeightType kType>
+void UnpackPlain(const uint8_t* tile, int64_t n, int64_t inputs, float* out) {
+  for (int64_t k = 0; k < inputs; ++k) {
+    if constexpr (kType == WeightType::kF32) {
+      std::memcpy(&out[k], tile + (k * kOutputs + n) * 4, 4);
+    } else if constexpr (kType == WeightType::kF16) {
+      out[k] = HalfToFloat(Load16(tile + (k * kOutputs + n) * 2));
+    } else {
+      static_assert(kType == WeightType::kBf16);
+      const uint8_t* at = tile + (k / 2 * kOutputs + n) * 4 + k % 2 * 2;
+      out[k] = FloatOfBits(static_cast<uint32_t>(Load16(at)) << 16);
+    }
+  }
+}
+
+template <WeightType kType>
+void PackTileOf(const uint8_t* const rows[kOutputs], int64_t inputs, uint8_t* packed) {
+  if constexpr (IsQuantised(kType)) {
+    PackBlocks<kType>(rows, inputs / FormatOf(kType).elements, packed);
+  } else if constexpr (kType == WeightType::kBf16) {
+    PackPlain<uint32_t>(rows, 2 * inputs, PaddedInputs(inputs) / 2, packed);
+  } else if constexpr (kType == WeightType::kF16) {
+    PackPlain<uint16_t>(rows, 2 * inputs, PaddedInputs(inputs), packed);
+  } else {
+    PackPlain<uint32_t>(rows, 4 * inputs, PaddedInputs(inputs), packed);
+  }
+}
+
+template <WeightType kType>
+void UnpackRowOf(const uint8_t* tile, int64_t n, int64_t inputs, float* out) {
+  if constexpr (IsQuantised(kType)) {
+    UnpackBlocks<kType>(tile, n, inputs, out);
+  } else {
+    UnpackPlain<kType>(tile, n, inputs, out);
+  }
+}
+
+struct Packing {
+  void (*pack_tile)(const uint8_t* const rows[kOutputs], int64_t inputs, uint8_t* packed);
+  void (*unpack_row)(const uint8_t* tile, int64_t n, int64_t inputs, float* out);
+};
+
+template <size_t... kIndex>
+constexpr std::array<Packing, kWeightTypes> PackingTable(std::index_sequence<kIndex...>) {
+  return {Packing{PackTileOf<static_cast<WeightType>(kIndex)>,
+                  UnpackRowOf<static_cast<WeightType>(kIndex)>}...};
+}
+
+constexpr auto kPacking = PackingTable(std::make_index_sequence<kWeightTypes>());
 
 }  // namespace
 
 void PackTile(WeightType type, const uint8_t* const rows[kTileOutputs], int64_t inputs,
               uint8_t* packed_tile) {
-  const int64_t blocks = inputs / kBlockInputs;
-  const int64_t padded = PaddedInputs(inputs);
   for (int64_t n = 0; n < kOutputs && IsQuantised(type); ++n) {
     if (rows[n] != nullptr) continue;
     std::memset(packed_tile, 0, static_cast<size_t>(PackedTileBytes(type, inputs)));
     break;
   }
-  switch (type) {
-    case WeightType::kF32:
-      return PackPlain<uint32_t>(rows, 4 * inputs, padded, packed_tile);
-    case WeightType::kF16:
-      return PackPlain<uint16_t>(rows, 2 * inputs, padded, packed_tile);
-    case WeightType::kBf16:
-      return PackPlain<uint32_t>(rows, 2 * inputs, padded / 2, packed_tile);
-    case WeightType::kQ8_0:
-      return PackBytes(rows, blocks, packed_tile);
-    case WeightType::kQ4_0:
-      return PackNibbles(rows, blocks, 1, packed_tile);
-    case WeightType::kQ4_1:
-      return PackNibbles(rows, blocks, 2, packed_tile);
-  }
+  kPacking[static_cast<size_t>(type)].pack_tile(rows, inputs, packed_tile);
 }
 
 void UnpackRow(const PackedMatrix& matrix, int64_t row, float* out) {
   const uint8_t* tile = matrix.data + row / kOutputs * PackedTileBytes(matrix.type, matrix.inputs);
-  const int64_t n = row % kOutputs;
-  for (int64_t k = 0; k < matrix.inputs; ++k) {
-    const int64_t b = k / kBlockInputs;
-    const int64_t i = k % kBlockInputs;
-    switch (matrix.type) {
-      case WeightType::kF32:
-        std::memcpy(&out[k], tile + (k * kOutputs + n) * 4, 4);
-        break;
-      case WeightType::kF16:
-        out[k] = HalfToFloat(Load16(tile + (k * kOutputs + n) * 2));
-        break;
-      case WeightType::kBf16: {
-        const uint8_t* at = tile + (k / 2 * kOutputs + n) * 4 + k % 2 * 2;
-        out[k] = FloatOfBits(static_cast<uint32_t>(Load16(at)) << 16);
-        break;
-      }
-      case WeightType::kQ8_0: {
-        const uint8_t* block = tile + b * 544;
-        const float d = HalfToFloat(Load16(block + 512 + 2 * n));
-        out[k] = static_cast<float>(ByteAt(block, n, i)) * d;
-        break;
-      }
-      case WeightType::kQ4_0: {
-        const uint8_t* block = tile + b * 288;
-        const float d = HalfToFloat(Load16(block + 256 + 2 * n));
-        out[k] = static_cast<float>(NibbleAt(block, n, i) - 8) * d;
-        break;
-      }
-      case WeightType::kQ4_1: {
-        const uint8_t* block = tile + b * 320;
-        const float d = HalfToFloat(Load16(block + 256 + 2 * n));
-        const float m = HalfToFloat(Load16(block + 288 + 2 * n));
-        const float scaled = static_cast<float>(NibbleAt(block, n, i)) * d;
-        out[k] = scaled + m;
-        break;
-      }
-    }
-  }
+  kPacking[static_cast<size_t>(matrix.type)].unpack_row(tile, row % kOutputs, matrix.inputs, out);
 }
 
 }  // namespace weft::kernels::cpu

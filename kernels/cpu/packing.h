@@ -24,18 +24,16 @@
 
 #include <cstdint>
 
-namespace weft::kernels::cpu {
+#include "kernels/weight_format.h"
 
-enum class WeightType : uint8_t { kF32, kF16, kBf16, kQ8_0, kQ4_0, kQ4_1 };
+namespace weft::kernels::cpu {
 
 inline constexpr int64_t kTileOutputs = 16;
 inline constexpr int64_t kBlockInputs = 32;
 // Packed data must start at a multiple of this; every tile then does too.
 inline constexpr int64_t kPackedAlignment = 64;
 
-bool IsQuantised(WeightType type);
-
-// Bytes of one source row. `inputs` of a quantised type must be a multiple of 32.
+// Bytes of one source row. `inputs` must be whole blocks.
 int64_t SourceRowBytes(WeightType type, int64_t inputs);
 // ceil(outputs / 16).
 int64_t TileCount(int64_t outputs);

@@ -4,6 +4,7 @@
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/linear.h"
+#include "kernels/cpu/packed_format.h"
 #include "kernels/cpu/packing.h"
 
 namespace weft::kernels::cpu {
@@ -11,45 +12,10 @@ namespace {
 
 int64_t RoundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
-// Bytes of 16 x 32 packed weights.
-int64_t PackedBlockBytes(WeightType type) {
-  switch (type) {
-    case WeightType::kF32:
-      return 2048;
-    case WeightType::kF16:
-    case WeightType::kBf16:
-      return 1024;
-    case WeightType::kQ8_0:
-      return 512 + 32;
-    case WeightType::kQ4_0:
-      return 256 + 32;
-    case WeightType::kQ4_1:
-      return 256 + 64;
-  }
-  return 0;
-}
-
 }  // namespace
 
-bool IsQuantised(WeightType type) {
-  return type == WeightType::kQ8_0 || type == WeightType::kQ4_0 || type == WeightType::kQ4_1;
-}
-
 int64_t SourceRowBytes(WeightType type, int64_t inputs) {
-  switch (type) {
-    case WeightType::kF32:
-      return inputs * 4;
-    case WeightType::kF16:
-    case WeightType::kBf16:
-      return inputs * 2;
-    case WeightType::kQ8_0:
-      return inputs / kBlockInputs * 34;
-    case WeightType::kQ4_0:
-      return inputs / kBlockInputs * 18;
-    case WeightType::kQ4_1:
-      return inputs / kBlockInputs * 20;
-  }
-  return 0;
+  return inputs / FormatOf(type).elements * FormatOf(type).bytes;
 }
 
 int64_t TileCount(int64_t outputs) { return (outputs + kTileOutputs - 1) / kTileOutputs; }
@@ -57,7 +23,8 @@ int64_t TileCount(int64_t outputs) { return (outputs + kTileOutputs - 1) / kTile
 int64_t PaddedInputs(int64_t inputs) { return RoundUp(inputs, kBlockInputs); }
 
 int64_t PackedTileBytes(WeightType type, int64_t inputs) {
-  return RoundUp(PaddedInputs(inputs) / kBlockInputs * PackedBlockBytes(type), kPackedAlignment);
+  const int64_t block = PackedBlockInputs(type);
+  return RoundUp((inputs + block - 1) / block * PackedBlockBytes(type), kPackedAlignment);
 }
 
 int64_t PackedBytes(WeightType type, int64_t outputs, int64_t inputs) {
@@ -65,8 +32,7 @@ int64_t PackedBytes(WeightType type, int64_t outputs, int64_t inputs) {
 }
 
 ActivationType ActivationFor(WeightType type, ActivationType wanted) {
-  if (type == WeightType::kF32 || type == WeightType::kF16) return ActivationType::kF32;
-  return wanted;
+  return PackedFormatOf(type).takes_bf16 ? wanted : ActivationType::kF32;
 }
 
 int64_t ActivationRowBytes(int64_t inputs) { return PaddedInputs(inputs) * 4; }

@@ -143,7 +143,7 @@ uint64_t BoundModelFiles::Hash() const {
   Fnv1a<uint64_t> hash(spec_.Hash());
   for (const TensorView* tensor : tensors) {
     const std::string type =
-        tensor->unknown_type.empty() ? LayoutOf(tensor->type).name : tensor->unknown_type;
+        tensor->unknown_type.empty() ? FormatOf(tensor->type).name : tensor->unknown_type;
     hash.AddBytes(absl::StrCat(tensor->name, ":", type));
     for (const uint64_t dim : tensor->shape) hash.AddBytes(absl::StrCat(":", dim));
     hash.AddBytes(";");
@@ -155,13 +155,13 @@ uint32_t BoundModelFiles::mlp_multiple() const {
   uint64_t multiple = 1;
   for (const BoundParam& bound : params_) {
     if (bound.param.key.kind != ParamKind::kDown) continue;
-    multiple = std::max(multiple, LayoutOf(bound.tensor->type).elements);
+    multiple = std::max(multiple, FormatOf(bound.tensor->type).elements);
   }
   return static_cast<uint32_t>(multiple);
 }
 
 TensorType BoundModelFiles::main_type() const {
-  std::array<uint64_t, 6> bytes{};
+  std::array<uint64_t, kTensorTypes> bytes{};
   for (const BoundParam& bound : params_) {
     if (bound.tensor->shape.size() != 2) continue;
     bytes[static_cast<size_t>(bound.tensor->type)] += bound.tensor->data.size();

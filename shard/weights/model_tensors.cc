@@ -35,9 +35,9 @@ absl::Status CheckTensor(const ParamTensor& param, const TensorView& tensor) {
                                                    " (outputs first), found ", Shown(tensor.shape),
                                                    kOtherModel));
   }
-  if (param.shape.size() == 1 && LayoutOf(tensor.type).elements != 1) {
+  if (param.shape.size() == 1 && FormatOf(tensor.type).elements != 1) {
     return absl::InvalidArgumentError(absl::StrCat(
-        where, ": expected a vector of F32, F16 or BF16, found ", LayoutOf(tensor.type).name));
+        where, ": expected a vector of F32, F16 or BF16, found ", FormatOf(tensor.type).name));
   }
   return absl::OkStatus();
 }

@@ -1,13 +1,12 @@
 // Rows of model files as plain numbers: every TensorType to float32, exactly, and to bfloat16,
-// rounded to nearest even (a NaN stays one). Pure functions of the loader threads; loops that
-// compilers turn into vector code. Formats of the quantised types: ggml's block_q8_0, block_q4_0
-// and block_q4_1, as PyPI gguf dequantises them.
+// rounded to nearest even (a NaN stays one). Pure functions of the loader threads; the arithmetic
+// is that of kernels/weight_format.h.
 
 #pragma once
 
 #include <cstdint>
 
-#include "shard/weights/tensor_type.h"
+#include "common/tensor_type.h"
 
 namespace weft::shard {
 

@@ -79,9 +79,9 @@ std::string DuplicateKey(json::string_view text) {
 
 // Sets the tensor's type, or its unknown_type.
 void ParseType(absl::string_view dtype, TensorView* tensor) {
-  for (const TensorType type : {TensorType::kF32, TensorType::kF16, TensorType::kBf16}) {
-    if (dtype != LayoutOf(type).name) continue;
-    tensor->type = type;
+  for (const TensorFormat& format : kTensorFormats) {
+    if (format.safetensors_name == nullptr || dtype != format.safetensors_name) continue;
+    tensor->type = format.type;
     return;
   }
   tensor->unknown_type = dtype.empty() ? "(none)" : absl::CHexEscape(dtype.substr(0, 40));
@@ -107,7 +107,7 @@ absl::StatusOr<std::vector<uint64_t>> ParseList(const json::object& object, cons
 
 // Whether type and shape take the bytes of `range`.
 absl::Status CheckBytes(const TensorView& tensor, const std::vector<uint64_t>& range) {
-  uint64_t bytes = LayoutOf(tensor.type).bytes;
+  uint64_t bytes = FormatOf(tensor.type).bytes;
   for (const uint64_t dim : tensor.shape) {
     if (__builtin_mul_overflow(bytes, dim, &bytes)) {
       return absl::InvalidArgumentError(
@@ -117,7 +117,7 @@ absl::Status CheckBytes(const TensorView& tensor, const std::vector<uint64_t>& r
   if (range[1] - range[0] == bytes) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("shape [", absl::StrJoin(tensor.shape, ", "), "] of ",
-                   LayoutOf(tensor.type).name, " needs ", bytes, " bytes, data_offsets [",
+                   FormatOf(tensor.type).name, " needs ", bytes, " bytes, data_offsets [",
                    absl::StrJoin(range, ", "), "] have ", range[1] - range[0], kDamaged));
 }
 

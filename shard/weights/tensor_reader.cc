@@ -35,7 +35,7 @@ absl::Span<const uint8_t> TensorReader::span() const {
 }
 
 std::vector<float> TensorReader::Values() const {
-  WEFT_CHECK_MSG(LayoutOf(tensor_.type).elements == 1, "a vector in blocks");
+  WEFT_CHECK_MSG(FormatOf(tensor_.type).elements == 1, "a vector in blocks");
   std::vector<float> out(slice_.rows());
   for (uint64_t i = 0; i < out.size(); ++i) {
     RowToFloat(tensor_.type, Row(static_cast<int64_t>(i)), 1, &out[i]);
@@ -44,13 +44,13 @@ std::vector<float> TensorReader::Values() const {
 }
 
 absl::Status SliceAligned(const TensorView& tensor, const TensorSlice& slice) {
-  const BlockLayout layout = LayoutOf(tensor.type);
-  if (slice.column_begin % layout.elements == 0 && slice.column_end % layout.elements == 0) {
+  const TensorFormat& format = FormatOf(tensor.type);
+  if (slice.column_begin % format.elements == 0 && slice.column_end % format.elements == 0) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(absl::StrCat(
       tensor.file->path(), ": tensor ", tensor.name, ": this shard's columns ", slice.column_begin,
-      " to ", slice.column_end, " cut a block of ", layout.elements, " ", layout.name,
+      " to ", slice.column_end, " cut a block of ", format.elements, " ", format.name,
       " numbers; one shard would work, or the model as F32, F16 or BF16"));
 }
 

@@ -9,7 +9,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "boost/json.hpp"
-#include "common/check.h"
 #include "common/status.h"
 #include "shard/model/hf_config.h"
 
@@ -20,24 +19,6 @@ constexpr size_t kIndexBytesMax = 64u << 20;
 constexpr size_t kPartsMax = 1024;
 constexpr const char* kSingleName = "model.safetensors";
 constexpr const char* kIndexName = "model.safetensors.index.json";
-
-TensorType FromGgufType(GgufType type) {
-  switch (type) {
-    case GgufType::kF32:
-      return TensorType::kF32;
-    case GgufType::kF16:
-      return TensorType::kF16;
-    case GgufType::kBf16:
-      return TensorType::kBf16;
-    case GgufType::kQ8_0:
-      return TensorType::kQ8_0;
-    case GgufType::kQ4_0:
-      return TensorType::kQ4_0;
-    case GgufType::kQ4_1:
-      return TensorType::kQ4_1;
-  }
-  WEFT_CHECK_MSG(false, "GgufFile let an unknown type pass");
-}
 
 bool Exists(const std::string& path) {
   std::error_code error;
@@ -123,7 +104,7 @@ std::unique_ptr<TensorSource> TensorSource::FromGguf(std::unique_ptr<GgufFile> f
   source->path_ = file->path();
   for (const GgufTensor& tensor : file->tensors()) {
     source->tensors_.push_back({tensor.name,
-                                FromGgufType(tensor.type),
+                                tensor.type,
                                 {tensor.dims.rbegin(), tensor.dims.rend()},
                                 tensor.data,
                                 &file->file()});

@@ -9,7 +9,7 @@
 
 #include "absl/types/span.h"
 #include "common/mapped_file.h"
-#include "shard/weights/tensor_type.h"
+#include "common/tensor_type.h"
 
 namespace weft::shard {
 

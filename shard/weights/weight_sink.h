@@ -9,8 +9,8 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "common/tensor_type.h"
 #include "shard/model/param_key.h"
-#include "shard/weights/tensor_type.h"
 
 namespace weft::shard {
 

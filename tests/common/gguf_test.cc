@@ -78,7 +78,7 @@ TEST_CASE("A GGUF file gives its keys and tensors", "[common][gguf]") {
   const GgufTensor* const matrix = file.FindTensor("matrix");
   REQUIRE(matrix != nullptr);
   CHECK(matrix->dims == std::vector<uint64_t>{64, 2});
-  CHECK(matrix->type == GgufType::kQ4_1);
+  CHECK(matrix->type == TensorType::kQ4_1);
   CHECK(matrix->data.size() == 80);
   CHECK(matrix->data.front() == 'q');
   CHECK(file.FindTensor("nothing") == nullptr);

@@ -38,14 +38,12 @@ std::vector<Isa> SupportedIsas() {
   return isas;
 }
 
-const char* TypeName(WeightType type) {
-  constexpr const char* kNames[] = {"F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1"};
-  return kNames[static_cast<int>(type)];
-}
+const char* TypeName(WeightType type) { return FormatOf(type).name; }
 
 std::vector<WeightType> AllWeightTypes() {
-  return {WeightType::kF32,  WeightType::kF16,  WeightType::kBf16,
-          WeightType::kQ8_0, WeightType::kQ4_0, WeightType::kQ4_1};
+  std::vector<WeightType> types;
+  for (const WeightFormat& format : kWeightFormats) types.push_back(format.type);
+  return types;
 }
 
 float FloatOfHalf(uint16_t half) {

@@ -11,29 +11,23 @@
 
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <utility>
+
+#include "kernels/cpu/packed_format.h"
 
 namespace weft::kernels::cpu {
 namespace {
 
 constexpr int ScaleCount(WeightType type) {
-  if (type == WeightType::kQ4_1) return 2;
-  return type == WeightType::kQ4_0 || type == WeightType::kQ8_0 ? 1 : 0;
-}
-
-constexpr int64_t WeightBytesOfBlock(WeightType type) {
-  if (type == WeightType::kF32) return 2048;
-  if (type == WeightType::kF16 || type == WeightType::kBf16) return 1024;
-  return type == WeightType::kQ8_0 ? 512 : 256;
-}
-
-constexpr int64_t BytesOfBlock(WeightType type) {
-  return WeightBytesOfBlock(type) + 32 * ScaleCount(type);
+  if (PackedFormatOf(type).scales == ScaleLayout::kHalfPair) return 2;
+  return PackedFormatOf(type).scales == ScaleLayout::kHalf ? 1 : 0;
 }
 
 // The same as PackedTileBytes of packing.h.
 constexpr int64_t BytesOfTile(WeightType type, int64_t blocks) {
-  return (blocks * BytesOfBlock(type) + 63) / 64 * 64;
+  return (blocks * PackedBlockBytes(type) + 63) / 64 * 64;
 }
 
 // Bytes ahead of the reader; about what arrives during one memory latency.
@@ -74,9 +68,9 @@ void LinearKernel(const Decoder decoder, const uint8_t* tiles, int64_t tile_byte
   const uint8_t* x[(kRows + 2) / 3];
   for (int i = 0; i < (kRows + 2) / 3; ++i) x[i] = rows.x + 3 * i * stride;
   for (int64_t b = 0; b < rows.blocks; ++b) {
-    const uint8_t* packed = tiles + b * BytesOfBlock(kType);
+    const uint8_t* packed = tiles + b * PackedBlockBytes(kType);
     for (int t = 0; t < kTiles; ++t) {
-      for (int64_t at = 0; at < BytesOfBlock(kType); at += 64) {
+      for (int64_t at = 0; at < PackedBlockBytes(kType); at += 64) {
         Prefetch(packed + t * tile_bytes + kPrefetchBytes + at);
       }
     }
@@ -101,7 +95,7 @@ void LinearKernel(const Decoder decoder, const uint8_t* tiles, int64_t tile_byte
     }
     for (int i = 0; i < (kRows + 2) / 3; ++i) x[i] += 4 * Decoder::kSteps;
     for (int t = 0; t < kTiles; ++t) {
-      const uint8_t* scales = packed + t * tile_bytes + WeightBytesOfBlock(kType);
+      const uint8_t* scales = packed + t * tile_bytes + PackedGroupBytes(kType);
       const Floats d = ScaleCount(kType) >= 1 ? LoadHalfs(scales) : Zero();
       const Floats m = ScaleCount(kType) == 2 ? LoadHalfs(scales + 32) : Zero();
       for (int r = 0; r < kRows; ++r) {
@@ -165,29 +159,20 @@ void LinearBy(const PackedMatrix& matrix, const Activations& x, int64_t tile_beg
   }
 }
 
-template <WeightType kType>
-void LinearF32Of(const PackedMatrix& matrix, const Activations& x, int64_t tile_begin,
-                 int64_t tile_end, float* y, int64_t y_stride) {
-  LinearBy<kType, FloatDecoder<kType>>(matrix, x, tile_begin, tile_end, y, y_stride);
+using LinearFn = void (*)(const PackedMatrix& matrix, const Activations& x, int64_t tile_begin,
+                          int64_t tile_end, float* y, int64_t y_stride);
+
+template <size_t... kIndex>
+constexpr std::array<LinearFn, kWeightTypes> LinearF32Table(std::index_sequence<kIndex...>) {
+  return {
+      LinearBy<static_cast<WeightType>(kIndex), FloatDecoder<static_cast<WeightType>(kIndex)>>...};
 }
 
 // Float32 arithmetic, all weight types.
 void LinearF32(const PackedMatrix& matrix, const Activations& x, int64_t tile_begin,
                int64_t tile_end, float* y, int64_t y_stride) {
-  switch (matrix.type) {
-    case WeightType::kF32:
-      return LinearF32Of<WeightType::kF32>(matrix, x, tile_begin, tile_end, y, y_stride);
-    case WeightType::kF16:
-      return LinearF32Of<WeightType::kF16>(matrix, x, tile_begin, tile_end, y, y_stride);
-    case WeightType::kBf16:
-      return LinearF32Of<WeightType::kBf16>(matrix, x, tile_begin, tile_end, y, y_stride);
-    case WeightType::kQ8_0:
-      return LinearF32Of<WeightType::kQ8_0>(matrix, x, tile_begin, tile_end, y, y_stride);
-    case WeightType::kQ4_0:
-      return LinearF32Of<WeightType::kQ4_0>(matrix, x, tile_begin, tile_end, y, y_stride);
-    case WeightType::kQ4_1:
-      return LinearF32Of<WeightType::kQ4_1>(matrix, x, tile_begin, tile_end, y, y_stride);
-  }
+  static constexpr auto kTable = LinearF32Table(std::make_index_sequence<kWeightTypes>());
+  kTable[static_cast<size_t>(matrix.type)](matrix, x, tile_begin, tile_end, y, y_stride);
 }
 
 }  // namespace

@@ -8,11 +8,11 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
+#include "common/tensor_type.h"
 #include "kernels/cpu/attention.h"
 #include "shard/kv/memory_plan.h"
 #include "shard/model/decoder_spec.h"
 #include "shard/weights/slice_plan.h"
-#include "shard/weights/tensor_type.h"
 
 namespace weft::shard {
 

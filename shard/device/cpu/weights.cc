@@ -7,35 +7,18 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
+#include "shard/weights/kernel_type.h"
 #include "shard/weights/row_convert.h"
 
 namespace weft::shard {
 namespace {
 
+using kernels::WeightType;
 using kernels::cpu::kPackedAlignment;
 using kernels::cpu::kTileOutputs;
-using kernels::cpu::WeightType;
 
 // Small parameters share arenas of this size; it bounds what rounding wastes.
 constexpr size_t kArenaBytes = size_t{8} << 20;
-
-WeightType KernelType(TensorType type) {
-  switch (type) {
-    case TensorType::kF32:
-      return WeightType::kF32;
-    case TensorType::kF16:
-      return WeightType::kF16;
-    case TensorType::kBf16:
-      return WeightType::kBf16;
-    case TensorType::kQ8_0:
-      return WeightType::kQ8_0;
-    case TensorType::kQ4_0:
-      return WeightType::kQ4_0;
-    case TensorType::kQ4_1:
-      return WeightType::kQ4_1;
-  }
-  return WeightType::kF32;
-}
 
 std::string KeyName(ParamKey key) {
   return absl::StrCat("parameter kind ", static_cast<int>(key.kind), " of layer ", key.layer);

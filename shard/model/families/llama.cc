@@ -202,7 +202,7 @@ absl::Status RopeFromGguf(const GgufFile& file, RopeSpec* rope) {
   if (rope->scaling != RopeScalingKind::kNone) {
     return Unsupported(where, "is not supported together with linear rotary scaling");
   }
-  if (factors->type != GgufType::kF32 || factors->dims.size() != 1 ||
+  if (factors->type != TensorType::kF32 || factors->dims.size() != 1 ||
       factors->dims[0] != rope->dims / 2) {
     return absl::InvalidArgumentError(absl::StrCat(where, ": expected F32 of ", rope->dims / 2,
                                                    " elements (half of the ", rope->dims,

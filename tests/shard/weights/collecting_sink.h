@@ -21,7 +21,7 @@ namespace weft::test {
 using ParamId = std::pair<shard::ParamKind, uint32_t>;
 
 struct Collected {
-  shard::TensorType type = shard::TensorType::kF32;
+  TensorType type = TensorType::kF32;
   int64_t outputs = 0;
   int64_t inputs = 0;
   // Rows behind each other.
@@ -34,7 +34,7 @@ class CollectingSink : public shard::WeightSink {
  public:
   absl::Status AddMatrix(shard::ParamKey key, const shard::MatrixSource& source) override {
     Collected out{source.type, source.outputs, source.inputs, {}, {}};
-    const uint64_t row_bytes = shard::BytesOf(source.type, static_cast<uint64_t>(source.inputs));
+    const uint64_t row_bytes = BytesOf(source.type, static_cast<uint64_t>(source.inputs));
     for (int64_t i = 0; i < source.outputs; ++i) {
       out.bytes.append(reinterpret_cast<const char*>(source.row(i)), row_bytes);
     }
@@ -73,8 +73,7 @@ inline float Half(const char* bytes) {
 }
 
 // Elements of one row.
-inline std::vector<float> DecodeRow(shard::TensorType type, const char* row, int64_t inputs) {
-  using shard::TensorType;
+inline std::vector<float> DecodeRow(TensorType type, const char* row, int64_t inputs) {
   std::vector<float> out;
   const auto nibble = [](const char* block, int64_t i) {
     const auto byte = static_cast<uint8_t>(block[i % 16]);
@@ -82,7 +81,7 @@ inline std::vector<float> DecodeRow(shard::TensorType type, const char* row, int
   };
   for (int64_t i = 0; i < inputs; ++i) {
     const int64_t in_block = i % 32;
-    const char* const block = row + i / 32 * static_cast<int64_t>(shard::LayoutOf(type).bytes);
+    const char* const block = row + i / 32 * static_cast<int64_t>(FormatOf(type).bytes);
     float value = 0;
     switch (type) {
       case TensorType::kF32:

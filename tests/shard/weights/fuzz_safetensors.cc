@@ -18,7 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     uint64_t elements = 1;
     for (const uint64_t dim : tensor.shape) elements *= dim;
     if (tensor.unknown_type.empty()) {
-      WEFT_CHECK_EQ(tensor.data.size(), weft::shard::BytesOf(tensor.type, elements));
+      WEFT_CHECK_EQ(tensor.data.size(), weft::BytesOf(tensor.type, elements));
     }
     for (const uint8_t byte : tensor.data) sum += byte;
     bytes += tensor.data.size();

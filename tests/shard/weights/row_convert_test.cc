@@ -54,7 +54,7 @@ TEST_CASE("Blocks dequantise to the bits that PyPI gguf gives", "[shard][weights
       {TensorType::kQ4_1, golden::kGoldenQ41Bytes, golden::kGoldenQ41Bits},
   };
   for (const auto& c : cases) {
-    INFO(LayoutOf(c.type).name);
+    INFO(FormatOf(c.type).name);
     const auto count = static_cast<int64_t>(c.bits.size());
     REQUIRE(BytesOf(c.type, c.bits.size()) == c.bytes.size());
     // One byte further: rows of files are not aligned.
@@ -109,8 +109,8 @@ TEST_CASE("Rows of every type hold the values of the format's description", "[sh
       // Infinities and NaN have tests of their own: exponents below all ones.
       if (type == TensorType::kF16) {
         for (size_t i = 1; i < row.size(); i += 2) row[i] = static_cast<char>(row[i] & ~4);
-      } else if (LayoutOf(type).elements > 1) {
-        for (size_t i = 0; i < row.size(); i += LayoutOf(type).bytes) {
+      } else if (FormatOf(type).elements > 1) {
+        for (size_t i = 0; i < row.size(); i += FormatOf(type).bytes) {
           row[i + 1] = static_cast<char>(row[i + 1] & ~4);
           if (type == TensorType::kQ4_1) row[i + 3] = static_cast<char>(row[i + 3] & ~4);
         }
@@ -122,7 +122,7 @@ TEST_CASE("Rows of every type hold the values of the format's description", "[sh
       RowToFloat(type, bytes, count, floats.data());
       RowToBf16(type, bytes, count, halves.data());
       for (size_t i = 0; i < want.size(); ++i) {
-        INFO(LayoutOf(type).name << " number " << i);
+        INFO(FormatOf(type).name << " number " << i);
         if (std::isnan(want[i])) {
           REQUIRE(std::isnan(floats[i]));
           REQUIRE(std::isnan(FromBf16(halves[i])));
@@ -153,7 +153,7 @@ TEST_CASE("Rows: time of one thread", "[.][time]") {
         gbs(floats.size() * 4, [&] { RowToFloat(type, row.data(), kCount, floats.data()); });
     const double to_bf16 =
         gbs(halves.size() * 2, [&] { RowToBf16(type, row.data(), kCount, halves.data()); });
-    WARN(LayoutOf(type).name << ": GB/s written, float32 " << to_float << ", bfloat16 " << to_bf16);
+    WARN(FormatOf(type).name << ": GB/s written, float32 " << to_float << ", bfloat16 " << to_bf16);
   }
 }
 

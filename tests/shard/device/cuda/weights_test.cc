@@ -378,7 +378,7 @@ TEST_CASE("Weights of an 8B model: time", "[cuda][weights][time]") {
       threads.clear();
     });
     const double layer_elements = 2.0 * 4096 * (4096 + 1024) + 3.0 * 4096 * 14336;
-    gpu::Report("weights: 16 threads", absl::StrCat("8B layers from ", LayoutOf(type).name),
+    gpu::Report("weights: 16 threads", absl::StrCat("8B layers from ", FormatOf(type).name),
                 took * 1e6, 2 * spec.layers * layer_elements);
   }
   REQUIRE(weights->Finish().ok());

@@ -1,0 +1,96 @@
+// Quantised blocks taken apart: what every format of ggml is made of. A weight is
+//   value(code) * d (+ m)
+// where codes are small integers, and d and m belong to a unit of consecutive inputs. Unpacking to
+// float32 and packing for the CPU's kernels both start from here, so that a format's bits are
+// described once. Block<type> for each quantised type has
+//   kCodeBits                         codes are 0 .. 2^kCodeBits - 1
+//   Value(code)                       the integer that a code stands for, -128 .. 127
+//   Codes(block, b, codes)            the 32 codes of inputs 32b .. 32b + 31 of a block, in order
+//   Scales(block)                     all that is no code
+//   D(scales, unit), M(scales, unit)  of unit `unit`; M is 0 where the format has no minimum
+// Formats: the structs block_* of ggml-common.h, dequantised as dequantize_row_* of ggml-quants.c
+// do. Pure functions, any thread, standard library only.
+
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/half.h"
+#include "kernels/weight_format.h"
+
+namespace weft::kernels {
+
+// Inputs whose codes are handled together: the smallest quantised block.
+inline constexpr int kCodeGroup = 32;
+
+// The bits of a block that are no codes.
+struct BlockScales {
+  // Scale and minimum, f16.
+  uint16_t d = 0;
+  uint16_t m = 0;
+};
+
+inline uint16_t LoadHalfBits(const uint8_t* p) {
+  uint16_t bits;
+  std::memcpy(&bits, p, sizeof(bits));
+  return bits;
+}
+
+// codes[i] = byte i shifted right and masked.
+inline void TakeBits(const uint8_t* bytes, int count, int shift, uint8_t mask, uint8_t* codes) {
+  for (int i = 0; i < count; ++i) codes[i] = static_cast<uint8_t>(bytes[i] >> shift & mask);
+}
+
+template <WeightType kType>
+struct Block;
+
+// What formats of one f16 scale a block share.
+struct ScaledBlock {
+  static BlockScales Scales(const uint8_t* block) { return {LoadHalfBits(block), 0}; }
+  static float D(const BlockScales& scales, int) { return HalfToFloat(scales.d); }
+  static float M(const BlockScales&, int) { return 0.0f; }
+};
+
+// What formats of an f16 scale and an f16 minimum a block share.
+struct ScaledBlockWithMinimum {
+  static BlockScales Scales(const uint8_t* block) {
+    return {LoadHalfBits(block), LoadHalfBits(block + 2)};
+  }
+  static float D(const BlockScales& scales, int) { return HalfToFloat(scales.d); }
+  static float M(const BlockScales& scales, int) { return HalfToFloat(scales.m); }
+};
+
+// f16 d, 32 int8.
+template <>
+struct Block<WeightType::kQ8_0> : ScaledBlock {
+  static constexpr int kCodeBits = 8;
+  static constexpr int8_t Value(uint8_t code) { return static_cast<int8_t>(code); }
+  static void Codes(const uint8_t* block, int, uint8_t* codes) {
+    std::memcpy(codes, block + 2, kCodeGroup);
+  }
+};
+
+// Low nibbles are inputs 0 .. 15, high ones 16 .. 31.
+inline void NibbleCodes(const uint8_t* bytes, uint8_t* codes) {
+  TakeBits(bytes, 16, 0, 15, codes);
+  TakeBits(bytes, 16, 4, 15, codes + 16);
+}
+
+// f16 d, 16 bytes of nibbles; 8 means zero.
+template <>
+struct Block<WeightType::kQ4_0> : ScaledBlock {
+  static constexpr int kCodeBits = 4;
+  static constexpr int8_t Value(uint8_t code) { return static_cast<int8_t>(code - 8); }
+  static void Codes(const uint8_t* block, int, uint8_t* codes) { NibbleCodes(block + 2, codes); }
+};
+
+// f16 d, f16 m, 16 bytes of nibbles.
+template <>
+struct Block<WeightType::kQ4_1> : ScaledBlockWithMinimum {
+  static constexpr int kCodeBits = 4;
+  static constexpr int8_t Value(uint8_t code) { return static_cast<int8_t>(code); }
+  static void Codes(const uint8_t* block, int, uint8_t* codes) { NibbleCodes(block + 4, codes); }
+};
+
+}  // namespace weft::kernels
