@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/gguf_format.h"
+#include "common/gguf_parts.h"
 #include "common/status.h"
 
 namespace weft {
@@ -66,6 +67,8 @@ struct GgufFile::Impl {
   absl::Status ParseTensor(GgufTensor* tensor, uint64_t* offset, uint64_t* size);
   absl::Status PlaceTensors(const std::vector<std::pair<uint64_t, uint64_t>>& ranges);
   absl::Status ReadAlignment();
+  // Whether this is part `part` (from 0) of `count`, as its name says.
+  absl::Status CheckPart(uint64_t part, uint64_t count) const;
 
   absl::Status Bad(absl::string_view what) const {
     return absl::InvalidArgumentError(absl::StrCat(file.path(), ": ", what));
@@ -105,8 +108,6 @@ struct GgufFile::Impl {
   uint64_t alignment = kAlignmentDefault;
   absl::flat_hash_map<absl::string_view, Value> values;
   std::vector<GgufTensor> tensors;
-  // Index into `tensors`; keys view the tensors' names.
-  absl::flat_hash_map<absl::string_view, size_t> tensor_index;
 };
 
 absl::Status GgufFile::Impl::ParseValue(absl::string_view key, Value* value) {
@@ -228,6 +229,7 @@ absl::Status GgufFile::Impl::PlaceTensors(
                               " bytes", kDamaged));
     }
     tensors[i].data = bytes.subspan(data_begin + offset, size);
+    tensors[i].file = &file;
   }
   std::sort(order.begin(), order.end(),
             [&](size_t a, size_t b) { return ranges[a].first < ranges[b].first; });
@@ -286,11 +288,6 @@ absl::Status GgufFile::Impl::Parse() {
     tensors.push_back(std::move(tensor));
     ranges.emplace_back(offset, size);
   }
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    if (!tensor_index.emplace(tensors[i].name, i).second) {
-      return Bad(absl::StrCat("tensor ", Printable(tensors[i].name), " appears twice"));
-    }
-  }
   return PlaceTensors(ranges);
 }
 
@@ -310,57 +307,102 @@ absl::Status GgufFile::Impl::WrongType(absl::string_view key, const Value& value
   return Bad(absl::StrCat("key ", Printable(key), ": expected ", want, ", found ", found));
 }
 
-absl::StatusOr<std::unique_ptr<GgufFile>> GgufFile::Open(const std::string& path) {
-  WEFT_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
-  auto impl = std::make_unique<Impl>(std::move(file));
-  WEFT_RETURN_IF_ERROR(impl->Parse());
-  return std::unique_ptr<GgufFile>(new GgufFile(std::move(impl)));
+// Parts say which they are and of how many (gguf-split's keys); names alone could mix up models.
+absl::Status GgufFile::Impl::CheckPart(uint64_t part, uint64_t count) const {
+  const auto number = [this](absl::string_view key, uint64_t other) {
+    const auto found = values.find(key);
+    Integer value;
+    if (found == values.end()) return other;
+    if (!LoadInteger(found->second.type, found->second.data, &value)) return ~uint64_t{0};
+    return value.bits;
+  };
+  const uint64_t found_count = number("split.count", count == 1 ? 0 : count);
+  const uint64_t found_part = number("split.no", part);
+  if (count == 1 && found_count <= 1) return absl::OkStatus();
+  if (found_count == count && found_part == part) return absl::OkStatus();
+  return Bad(absl::StrCat("says that it is part ", found_part + 1, " of ", found_count,
+                          ", its name that it is part ", part + 1, " of ", count,
+                          ": give all parts the names they were made with, "
+                          "NAME-00001-of-0000N.gguf"));
 }
 
-GgufFile::GgufFile(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+absl::StatusOr<std::unique_ptr<GgufFile>> GgufFile::Open(const std::string& path) {
+  WEFT_ASSIGN_OR_RETURN(const std::vector<std::string> paths, GgufPartPaths(path));
+  std::vector<std::unique_ptr<Impl>> parts;
+  for (const std::string& part : paths) {
+    absl::StatusOr<MappedFile> file = MappedFile::Open(part);
+    if (paths.size() > 1 && absl::IsNotFound(file.status())) {
+      return absl::NotFoundError(absl::StrCat(part, ": is missing, part ", parts.size() + 1, " of ",
+                                              paths.size(),
+                                              " of the model: copy or download it too"));
+    }
+    WEFT_RETURN_IF_ERROR(file.status());
+    parts.push_back(std::make_unique<Impl>(*std::move(file)));
+    WEFT_RETURN_IF_ERROR(parts.back()->Parse());
+    WEFT_RETURN_IF_ERROR(parts.back()->CheckPart(parts.size() - 1, paths.size()));
+  }
+  std::unique_ptr<GgufFile> out(new GgufFile(std::move(parts)));
+  WEFT_RETURN_IF_ERROR(out->Join());
+  return out;
+}
+
+GgufFile::GgufFile(std::vector<std::unique_ptr<Impl>> parts) : parts_(std::move(parts)) {}
 GgufFile::~GgufFile() = default;
 
-const std::string& GgufFile::path() const { return impl_->file.path(); }
-const MappedFile& GgufFile::file() const { return impl_->file; }
-bool GgufFile::Has(absl::string_view key) const { return impl_->values.contains(key); }
+absl::Status GgufFile::Join() {
+  for (const auto& part : parts_) {
+    for (GgufTensor& tensor : part->tensors) tensors_.push_back(std::move(tensor));
+  }
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    if (!tensor_index_.emplace(tensors_[i].name, i).second) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          tensors_[i].file->path(), ": tensor ", Printable(tensors_[i].name), " appears twice"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+const std::string& GgufFile::path() const { return metadata().file.path(); }
+const GgufFile::Impl& GgufFile::metadata() const { return *parts_.front(); }
+bool GgufFile::Has(absl::string_view key) const { return metadata().values.contains(key); }
 
 absl::StatusOr<uint64_t> GgufFile::GetUint(absl::string_view key) const {
-  WEFT_ASSIGN_OR_RETURN(const Value value, impl_->Find(key));
+  WEFT_ASSIGN_OR_RETURN(const Value value, metadata().Find(key));
   Integer integer;
   if (!LoadInteger(value.type, value.data, &integer)) {
-    return impl_->WrongType(key, value, "an integer");
+    return metadata().WrongType(key, value, "an integer");
   }
   if (integer.negative) {
-    return impl_->Bad(absl::StrCat("key ", Printable(key),
-                                   ": expected an integer of 0 or more, found ",
-                                   static_cast<int64_t>(integer.bits)));
+    return metadata().Bad(absl::StrCat("key ", Printable(key),
+                                       ": expected an integer of 0 or more, found ",
+                                       static_cast<int64_t>(integer.bits)));
   }
   return integer.bits;
 }
 
 absl::StatusOr<double> GgufFile::GetFloat(absl::string_view key) const {
-  WEFT_ASSIGN_OR_RETURN(const Value value, impl_->Find(key));
+  WEFT_ASSIGN_OR_RETURN(const Value value, metadata().Find(key));
   if (value.type == ValueType::kF32) return LoadAs<float>(value.data);
   if (value.type == ValueType::kF64) return LoadAs<double>(value.data);
-  return impl_->WrongType(key, value, "a float");
+  return metadata().WrongType(key, value, "a float");
 }
 
 absl::StatusOr<bool> GgufFile::GetBool(absl::string_view key) const {
-  WEFT_ASSIGN_OR_RETURN(const Value value, impl_->Find(key));
-  if (value.type != ValueType::kBool) return impl_->WrongType(key, value, "a bool");
+  WEFT_ASSIGN_OR_RETURN(const Value value, metadata().Find(key));
+  if (value.type != ValueType::kBool) return metadata().WrongType(key, value, "a bool");
   return *value.data != 0;
 }
 
 absl::StatusOr<absl::string_view> GgufFile::GetString(absl::string_view key) const {
-  WEFT_ASSIGN_OR_RETURN(const Value value, impl_->Find(key));
-  if (value.type != ValueType::kString) return impl_->WrongType(key, value, "a string");
+  WEFT_ASSIGN_OR_RETURN(const Value value, metadata().Find(key));
+  if (value.type != ValueType::kString) return metadata().WrongType(key, value, "a string");
   return StringAt(value.data);
 }
 
 absl::StatusOr<std::vector<absl::string_view>> GgufFile::GetStrings(absl::string_view key) const {
-  WEFT_ASSIGN_OR_RETURN(const Value value, impl_->Find(key));
+  WEFT_ASSIGN_OR_RETURN(const Value value, metadata().Find(key));
   if (value.type != ValueType::kArray || value.element != ValueType::kString) {
-    return impl_->WrongType(key, value, "an array of strings");
+    return metadata().WrongType(key, value, "an array of strings");
   }
   std::vector<absl::string_view> out;
   out.reserve(value.count);
@@ -373,17 +415,18 @@ absl::StatusOr<std::vector<absl::string_view>> GgufFile::GetStrings(absl::string
 }
 
 absl::StatusOr<std::vector<int64_t>> GgufFile::GetInts(absl::string_view key) const {
-  WEFT_ASSIGN_OR_RETURN(const Value value, impl_->Find(key));
-  if (value.type != ValueType::kArray) return impl_->WrongType(key, value, "an array of integers");
+  WEFT_ASSIGN_OR_RETURN(const Value value, metadata().Find(key));
+  if (value.type != ValueType::kArray)
+    return metadata().WrongType(key, value, "an array of integers");
   std::vector<int64_t> out;
   out.reserve(value.count);
   for (uint64_t i = 0; i < value.count; ++i) {
     Integer integer;
     if (!LoadInteger(value.element, value.data + i * BytesOf(value.element), &integer)) {
-      return impl_->WrongType(key, value, "an array of integers");
+      return metadata().WrongType(key, value, "an array of integers");
     }
     if (!integer.negative && integer.bits > std::numeric_limits<int64_t>::max()) {
-      return impl_->Bad(absl::StrCat("key ", Printable(key), ": element ", i, " is too large"));
+      return metadata().Bad(absl::StrCat("key ", Printable(key), ": element ", i, " is too large"));
     }
     out.push_back(static_cast<int64_t>(integer.bits));
   }
@@ -391,10 +434,10 @@ absl::StatusOr<std::vector<int64_t>> GgufFile::GetInts(absl::string_view key) co
 }
 
 absl::StatusOr<std::vector<float>> GgufFile::GetFloats(absl::string_view key) const {
-  WEFT_ASSIGN_OR_RETURN(const Value value, impl_->Find(key));
+  WEFT_ASSIGN_OR_RETURN(const Value value, metadata().Find(key));
   const bool wide = value.element == ValueType::kF64;
   if (value.type != ValueType::kArray || (!wide && value.element != ValueType::kF32)) {
-    return impl_->WrongType(key, value, "an array of floats");
+    return metadata().WrongType(key, value, "an array of floats");
   }
   std::vector<float> out;
   out.reserve(value.count);
@@ -405,13 +448,15 @@ absl::StatusOr<std::vector<float>> GgufFile::GetFloats(absl::string_view key) co
   return out;
 }
 
-absl::Span<const GgufTensor> GgufFile::tensors() const { return impl_->tensors; }
+absl::Span<const GgufTensor> GgufFile::tensors() const { return tensors_; }
 
 const GgufTensor* GgufFile::FindTensor(absl::string_view name) const {
-  const auto found = impl_->tensor_index.find(name);
-  return found == impl_->tensor_index.end() ? nullptr : &impl_->tensors[found->second];
+  const auto found = tensor_index_.find(name);
+  return found == tensor_index_.end() ? nullptr : &tensors_[found->second];
 }
 
-void GgufFile::DropPages() const { impl_->file.Drop(impl_->bytes); }
+void GgufFile::DropPages() const {
+  for (const auto& part : parts_) part->file.Drop(part->bytes);
+}
 
 }  // namespace weft

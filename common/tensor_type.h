@@ -12,7 +12,24 @@
 
 namespace weft {
 
-enum class TensorType : uint8_t { kF32, kF16, kBf16, kQ8_0, kQ4_0, kQ4_1 };
+enum class TensorType : uint8_t {
+  kF32,
+  kF16,
+  kBf16,
+  kQ8_0,
+  kQ4_0,
+  kQ4_1,
+  kQ5_0,
+  kQ5_1,
+  kQ2K,
+  kQ3K,
+  kQ4K,
+  kQ5K,
+  kQ6K,
+  kIq4Nl,
+  kIq4Xs,
+  kMxfp4,
+};
 
 struct TensorFormat {
   TensorType type;
@@ -34,6 +51,16 @@ inline constexpr TensorFormat kTensorFormats[] = {
     {TensorType::kQ8_0, "Q8_0", 8, nullptr, 32, 34},
     {TensorType::kQ4_0, "Q4_0", 2, nullptr, 32, 18},
     {TensorType::kQ4_1, "Q4_1", 3, nullptr, 32, 20},
+    {TensorType::kQ5_0, "Q5_0", 6, nullptr, 32, 22},
+    {TensorType::kQ5_1, "Q5_1", 7, nullptr, 32, 24},
+    {TensorType::kQ2K, "Q2_K", 10, nullptr, 256, 84},
+    {TensorType::kQ3K, "Q3_K", 11, nullptr, 256, 110},
+    {TensorType::kQ4K, "Q4_K", 12, nullptr, 256, 144},
+    {TensorType::kQ5K, "Q5_K", 13, nullptr, 256, 176},
+    {TensorType::kQ6K, "Q6_K", 14, nullptr, 256, 210},
+    {TensorType::kIq4Nl, "IQ4_NL", 20, nullptr, 32, 18},
+    {TensorType::kIq4Xs, "IQ4_XS", 23, nullptr, 256, 136},
+    {TensorType::kMxfp4, "MXFP4", 39, nullptr, 32, 17},
 };
 inline constexpr size_t kTensorTypes = std::size(kTensorFormats);
 

@@ -13,6 +13,7 @@
 
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <cstring>
 
@@ -24,7 +25,7 @@ namespace weft::kernels {
 // Inputs whose codes are handled together: the smallest quantised block.
 inline constexpr int kCodeGroup = 32;
 
-// The bits of a block that are no codes.
+// The bits of a block of one unit that are no codes.
 struct BlockScales {
   // Scale and minimum, f16.
   uint16_t d = 0;
@@ -91,6 +92,67 @@ struct Block<WeightType::kQ4_1> : ScaledBlockWithMinimum {
   static constexpr int kCodeBits = 4;
   static constexpr int8_t Value(uint8_t code) { return static_cast<int8_t>(code); }
   static void Codes(const uint8_t* block, int, uint8_t* codes) { NibbleCodes(block + 4, codes); }
+};
+
+// Adds bit i of the 32 bits at `bits` to code i, as its bit 4.
+inline void AddFifthBits(const uint8_t* bits, uint8_t* codes) {
+  uint32_t word;
+  std::memcpy(&word, bits, sizeof(word));
+  for (int i = 0; i < kCodeGroup; ++i) {
+    codes[i] = static_cast<uint8_t>(codes[i] | (word >> i & 1u) << 4);
+  }
+}
+
+// f16 d, 32 fifth bits, 16 bytes of nibbles; 16 means zero.
+template <>
+struct Block<WeightType::kQ5_0> : ScaledBlock {
+  static constexpr int kCodeBits = 5;
+  static constexpr int8_t Value(uint8_t code) { return static_cast<int8_t>(code - 16); }
+  static void Codes(const uint8_t* block, int, uint8_t* codes) {
+    NibbleCodes(block + 6, codes);
+    AddFifthBits(block + 2, codes);
+  }
+};
+
+// f16 d, f16 m, 32 fifth bits, 16 bytes of nibbles.
+template <>
+struct Block<WeightType::kQ5_1> : ScaledBlockWithMinimum {
+  static constexpr int kCodeBits = 5;
+  static constexpr int8_t Value(uint8_t code) { return static_cast<int8_t>(code); }
+  static void Codes(const uint8_t* block, int, uint8_t* codes) {
+    NibbleCodes(block + 8, codes);
+    AddFifthBits(block + 4, codes);
+  }
+};
+
+// kvalues_iq4nl of ggml-common.h.
+inline constexpr int8_t kIq4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                          1,    13,   25,  38,  53,  69,  89,  113};
+
+// f16 d, 16 bytes of nibbles, which stand for numbers of a table.
+template <>
+struct Block<WeightType::kIq4Nl> : ScaledBlock {
+  static constexpr int kCodeBits = 4;
+  static constexpr int8_t Value(uint8_t code) { return kIq4Values[code]; }
+  static void Codes(const uint8_t* block, int, uint8_t* codes) { NibbleCodes(block + 2, codes); }
+};
+
+// The numbers of FP4 (E2M1), twice: kvalues_mxfp4 of ggml-common.h.
+inline constexpr int8_t kFp4Values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+
+// An E8M0 exponent e, 16 bytes of nibbles. d is 2^(e - 128), half of what the OCP Microscaling
+// formats say, because the values are twice theirs.
+template <>
+struct Block<WeightType::kMxfp4> {
+  static constexpr int kCodeBits = 4;
+  static constexpr int8_t Value(uint8_t code) { return kFp4Values[code]; }
+  static void Codes(const uint8_t* block, int, uint8_t* codes) { NibbleCodes(block + 1, codes); }
+  static BlockScales Scales(const uint8_t* block) { return {block[0], 0}; }
+  static float D(const BlockScales& scales, int) {
+    const uint32_t e = scales.d;
+    return std::bit_cast<float>(e < 2 ? (e + 1) << 21 : (e - 1) << 23);
+  }
+  static float M(const BlockScales&, int) { return 0.0f; }
 };
 
 }  // namespace weft::kernels

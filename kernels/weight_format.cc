@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "kernels/half.h"
-#include "kernels/weight_blocks.h"
+#include "kernels/weight_super_blocks.h"
 
 namespace weft::kernels {
 namespace {
@@ -48,7 +48,7 @@ void UnpackBlocks(const uint8_t* row, int64_t count, Out* out) {
   constexpr int kElements = FormatOf(kType).elements;
   constexpr int kUnit = FormatOf(kType).unit;
   for (int64_t begin = 0; begin < count; begin += kElements, row += FormatOf(kType).bytes) {
-    const BlockScales scales = B::Scales(row);
+    const auto scales = B::Scales(row);
     for (int b = 0; b < kElements / kCodeGroup; ++b) {
       uint8_t codes[kCodeGroup];
       B::Codes(row, b, codes);

@@ -49,6 +49,7 @@ absl::StatusOr<shard::MemoryPlan> PlanRank(const shard::ModelFiles& files, uint3
                                            const ModelPlans& plans) {
   WEFT_ASSIGN_OR_RETURN(const shard::SlicePlan slice,
                         shard::MakeSlicePlan(files.spec(), rank, world, files.mlp_multiple()));
+  WEFT_RETURN_IF_ERROR(files.CheckCuts(slice));
   if (plans.cuda) return shard::PlanCudaRank(files.spec(), slice, flags, plans.gpu);
   const auto bytes_of = [&files](const shard::SlicePlan& part) { return files.SliceBytes(part); };
   return shard::PlanCpuMemory(files.spec(), slice, files.mlp_multiple(), files.main_type(),

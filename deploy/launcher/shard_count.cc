@@ -89,9 +89,12 @@ absl::Status CheckShardCount(const std::string& model, const ServeOptions& optio
   WEFT_ASSIGN_OR_RETURN(const auto files, OpenModel(model, options.shard.weights, /*serves=*/true));
   // One shard has nothing to be cut, and says itself what is wrong with its GPU.
   if (options.shards == 1) return absl::OkStatus();
-  const absl::StatusOr<shard::SlicePlan> slice =
-      shard::MakeSlicePlan(files->spec(), 0, options.shards, files->mlp_multiple());
-  if (!slice.ok()) return Annotate(slice.status(), absl::StrCat("--shards: ", model));
+  for (uint32_t rank = 0; rank < options.shards; ++rank) {
+    const absl::StatusOr<shard::SlicePlan> slice =
+        shard::MakeSlicePlan(files->spec(), rank, options.shards, files->mlp_multiple());
+    if (!slice.ok()) return Annotate(slice.status(), absl::StrCat("--shards: ", model));
+    WEFT_RETURN_IF_ERROR(Annotate(files->CheckCuts(*slice), "--shards"));
+  }
   if (options.shard.device == "cpu") return absl::OkStatus();
   return CheckGpusApart(options.shard.device, options.shards);
 }

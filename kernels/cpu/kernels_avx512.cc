@@ -9,7 +9,9 @@
 #include "kernels/cpu/impl/math.inc.h"
 #include "kernels/cpu/impl/prepare.inc.h"
 #include "kernels/cpu/impl/decode_f32.inc.h"
+#include "kernels/cpu/impl/scales.inc.h"
 #include "kernels/cpu/impl/linear.inc.h"
+#include "kernels/cpu/impl/panel.inc.h"
 #include "kernels/cpu/impl/decode_bf16_avx512.inc.h"
 #include "kernels/cpu/impl/rows.inc.h"
 #include "kernels/cpu/impl/kv_append.inc.h"
@@ -26,7 +28,7 @@ namespace {
 template <WeightType kType>
 constexpr LinearFn PairsOf() {
   if constexpr (PackedFormatOf(kType).takes_bf16) {
-    return LinearBy<kType, PairDecoder<kType>>;
+    return LinearFor<kType, PairDecoder<kType>, PairDecoder<WeightType::kBf16>>();
   } else {
     return nullptr;
   }

@@ -1,12 +1,14 @@
 // Matrix products y = x W^T for one or many rows of x (types and sizes; the functions are in
 // kernels.h). Weights are never rounded: quantised ones are multiplied as exact integers and scaled
-// once per block of 32 inputs. For one instruction set the value of an output does not depend on
-// how many rows are computed, nor on the tile range (invariant num.row):
+// once per unit of inputs that share a scale (32 of them, 16 of kQ2K, kQ3K and kQ6K). For one
+// instruction set the value of an output does not depend on how many rows are computed, nor on the
+// tile range (invariant num.row):
 //
-//   block = sum over the block's 32 inputs, in order, of w_q * x       (fp32 accumulator)
-//   acc   = d * block + acc; with kQ4_1 also acc = m * sum(x of the block) + acc
+//   unit = sum over the unit's inputs, in order, of w_q * x       (fp32 accumulator)
+//   acc  = d * unit + acc; with a minimum also acc = m * sum(x of the unit) + acc
 //
-// Unquantised types have d = 1. Callers split work over tiles and rows, never over inputs.
+// where d and m are the unit's own, exact in float32. Unquantised types have d = 1 and units of 32.
+// Callers split work over tiles and rows, never over inputs.
 
 #pragma once
 

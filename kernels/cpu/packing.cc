@@ -5,8 +5,9 @@
 #include <utility>
 
 #include "kernels/cpu/packed_format.h"
+#include "kernels/cpu/packed_scales.h"
 #include "kernels/half.h"
-#include "kernels/weight_blocks.h"
+#include "kernels/weight_super_blocks.h"
 
 namespace weft::kernels::cpu {
 namespace {
@@ -114,21 +115,6 @@ int CodeAt<8>(const uint8_t* plane, int64_t n, int64_t k) {
   return plane[64 * (k / 4) + 16 * (n / 4) + 8 * (k % 4 / 2) + 2 * (n % 4) + k % 2];
 }
 
-// The scales of output n of a block, behind its codes.
-template <ScaleLayout kLayout>
-void PackScales(const BlockScales& scales, int64_t n, uint8_t* packed) {
-  std::memcpy(packed + 2 * n, &scales.d, 2);
-  if (kLayout == ScaleLayout::kHalfPair) std::memcpy(packed + 32 + 2 * n, &scales.m, 2);
-}
-
-template <ScaleLayout kLayout>
-BlockScales ScalesAt(const uint8_t* packed, int64_t n) {
-  BlockScales scales;
-  scales.d = Load16(packed + 2 * n);
-  if (kLayout == ScaleLayout::kHalfPair) scales.m = Load16(packed + 32 + 2 * n);
-  return scales;
-}
-
 template <WeightType kType>
 void PackBlocks(const uint8_t* const rows[kOutputs], int64_t blocks, uint8_t* packed) {
   constexpr PackedFormat kFormat = PackedFormatOf(kType);
@@ -142,6 +128,10 @@ void PackBlocks(const uint8_t* const rows[kOutputs], int64_t blocks, uint8_t* pa
         uint8_t codes[kCodeGroup];
         Block<kType>::Codes(source, g, codes);
         PackPlane<kFormat.low_bits>(codes, n, out);
+        if constexpr (kFormat.high_bits > 0) {
+          for (uint8_t& code : codes) code = static_cast<uint8_t>(code >> kFormat.low_bits);
+          PackPlane<kFormat.high_bits>(codes, n, out + 64 * kFormat.low_bits);
+        }
       }
       PackScales<kFormat.scales>(Block<kType>::Scales(source), n, out);
     }
@@ -154,14 +144,17 @@ void UnpackBlocks(const uint8_t* tile, int64_t n, int64_t inputs, float* out) {
   constexpr WeightFormat kBlock = FormatOf(kType);
   for (int64_t k = 0; k < inputs; k += kBlock.elements, tile += PackedBlockBytes(kType)) {
     constexpr int64_t kGroups = kBlock.elements / kCodeGroup;
-    const BlockScales scales =
-        ScalesAt<kFormat.scales>(tile + kGroups * PackedGroupBytes(kType), n);
+    const auto scales = ScalesAt<kFormat.scales>(tile + kGroups * PackedGroupBytes(kType), n);
     for (int unit = 0; unit < kBlock.elements / kBlock.unit; ++unit) {
       const float d = Block<kType>::D(scales, unit);
       const float m = Block<kType>::M(scales, unit);
       for (int i = unit * kBlock.unit; i < (unit + 1) * kBlock.unit; ++i) {
         const uint8_t* group = tile + i / kCodeGroup * PackedGroupBytes(kType);
-        const int code = CodeAt<kFormat.low_bits>(group, n, i % kCodeGroup);
+        int code = CodeAt<kFormat.low_bits>(group, n, i % kCodeGroup);
+        if constexpr (kFormat.high_bits > 0) {
+          const uint8_t* high = group + 64 * kFormat.low_bits;
+          code |= CodeAt<kFormat.high_bits>(high, n, i % kCodeGroup) << kFormat.low_bits;
+        }
         const float scaled =
             static_cast<float>(Block<kType>::Value(static_cast<uint8_t>(code))) * d;
         out[k + i] = kBlock.has_minimum ? scaled + m : scaled;

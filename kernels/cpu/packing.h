@@ -4,21 +4,29 @@
 // serves all instruction sets. Called by loader threads; pure functions on raw pointers, no
 // allocation.
 //
-// Source rows are those of GGUF (kQ*: blocks of 32 inputs) or plain little-endian numbers:
-//   kQ4_0  18 bytes: f16 d, 16 bytes of nibbles;          w = (nibble - 8) * d
-//   kQ4_1  20 bytes: f16 d, f16 m, 16 bytes of nibbles;   w = nibble * d + m
-//   kQ8_0  34 bytes: f16 d, 32 int8 q;                    w = q * d
-// where the low nibble of byte j is weight j and the high one weight j + 16.
+// Source rows are plain little-endian numbers or blocks of GGUF (kernels/weight_blocks.h and
+// weight_super_blocks.h say what each is made of): codes of 32 inputs in groups, and scales.
 //
 // A packed tile of n = 0..15 outputs, by type; k counts inputs, p = 0, 1 inside a pair of them:
 //   kF32, kF16   [k][n]
 //   kBf16        [k / 2][n][p]
-//   kQ4_0, kQ4_1 per block of 32 inputs: four 64-byte groups j of words (n, p); the four nibbles of
-//                a word, lowest first, are k = 8j + p, 8j + 2 + p, 8j + 4 + p, 8j + 6 + p; then 16
-//                f16 d and, kQ4_1, 16 f16 m
-//   kQ8_0        per block: eight 64-byte groups j of four inputs each: int8 q of input
-//                k = 4j + 2h + p of output n is at byte 16 * (n / 4) + 8h + 2 * (n % 4) + p; then
-//                16 f16 d
+//   quantised    per block: the groups in order, then the block's scales; a group is a low plane of
+//                codes and, where packed_format.h says so, a high plane of their upper bits
+// A plane of b = 4, 2 or 1 bits: b lines of 64 bytes of 16-bit words (n, p); the fields of a word
+// of line i, lowest first, are the codes of inputs k = 32 / b * i + p, + 2, + 4, ... A plane of 8
+// bits (kQ8_0): eight lines j of four inputs each: the code of input k = 4j + 2h + p of output n is
+// at byte 16 * (n / 4) + 8h + 2 * (n % 4) + p.
+//
+// Scales (ScaleLayout), u counting units of 16 or 32 inputs; f16 d and m mean [n], d first:
+//   kHalf, kHalfPair   f16 d; f16 d, f16 m
+//   kFourPair          [u][n] bytes: scale, minimum in the high nibble; f16 d, m
+//   kSixPair           [u][n] bytes: low nibbles of scale and minimum; [n] 32-bit words: nibble u
+//   is
+//                      the upper two bits of the scale, then of the minimum; f16 d, m
+//   kSix8, kSix16      [u / 2][n] bytes: low nibbles of units u, u + 1; [n] words of 16 or 32 bits:
+//                      upper two bits of each unit; f16 d
+//   kEight             [u][n] int8; f16 d
+//   kExponent          [n] bytes
 
 #pragma once
 

@@ -9,6 +9,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/fnv.h"
 #include "common/status.h"
 #include "shard/model/families/registry.h"
@@ -24,6 +25,9 @@ namespace {
 // Pages are mapped this many bytes at a time: the unit after which a cancelled load stops on a slow
 // disk.
 constexpr size_t kPopulateBytes = 8u << 20;
+
+// A refusal looks no further for shard counts that work.
+constexpr uint32_t kCountsTriedMax = 16;
 
 // One call of Load: what its threads share.
 class LoadRun {
@@ -126,14 +130,50 @@ class BoundModelFiles : public ModelFiles {
     return {};
   }
 
+  absl::Status CheckCuts(const SlicePlan& plan) const override;
   absl::Status Load(const SlicePlan& plan, int threads, WeightSink& sink, LoadProgress& progress,
                     const std::atomic<bool>& cancel) override;
 
  private:
+  // Whether no slice of the plan cuts a block of a quantised tensor.
+  absl::Status CutsWholeBlocks(const SlicePlan& plan) const;
+  // Shard counts at which every rank's slices are whole blocks, for messages.
+  std::string CountsThatWork() const;
+
   const DecoderSpec spec_;
   const std::unique_ptr<TensorSource> source_;
   const std::vector<BoundParam> params_;
 };
+
+absl::Status BoundModelFiles::CutsWholeBlocks(const SlicePlan& plan) const {
+  for (const BoundParam& bound : params_) {
+    WEFT_RETURN_IF_ERROR(SliceAligned(*bound.tensor, SliceOf(bound.param, spec_, plan)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status BoundModelFiles::CheckCuts(const SlicePlan& plan) const {
+  const absl::Status whole = CutsWholeBlocks(plan);
+  if (whole.ok()) return whole;
+  return absl::InvalidArgumentError(
+      absl::StrCat(whole.message(), "; shard counts that would work: ", CountsThatWork(),
+                   "; with the model as F32, F16 or BF16 others too"));
+}
+
+std::string BoundModelFiles::CountsThatWork() const {
+  const auto works = [this](uint32_t world) {
+    for (Rank rank = 0; rank < world; ++rank) {
+      const auto plan = MakeSlicePlan(spec_, rank, world, mlp_multiple());
+      if (!plan.ok() || !CutsWholeBlocks(*plan).ok()) return false;
+    }
+    return true;
+  };
+  std::vector<uint32_t> counts;
+  for (uint32_t world = 1; world <= std::min(spec_.heads, kCountsTriedMax); ++world) {
+    if (works(world)) counts.push_back(world);
+  }
+  return absl::StrJoin(counts, ", ");
+}
 
 uint64_t BoundModelFiles::Hash() const {
   std::vector<const TensorView*> tensors;
@@ -171,11 +211,9 @@ TensorType BoundModelFiles::main_type() const {
 
 absl::Status BoundModelFiles::Load(const SlicePlan& plan, int threads, WeightSink& sink,
                                    LoadProgress& progress, const std::atomic<bool>& cancel) {
+  WEFT_RETURN_IF_ERROR(CheckCuts(plan));
   std::vector<const BoundParam*> params;
-  for (const BoundParam& bound : params_) {
-    WEFT_RETURN_IF_ERROR(SliceAligned(*bound.tensor, SliceOf(bound.param, spec_, plan)));
-    params.push_back(&bound);
-  }
+  for (const BoundParam& bound : params_) params.push_back(&bound);
   std::sort(params.begin(), params.end(), [](const BoundParam* a, const BoundParam* b) {
     return std::make_pair(a->tensor->file->path(), a->tensor->data.data()) <
            std::make_pair(b->tensor->file->path(), b->tensor->data.data());

@@ -44,8 +44,8 @@ class ModelFiles {
   virtual bool random() const { return false; }
   // Hash of the spec and of names, types and shapes of all tensors.
   virtual uint64_t Hash() const = 0;
-  // Smallest unit in which MLP columns may be cut: 32 when the down projection is quantised,
-  // else 1.
+  // Smallest unit in which MLP columns may be cut: the block of the down projection's format, 1
+  // when it is not quantised.
   virtual uint32_t mlp_multiple() const = 0;
   // Type of the large matrices (the most common one), for `--dtype auto` and for people.
   virtual TensorType main_type() const = 0;
@@ -60,9 +60,14 @@ class ModelFiles {
   };
   virtual ParamSize SliceSize(ParamKey key, const SlicePlan& plan) const = 0;
 
+  // OK when no slice of the plan cuts a block of a quantised matrix; else INVALID_ARGUMENT, naming
+  // file, tensor and shard counts that would work.
+  virtual absl::Status CheckCuts(const SlicePlan& plan) const = 0;
+
   // Feeds every parameter of `plan` to `sink`, with up to `threads` threads. `progress` is updated
-  // as it goes; *cancel set by another thread ends the load with CANCELLED. Drops file pages behind
-  // itself, so that loaded weights are not in memory twice.
+  // as it goes. INVALID_ARGUMENT, naming tensor and shard counts that would work, when a slice
+  // would cut a block of a quantised matrix. *cancel set by another thread ends the load with
+  // CANCELLED. Drops file pages behind itself, so that loaded weights are not in memory twice.
   virtual absl::Status Load(const SlicePlan& plan, int threads, WeightSink& sink,
                             LoadProgress& progress, const std::atomic<bool>& cancel) = 0;
 };

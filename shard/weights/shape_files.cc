@@ -63,6 +63,7 @@ class ShapeFiles : public ModelFiles {
   uint64_t Hash() const override { return kernels::MixBits64(model_.spec.Hash() ^ kHashMark); }
   uint32_t mlp_multiple() const override { return 1; }
   TensorType main_type() const override { return kType; }
+  absl::Status CheckCuts(const SlicePlan&) const override { return absl::OkStatus(); }
   uint64_t total_bytes() const override { return BytesOf(kType, model_.spec.parameters()); }
 
   uint64_t SliceBytes(const SlicePlan& plan) const override {

@@ -35,7 +35,7 @@ struct SlicePlan {
   Range vocab;
 };
 
-// The slice of `rank`. `mlp_multiple` is the quantisation block (32) of the down projection, or 1.
+// The slice of `rank`. `mlp_multiple` is the block of the down projection's format, or 1.
 // INVALID_ARGUMENT, saying which counts would work, when world exceeds the query heads or the MLP
 // blocks.
 absl::StatusOr<SlicePlan> MakeSlicePlan(const DecoderSpec& spec, Rank rank, uint32_t world,

@@ -50,8 +50,7 @@ absl::Status SliceAligned(const TensorView& tensor, const TensorSlice& slice) {
   }
   return absl::InvalidArgumentError(absl::StrCat(
       tensor.file->path(), ": tensor ", tensor.name, ": this shard's columns ", slice.column_begin,
-      " to ", slice.column_end, " cut a block of ", format.elements, " ", format.name,
-      " numbers; one shard would work, or the model as F32, F16 or BF16"));
+      " to ", slice.column_end, " cut a block of ", format.elements, " ", format.name, " numbers"));
 }
 
 }  // namespace weft::shard

@@ -43,8 +43,8 @@ class TensorReader {
   const uint64_t paired_rows_;
 };
 
-// Whether the slice's columns are whole blocks of `type`; else INVALID_ARGUMENT that says what
-// would work.
+// Whether the slice's columns are whole blocks of the tensor's type; else INVALID_ARGUMENT naming
+// file, tensor, columns and block.
 absl::Status SliceAligned(const TensorView& tensor, const TensorSlice& slice);
 
 }  // namespace weft::shard

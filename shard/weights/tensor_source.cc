@@ -107,7 +107,7 @@ std::unique_ptr<TensorSource> TensorSource::FromGguf(std::unique_ptr<GgufFile> f
                                 tensor.type,
                                 {tensor.dims.rbegin(), tensor.dims.rend()},
                                 tensor.data,
-                                &file->file()});
+                                tensor.file});
   }
   source->gguf_ = std::move(file);
   source->BuildIndex();

@@ -26,4 +26,8 @@ struct TensorView {
   std::string unknown_type = {};
 };
 
+// Matrix `index` of a stack {count, outputs, inputs}, as files hold a layer's experts: a view of
+// its own. REQUIRES: three dimensions, index below the first, whole blocks a row.
+TensorView MatrixOfStack(const TensorView& stack, uint64_t index);
+
 }  // namespace weft::shard

@@ -216,8 +216,8 @@ TEST_CASE("A damaged GGUF tensor table is refused with the tensor's name", "[com
     want = "impossible dimensions [4294967296, 4294967296, …]";
   }
   SECTION("known type that is not read") {
-    builder.Entry("odd", {256}, 14, 0);
-    want = "tensor \"odd\" has the tensor type Q6_K (14); supported are F32, F16, BF16";
+    builder.Entry("odd", {256}, 19, 0);
+    want = "tensor \"odd\" has the tensor type IQ1_S (19); supported are F32, F16, BF16";
   }
   SECTION("unknown type") {
     builder.Entry("odd", {256}, 1000, 0);
@@ -295,6 +295,59 @@ TEST_CASE("GGUF files with flipped bytes never crash the reader", "[common][gguf
   // Flips in values and tensor bytes are no damage that a reader could see.
   CHECK(accepted > 100);
   CHECK(accepted < 3900);
+}
+
+// A part of a split model, as gguf-split writes it: metadata in the first, tensors in all.
+GgufBuilder Part(uint16_t number, uint16_t count) {
+  GgufBuilder builder;
+  if (number == 0) builder.String("general.architecture", "llama");
+  builder.Key("split.no", GgufBuilder::kU16, Raw(number))
+      .Key("split.count", GgufBuilder::kU16, Raw(count))
+      .Tensor("part" + std::to_string(number), {1}, kF32, Raw(1.0f + number));
+  return builder;
+}
+
+TEST_CASE("Any part of a split GGUF model opens all of them", "[common][gguf]") {
+  const TempDir dir;
+  std::vector<std::string> paths;
+  for (uint16_t i = 0; i < 3; ++i) {
+    paths.push_back(
+        dir.Write("m-0000" + std::to_string(i + 1) + "-of-00003.gguf", Part(i, 3).Build()));
+  }
+  for (const std::string& path : paths) {
+    const auto opened = GgufFile::Open(path);
+    REQUIRE(opened.ok());
+    CHECK((*opened)->path() == paths[0]);
+    CHECK(*(*opened)->GetString("general.architecture") == "llama");
+    REQUIRE((*opened)->tensors().size() == 3);
+    const GgufTensor* const last = (*opened)->FindTensor("part2");
+    REQUIRE(last != nullptr);
+    CHECK(last->file->path() == paths[2]);
+    CHECK(*reinterpret_cast<const float*>(last->data.data()) == 3.0f);
+  }
+}
+
+TEST_CASE("A split GGUF model with a part missing or mixed up is refused by name",
+          "[common][gguf]") {
+  const TempDir dir;
+  const std::string first = dir.Write("m-00001-of-00002.gguf", Part(0, 2).Build());
+  const auto missing = GgufFile::Open(first);
+  CHECK(absl::IsNotFound(missing.status()));
+  CHECK(absl::StrContains(missing.status().message(),
+                          "m-00002-of-00002.gguf: is missing, part 2 of 2 of the model"));
+  dir.Write("m-00002-of-00002.gguf", Part(0, 2).Build());
+  CHECK(absl::StrContains(GgufFile::Open(first).status().message(),
+                          "says that it is part 1 of 2, its name that it is part 2 of 2"));
+  CHECK(absl::StrContains(
+      GgufFile::Open(dir.Write("renamed.gguf", Part(1, 2).Build())).status().message(),
+      "says that it is part 2 of 2"));
+  CHECK(absl::StrContains(GgufFile::Open(dir.Write("m-00003-of-00002.gguf", "")).status().message(),
+                          "part 3 of 2; parts count from 1"));
+  auto twice = Part(1, 2);
+  twice.Tensor("part0", {1}, kF32, Raw(1.0f));
+  dir.Write("m-00002-of-00002.gguf", twice.Build());
+  CHECK(absl::StrContains(GgufFile::Open(first).status().message(),
+                          "m-00002-of-00002.gguf: tensor \"part0\" appears twice"));
 }
 
 TEST_CASE("The demo model's metadata opens in milliseconds", "[common][gguf][demo]") {

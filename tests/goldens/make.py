@@ -10,6 +10,7 @@ transformers, safetensors, tokenizers and gguf in a virtual environment:
 import json
 import pathlib
 import sys
+import zlib
 
 import gguf
 import numpy as np
@@ -47,6 +48,18 @@ ODD = dict(
 )
 # The same with rows of whole blocks, for the quantised types; a head is one block.
 BLOCKS = dict(ODD, hidden_size=96, head_dim=32)
+# Rows of blocks of 256 also where two ranks share columns, and every format of that kind beside the
+# blocks of 32 that BLOCKS leaves out.
+SUPER_BLOCKS = dict(
+    ODD,
+    vocab_size=101,
+    hidden_size=256,
+    num_attention_heads=8,
+    num_key_value_heads=2,
+    head_dim=64,
+    intermediate_size=1024,
+    tie_word_embeddings=False,
+)
 # Biases on every projection; plain rotary positions.
 BIASED = dict(
     ODD,
@@ -90,6 +103,8 @@ MODELS = {
     "llama_q4_0": dict(config=BLOCKS, form="gguf Q4_0"),
     "llama_q4_1": dict(config=BLOCKS, form="gguf Q4_1"),
     "llama_mixed": dict(config=dict(BLOCKS, tie_word_embeddings=False), form="gguf mixed"),
+    # Of four ranks each has two heads, half a block of the output projection.
+    "llama_super_blocks": dict(config=SUPER_BLOCKS, form="gguf super", ranks_max=2),
 }
 
 GGUF_NAMES = {
@@ -113,6 +128,30 @@ MIXED_TYPES = {
     "ffn_down": "Q4_1",
     "token_embd": "BF16",
     "output": "Q8_0",
+}
+# By tensor of the first layer, then of the second.
+SUPER_TYPES = {
+    "attn_q": ("Q2_K", "Q5_K"),
+    "attn_k": ("Q3_K", "Q5_1"),
+    "attn_v": ("Q6_K", "MXFP4"),
+    "attn_output": ("Q4_K", "IQ4_XS"),
+    "ffn_gate": ("Q5_K", "Q3_K"),
+    "ffn_up": ("IQ4_XS", "Q2_K"),
+    "ffn_down": ("Q6_K", "Q4_K"),
+    "token_embd": ("Q5_0",),
+    "output": ("IQ4_NL",),
+}
+# Formats that PyPI gguf reads and does not write: where in a block the f16 that multiplies codes
+# lies, then the one that multiplies minima.
+HALVES = {
+    "Q2_K": (80, 82),
+    "Q3_K": (108,),
+    "Q4_K": (0, 2),
+    "Q5_K": (0, 2),
+    "Q6_K": (208,),
+    "IQ4_NL": (0,),
+    "IQ4_XS": (0,),
+    "MXFP4": (),
 }
 
 
@@ -173,9 +212,45 @@ def gguf_type(name, form):
         return gguf.GGMLQuantizationType.F32
     if form == "mixed":
         return gguf.GGMLQuantizationType[MIXED_TYPES[part]]
+    if form == "super":
+        types = SUPER_TYPES[part]
+        return gguf.GGMLQuantizationType[types[1 if ".1." in name else 0]]
     if part == "token_embd" and form.startswith("Q4"):
         return gguf.GGMLQuantizationType.Q8_0
     return gguf.GGMLQuantizationType[form]
+
+
+def random_blocks(values, kind):
+    """Blocks of random bits whose numbers have the mean 0 and the deviation of `values`: any bits
+    are a block. The same values give the same blocks."""
+    elements, size = gguf.GGML_QUANT_SIZES[kind]
+    generator = np.random.default_rng(zlib.crc32(values.tobytes()))
+    blocks = generator.integers(0, 256, (values.size // elements, size), dtype=np.uint8)
+    if kind == gguf.GGMLQuantizationType.MXFP4:
+        # An exponent for all, of which 128 stands for 1: the codes' deviation is about 5.
+        blocks[:, 0] = 128 + round(float(np.log2(values.std() / 5)))
+    halves = HALVES[kind.name]
+
+    def numbers(scale, minimum):
+        for at, half in zip(halves, (scale, minimum)):
+            blocks[:, at : at + 2] = np.array([half], dtype=np.float16).view(np.uint8)
+        return gguf.dequantize(blocks, kind)
+
+    if halves:
+        minimum = 0.0
+        if len(halves) == 2:
+            minimum = -numbers(1, 0).mean() / numbers(0, 1).mean()
+        # f16 keeps few digits of small numbers.
+        scale = values.std() / numbers(1, minimum).std()
+        numbers(scale, scale * minimum)
+    return blocks.reshape(*values.shape[:-1], -1)
+
+
+def pack(values, kind):
+    """A GGUF tensor's bytes, a row each."""
+    if kind.name in HALVES:
+        return random_blocks(values, kind)
+    return gguf.quantize(values, kind)
 
 
 def permute(rows, heads):
@@ -198,7 +273,7 @@ def rounded(weights, form, config):
     for name, tensor in weights.items():
         if form.startswith("gguf"):
             kind = gguf_type(gguf_name(name), form.split()[1])
-            packed = gguf.quantize(tensor.numpy(), kind)
+            packed = pack(tensor.numpy(), kind)
             values = gguf.dequantize(packed, kind).reshape(tensor.shape)
             out[name] = torch.from_numpy(values.astype(np.float32))
         else:
@@ -375,10 +450,10 @@ def write_gguf(folder, config, weights, form):
         if name == "lm_head.weight" and config.tie_word_embeddings:
             continue
         kind = gguf_type(gguf_name(name), form)
-        values = tensor.numpy()
+        packed = pack(tensor.numpy(), kind)
         if heads := head_count(config, name):
-            values = permute(values, heads)
-        writer.add_tensor(gguf_name(name), gguf.quantize(values, kind), raw_dtype=kind)
+            packed = permute(packed, heads)
+        writer.add_tensor(gguf_name(name), packed, raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -413,6 +488,7 @@ def make(name, model):
         "made_by": f"transformers {transformers.__version__}, torch {torch.__version__}, float32",
         "model": "model.gguf" if form.startswith("gguf") else ".",
         "seed": seed,
+        **({"ranks_max": model["ranks_max"]} if "ranks_max" in model else {}),
         "rows": sample_rows(weights, form, config),
         "cases": cases,
     }

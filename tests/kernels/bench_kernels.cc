@@ -2,7 +2,9 @@
 // and as share of what the machine does in the same run: read bandwidth, and for products the peak
 // of the dot-product instruction. Medians; run it on a quiet machine.
 //
-//   weft_kernels_bench [--isa NAME] [--threads N] [--only linear|attention|rows]
+//   weft_kernels_bench [--isa NAME] [--threads N] [--only linear|attention|rows] [--types A,B,..]
+//
+// --types compares weight formats by their names, with inputs rounded up to 256 for all of them.
 
 #include <algorithm>
 #include <atomic>
@@ -132,12 +134,16 @@ struct Model {
   int64_t weights = 0;
 };
 
-Model MakeModel(WeightType type) {
+Model MakeModel(WeightType type, int64_t multiple) {
   int64_t total = 0;
-  for (const Shape& s : kLayer) total += kLayers * PackedBytes(type, s.outputs, s.inputs);
+  std::vector<Shape> shapes(std::begin(kLayer), std::end(kLayer));
+  for (Shape& s : shapes) {
+    s.inputs = (s.inputs + multiple - 1) / multiple * multiple;
+    total += kLayers * PackedBytes(type, s.outputs, s.inputs);
+  }
   Model model{type, Aligned(total), {}};
   for (int layer = 0; layer < kLayers; ++layer) {
-    for (const Shape& s : kLayer) {
+    for (const Shape& s : shapes) {
       const TestMatrix one = RandomMatrix(type, s.outputs, s.inputs, 1);
       uint8_t* at = model.memory.bytes() + model.bytes;
       const int64_t bytes = PackedBytes(type, s.outputs, s.inputs);
@@ -176,14 +182,15 @@ double LinearPass(Team& team, const Kernels& kernels, const std::vector<PackedMa
   });
 }
 
-void BenchLinear(Team& team, const Kernels& kernels, WeightType type, ActivationType activation) {
-  const Model model = MakeModel(type);
+void BenchLinear(Team& team, const Kernels& kernels, WeightType type, ActivationType activation,
+                 const std::vector<int64_t>& row_counts, int64_t multiple) {
+  const Model model = MakeModel(type, multiple);
   const double read = ReadBandwidth(team, model.memory, model.bytes);
   std::printf("linear %-5s %s, %d layers, %.1f MB; read bandwidth of the same bytes %.1f GB/s\n",
               TypeName(type),
               ActivationFor(type, activation) == ActivationType::kBf16 ? "bf16" : "f32", kLayers,
               static_cast<double>(model.bytes) * 1e-6, read);
-  for (const int64_t rows : {1, 2, 3, 4, 5, 6, 8, 12, 16, 32, 64, 512}) {
+  for (const int64_t rows : row_counts) {
     const int repeats = rows > 100 ? 3 : 15;
     const double s = LinearPass(team, kernels, model.matrices, activation, rows, repeats);
     const double gb = static_cast<double>(model.bytes) / s * 1e-9;
@@ -329,20 +336,30 @@ int Main(int argc, char** argv) {
   Isa isa = BestIsa();
   int threads = 2;
   std::string only;
+  std::string types;
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string flag = argv[i];
     if (flag == "--isa" && (!ParseIsa(argv[i + 1], &isa) || !IsSupported(isa))) return 2;
     if (flag == "--threads") threads = std::stoi(argv[i + 1]);
     if (flag == "--only") only = argv[i + 1];
+    if (flag == "--types") types = std::string(argv[i + 1]) + ",";
   }
   const Kernels& kernels = KernelsFor(isa);
   Team team(threads);
   std::printf("%s, %d threads\n", IsaName(isa), threads);
+  if (!types.empty()) {
+    for (const WeightType type : AllWeightTypes()) {
+      if (types.find(std::string(TypeName(type)) + ",") == std::string::npos) continue;
+      BenchLinear(team, kernels, type, ActivationType::kBf16, {1, 4, 32, 512}, 256);
+    }
+    return 0;
+  }
   if (only.empty() || only == "linear") {
-    BenchLinear(team, kernels, WeightType::kQ4_1, ActivationType::kBf16);
+    const std::vector<int64_t> rows = {1, 2, 3, 4, 5, 6, 8, 12, 16, 32, 64, 512};
+    BenchLinear(team, kernels, WeightType::kQ4_1, ActivationType::kBf16, rows, 32);
     BenchHead(team, kernels);
-    BenchLinear(team, kernels, WeightType::kBf16, ActivationType::kBf16);
-    BenchLinear(team, kernels, WeightType::kQ4_1, ActivationType::kF32);
+    BenchLinear(team, kernels, WeightType::kBf16, ActivationType::kBf16, rows, 32);
+    BenchLinear(team, kernels, WeightType::kQ4_1, ActivationType::kF32, rows, 32);
   }
   if (only.empty() || only == "attention") {
     BenchAttention(team, kernels, 2048, 1);

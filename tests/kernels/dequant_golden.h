@@ -85,4 +85,28 @@ inline constexpr uint32_t kGoldenQ80Bits[] = {
     0x80000000, 0x00000000, 0x80000000, 0x80000000, 0x80000000, 0x80000000, 0x80000000, 0x80000000,
     0x80000000, 0x80000000, 0x00000000, 0x00000000, 0x00000000, 0x00000000, 0x80000000, 0x00000000};
 
+inline constexpr int kHashedRows = 3;
+inline constexpr int kHashedBlocks = 16;
+
+// Seed is the format's GGUF number; f16 numbers of a block lie at `halves`, -1 for none.
+struct HashedGolden {
+  const char* name;
+  int seed;
+  int halves[2];
+  uint32_t first[4];
+  uint64_t hash;
+};
+inline constexpr HashedGolden kHashedGoldens[] = {
+    {"Q5_0", 6, {0, -1}, {0x3cf00000, 0x80000000, 0xbcdc0000, 0x3ba00000}, 0xea814f629fb52e28},
+    {"Q5_1", 7, {0, 2}, {0xc1603652, 0xc15f4e02, 0xc15fd586, 0xc15f30f8}, 0x2fb03f3eef826a0d},
+    {"Q2_K", 10, {80, 82}, {0xc0395800, 0xc200b680, 0xc200b680, 0xc0395800}, 0xc466cb088c8ff977},
+    {"Q3_K", 11, {108, -1}, {0xc0305800, 0x80000000, 0xbfeb2000, 0x3f6b2000}, 0x8f60a5f3d877a8ec},
+    {"Q4_K", 12, {0, 2}, {0x468ec750, 0x46753d60, 0x452e9c80, 0x45f89340}, 0xb5a7c2077a0cea6a},
+    {"Q5_K", 13, {0, 2}, {0x4ab724e0, 0x4a82ada0, 0x4ac442b0, 0x4b4b0fd8}, 0x132493daddf96a84},
+    {"Q6_K", 14, {208, -1}, {0xc05db940, 0xc01e5fc0, 0xc01e5fc0, 0xc08e8960}, 0xcf0ac0a0bdbd7435},
+    {"IQ4_NL", 20, {0, -1}, {0x39778000, 0xbaa3f800, 0xbb2ecc00, 0x3b006400}, 0x78dfe8d58989a761},
+    {"IQ4_XS", 23, {0, -1}, {0xcb072b80, 0x4a892100, 0xcb2e5980, 0xca94e200}, 0x4fdbd1838535b77e},
+    {"MXFP4", 39, {-1, -1}, {0x00000000, 0x77000000, 0x76c00000, 0xf7000000}, 0x5ce8eaceae474e58},
+};
+
 }  // namespace weft::kernels::cpu::testing

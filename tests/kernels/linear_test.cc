@@ -23,6 +23,12 @@ struct Shape {
 const Shape kShapes[] = {{16, 32},   {1, 32},    {17, 64},  {48, 96}, {33, 1536},
                          {192, 576}, {576, 192}, {40, 100}, {7, 20},  {65, 33}};
 
+// The shape with as many blocks of 256 inputs as it has thirds of 96.
+Shape InBlocks(WeightType type, const Shape& shape) {
+  if (FormatOf(type).elements != 256) return shape;
+  return {shape.outputs, (shape.inputs + 287) / 288 * 256};
+}
+
 std::vector<float> Run(const Kernels& kernels, const TestMatrix& matrix, const Activations& x,
                        int64_t tile_begin, int64_t tile_end) {
   std::vector<float> y(static_cast<size_t>(x.rows * (matrix.outputs + 3)), kPoison);
@@ -76,7 +82,7 @@ TEST_CASE("Linear agrees with double precision for all types, shapes and instruc
         for (const Shape& shape : kShapes) {
           if (IsQuantised(type) && shape.inputs % 32 != 0) continue;
           for (const int64_t rows : {1, 2, 3, 5, 8, 13}) {
-            CheckAgainstDouble(isa, type, activation, shape, rows);
+            CheckAgainstDouble(isa, type, activation, InBlocks(type, shape), rows);
           }
         }
       }
@@ -123,8 +129,8 @@ TEST_CASE("A row of Linear is bit-identical alone and among 1 to 70 rows, whatev
   for (const Isa isa : SupportedIsas()) {
     for (const WeightType type : AllWeightTypes()) {
       for (const ActivationType activation : {ActivationType::kF32, ActivationType::kBf16}) {
-        CheckRowsAreIndependent(isa, type, activation, {83, 96});
-        CheckRowsAreIndependent(isa, type, activation, {48, 576});
+        CheckRowsAreIndependent(isa, type, activation, InBlocks(type, {83, 96}));
+        CheckRowsAreIndependent(isa, type, activation, InBlocks(type, {48, 576}));
       }
     }
   }
@@ -133,7 +139,8 @@ TEST_CASE("A row of Linear is bit-identical alone and among 1 to 70 rows, whatev
 TEST_CASE("Weights are never rounded: integer products come out exactly", "[kernels][linear]") {
   // x is one at one input and zero elsewhere, so y is that weight's column, exact in float32.
   for (const Isa isa : SupportedIsas()) {
-    for (const WeightType type : {WeightType::kQ8_0, WeightType::kQ4_0, WeightType::kBf16}) {
+    for (const WeightType type : {WeightType::kQ8_0, WeightType::kQ4_0, WeightType::kBf16,
+                                  WeightType::kQ5_0, WeightType::kIq4Nl, WeightType::kMxfp4}) {
       const TestMatrix matrix = RandomMatrix(type, 37, 64, 23);
       const Kernels& kernels = KernelsFor(isa);
       for (const int64_t rows : {1, 40}) {

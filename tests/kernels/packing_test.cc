@@ -39,9 +39,54 @@ TEST_CASE("UnpackRow gives the bits that gguf dequantises to", "[kernels][packin
   CheckGolden(WeightType::kQ8_0, kGoldenQ80Bytes, sizeof(kGoldenQ80Bytes), kGoldenQ80Bits);
 }
 
+uint64_t HashOf(const std::vector<float>& values, uint64_t hash) {
+  for (const float value : values) {
+    const uint32_t bits = BitsOf(value);
+    for (int i = 0; i < 4; ++i) hash = (hash ^ (bits >> (8 * i) & 255u)) * 0x100000001B3ull;
+  }
+  return hash;
+}
+
+TEST_CASE("Random blocks dequantise to the bits that gguf gives, from files and packed",
+          "[kernels][packing]") {
+  for (const HashedGolden& golden : kHashedGoldens) {
+    INFO(golden.name);
+    WeightType type = WeightType::kF32;
+    for (const WeightFormat& format : kWeightFormats) {
+      if (std::strcmp(format.name, golden.name) == 0) type = format.type;
+    }
+    REQUIRE(type != WeightType::kF32);
+    const int64_t inputs = kHashedBlocks * FormatOf(type).elements;
+    TestMatrix matrix = RandomMatrix(type, kHashedRows, inputs, 1);
+    Random random(static_cast<uint64_t>(golden.seed));
+    for (uint8_t& byte : matrix.source) byte = static_cast<uint8_t>(random.Next());
+    for (int block = 0; block < kHashedRows * kHashedBlocks; ++block) {
+      uint8_t* at = matrix.source.data() + block * FormatOf(type).bytes;
+      for (const int half : golden.halves) {
+        if (half >= 0) at[half + 1] &= 0xFB;
+      }
+    }
+    Pack(matrix);
+    uint64_t file_hash = 0xCBF29CE484222325ull;
+    uint64_t packed_hash = file_hash;
+    std::vector<float> row(static_cast<size_t>(inputs));
+    for (int64_t n = 0; n < kHashedRows; ++n) {
+      const uint8_t* source = matrix.source.data() + n * SourceRowBytes(type, inputs);
+      UnpackToFloat(type, source, inputs, row.data());
+      for (int i = 0; i < 4 && n == 0; ++i) CHECK(BitsOf(row[i]) == golden.first[i]);
+      file_hash = HashOf(row, file_hash);
+      UnpackRow(matrix.view(), n, row.data());
+      packed_hash = HashOf(row, packed_hash);
+    }
+    CHECK(file_hash == golden.hash);
+    CHECK(packed_hash == golden.hash);
+  }
+}
+
 TEST_CASE("UnpackRow returns every packed weight in every type", "[kernels][packing]") {
   for (const WeightType type : AllWeightTypes()) {
-    for (const int64_t inputs : {32, 64, 288, 576}) {
+    for (int64_t inputs : {32, 64, 288, 576}) {
+      inputs *= FormatOf(type).elements == 256 ? 8 : 1;
       for (const int64_t outputs : {1, 16, 35}) {
         const TestMatrix matrix = RandomMatrix(type, outputs, inputs, 13);
         std::vector<float> row(static_cast<size_t>(inputs));
@@ -57,7 +102,7 @@ TEST_CASE("UnpackRow returns every packed weight in every type", "[kernels][pack
 TEST_CASE("A packed matrix has the bytes of its source, rounded up to whole tiles",
           "[kernels][packing]") {
   for (const WeightType type : AllWeightTypes()) {
-    for (const int64_t inputs : {64, 576, 1536}) {
+    for (const int64_t inputs : {256, 768, 1536}) {
       const int64_t source = 48 * SourceRowBytes(type, inputs);
       CHECK(PackedBytes(type, 48, inputs) - source < 3 * kPackedAlignment);
       CHECK(PackedBytes(type, 48, inputs) >= source);

@@ -105,37 +105,73 @@ float TestMatrix::At(int64_t n, int64_t k) const {
     case WeightType::kQ4_1:
       value = static_cast<float>(nibble(row + 20 * b + 4)) * half(row + 20 * b);
       return value + half(row + 20 * b + 2);
+    default:
+      return values[static_cast<size_t>(n * inputs + k)];
   }
-  return value;
 }
 
+namespace {
+
+void PutHalf(uint8_t* p, float x) {
+  const uint16_t half = HalfOf(x);
+  std::memcpy(p, &half, 2);
+}
+
+// Scales with which weights are a few tenths at most.
+void RandomScales(WeightType type, Random& random, uint8_t* block) {
+  const auto scale = [&](int at, float unit) {
+    PutHalf(block + at, random.Uniform(-unit, 3.0f * unit));
+  };
+  switch (type) {
+    case WeightType::kQ8_0:
+    case WeightType::kIq4Nl:
+      return scale(0, 0.001f);
+    case WeightType::kQ4_1:
+    case WeightType::kQ5_1:
+      scale(0, 0.01f);
+      return PutHalf(block + 2, random.Uniform(-0.2f, 0.1f));
+    case WeightType::kQ2K:
+      scale(80, 0.003f);
+      return scale(82, 0.003f);
+    case WeightType::kQ3K:
+      return scale(108, 0.001f);
+    case WeightType::kQ4K:
+    case WeightType::kQ5K:
+      scale(0, 0.0003f);
+      return scale(2, 0.001f);
+    case WeightType::kQ6K:
+      return scale(208, 0.00005f);
+    case WeightType::kIq4Xs:
+      return scale(0, 0.00005f);
+    case WeightType::kMxfp4:
+      block[0] = static_cast<uint8_t>(118 + random.Below(5));
+      return;
+    default:
+      return scale(0, 0.01f);
+  }
+}
+
+}  // namespace
+
 TestMatrix RandomMatrix(WeightType type, int64_t outputs, int64_t inputs, uint64_t seed) {
-  TestMatrix matrix{type, outputs, inputs, {}, Aligned(PackedBytes(type, outputs, inputs), 0xFF)};
+  TestMatrix matrix{type, outputs, inputs, {}, Aligned(PackedBytes(type, outputs, inputs), 0xFF),
+                    {}};
   const int64_t row_bytes = SourceRowBytes(type, inputs);
   matrix.source.resize(static_cast<size_t>(outputs * row_bytes));
   Random random(seed);
-  const auto put_half = [&](uint8_t* p, float x) {
-    const uint16_t half = HalfOf(x);
-    std::memcpy(p, &half, 2);
-  };
   for (int64_t n = 0; n < outputs; ++n) {
     uint8_t* row = matrix.source.data() + n * row_bytes;
     if (IsQuantised(type)) {
-      const int64_t block_bytes = row_bytes / (inputs / 32);
       for (int64_t at = 0; at < row_bytes; ++at) row[at] = static_cast<uint8_t>(random.Next());
-      for (int64_t b = 0; b < inputs / 32; ++b) {
-        const float unit = type == WeightType::kQ8_0 ? 0.001f : 0.01f;
-        put_half(row + b * block_bytes, random.Uniform(-unit, 3.0f * unit));
-        if (type == WeightType::kQ4_1) {
-          put_half(row + b * block_bytes + 2, random.Uniform(-0.2f, 0.1f));
-        }
+      for (uint8_t* block = row; block < row + row_bytes; block += FormatOf(type).bytes) {
+        RandomScales(type, random, block);
       }
       continue;
     }
     for (int64_t k = 0; k < inputs; ++k) {
       const float w = random.Uniform(-0.2f, 0.2f);
       if (type == WeightType::kF32) std::memcpy(row + 4 * k, &w, 4);
-      if (type == WeightType::kF16) put_half(row + 2 * k, w);
+      if (type == WeightType::kF16) PutHalf(row + 2 * k, w);
       const uint16_t word = Bf16Of(w);
       if (type == WeightType::kBf16) std::memcpy(row + 2 * k, &word, 2);
     }
@@ -146,6 +182,11 @@ TestMatrix RandomMatrix(WeightType type, int64_t outputs, int64_t inputs, uint64
 
 void Pack(TestMatrix& matrix) {
   const int64_t row_bytes = SourceRowBytes(matrix.type, matrix.inputs);
+  matrix.values.resize(static_cast<size_t>(matrix.outputs * matrix.inputs));
+  for (int64_t n = 0; n < matrix.outputs; ++n) {
+    UnpackToFloat(matrix.type, matrix.source.data() + n * row_bytes, matrix.inputs,
+                  matrix.values.data() + n * matrix.inputs);
+  }
   const int64_t tile_bytes = PackedTileBytes(matrix.type, matrix.inputs);
   for (int64_t tile = 0; tile < TileCount(matrix.outputs); ++tile) {
     const uint8_t* rows[kTileOutputs];

@@ -64,9 +64,12 @@ struct TestMatrix {
   // outputs rows of SourceRowBytes.
   std::vector<uint8_t> source;
   Aligned packed;
+  // Of formats that At does not decode by itself.
+  std::vector<float> values = {};
 
   PackedMatrix view() const { return PackedMatrix{type, outputs, inputs, packed.bytes()}; }
-  // Weight [n][k], decoded from the source bytes by code of the tests' own.
+  // Weight [n][k], decoded from the source bytes by code of the tests' own; of formats whose
+  // UnpackToFloat is held against PyPI gguf by packing_test, by that.
   float At(int64_t n, int64_t k) const;
 };
 

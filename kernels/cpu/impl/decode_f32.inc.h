@@ -3,7 +3,13 @@
 
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <type_traits>
+
+#include "kernels/cpu/packed_format.h"
+#include "kernels/weight_super_blocks.h"
 
 namespace weft::kernels::cpu {
 namespace {
@@ -11,6 +17,9 @@ namespace {
 // What all float32 decoders share: activations are float32, products multiply-adds.
 struct FloatSteps {
   static constexpr int kSteps = static_cast<int>(kBlockInputs);
+  static constexpr int kDirectRows = kDirectRowsMax;
+  static constexpr int kPanelRows = kPanelRowsMax;
+  static constexpr bool kKernelsApart = true;
   using Weight = Floats;
   using Input = Floats;
 
@@ -21,6 +30,15 @@ struct FloatSteps {
   }
   static Floats Product(const Weight& w, const Input& x, const Floats& sum) {
     return MulAdd(x, w, sum);
+  }
+  static Weight Ones() { return Set(1.0f); }
+
+  // Steps 2i and 2i + 1 as a line of a panel (linear.inc.h): pairs of bf16, which hold integers of
+  // 8 bits exactly.
+  static constexpr int kStepsOfLine = 2;
+  static void StoreLine(uint8_t* line, const Weight* steps) {
+    const Ints even = ShiftRight<16>(AsInts(steps[0]));
+    StoreInts(line, Or(even, And(AsInts(steps[1]), SetInts(0xFFFF0000u))));
   }
 };
 
@@ -78,39 +96,98 @@ struct FloatDecoder<WeightType::kQ8_0> : FloatSteps {
   }
 };
 
-// Step s of group j is input 8j + s: nibble s / 2 of word s % 2.
-template <int kBias>
-struct NibbleFloatDecoder : FloatSteps {
+// Codes in planes of 4 or 2 and 1 or 2 bits: a group of 8 inputs is a 32-bit word in each lane,
+// whose lower half holds even inputs and whose upper half odd ones. Step s of group j is input 8j +
+// s: field s / 2 of half s % 2.
+template <WeightType kType>
+struct CodeFloatDecoder : FloatSteps {
   static constexpr int kGroups = 4;
-  struct Group {
-    Ints words;
+  static constexpr int kLow = PackedFormatOf(kType).low_bits;
+  static constexpr int kHigh = PackedFormatOf(kType).high_bits;
+  static constexpr int kZero = -Block<kType>::Value(0);
+  // Whether a code is its value and kZero; else a table says what it stands for.
+  static constexpr bool kLinear = Block<kType>::Value(1) - Block<kType>::Value(0) == 1 &&
+                                  Block<kType>::Value(7) - Block<kType>::Value(0) == 7;
+  static_assert(kLinear || (kLow == 4 && kHigh == 0));
+
+  struct LowFields {
+    Ints low;
   };
-  Group LoadGroup(const uint8_t* block, int j) const { return Group{LoadInts(block + 64 * j)}; }
+  struct BothFields {
+    Ints low;
+    Ints high;
+  };
+  // No member that nobody uses: compilers would copy groups through memory.
+  using Group = std::conditional_t<(kHigh > 0), BothFields, LowFields>;
+  Table16 table;
+
+  static constexpr std::array<float, 16> Values() {
+    std::array<float, 16> values{};
+    for (size_t i = 0; i < 16; ++i) {
+      values[i] = static_cast<float>(Block<kType>::Value(static_cast<uint8_t>(i)));
+    }
+    return values;
+  }
+  CodeFloatDecoder() {
+    static constexpr std::array<float, 16> kValues = Values();
+    table = LoadTable16(kValues.data());
+  }
+
+  // Fields of group j, moved to the lowest bits of the halves.
+  template <int kBits>
+  static Ints LoadFields(const uint8_t* plane, int j) {
+    constexpr int kGroupsOfLine = 4 / kBits;
+    const Ints line = LoadInts(plane + 64 * (j / kGroupsOfLine));
+    if constexpr (kBits == 4) return line;
+    return ShiftRightBy(line, 4 * kBits * (j % kGroupsOfLine));
+  }
+  Group LoadGroup(const uint8_t* block, int j) const {
+    Group group;
+    group.low = LoadFields<kLow>(block, j);
+    if constexpr (kHigh > 0) group.high = LoadFields<kHigh>(block + 64 * kLow, j);
+    return group;
+  }
+  template <int kStep>
+  Weight Field(const Group& group) const {
+    constexpr int kShift = kStep % 2 * 16 + kStep / 2 * kLow;
+    if constexpr (!kLinear) {
+      return LookUpNibble<kShift>(group.low, table);
+    } else if constexpr (kLow == 4 && kHigh == 0) {
+      return NibbleFloats<kShift, kZero>(group.low);
+    } else {
+      Ints code = And(ShiftRight<kShift>(group.low), SetInts((1u << kLow) - 1));
+      if constexpr (kHigh > 0) {
+        constexpr int kMove = kStep % 2 * 16 + kStep / 2 * kHigh - kLow;
+        const Ints moved = kMove >= 0 ? ShiftRight<(kMove >= 0 ? kMove : 0)>(group.high)
+                                      : ShiftLeft<(kMove < 0 ? -kMove : 0)>(group.high);
+        code = Or(code, And(moved, SetInts(((1u << kHigh) - 1) << kLow)));
+      }
+      return ToFloats(kZero == 0 ? code : SubInts(code, SetInts(kZero)));
+    }
+  }
   Weight Step(const Group& group, int s) const {
     switch (s) {
       case 0:
-        return NibbleFloats<0, kBias>(group.words);
+        return Field<0>(group);
       case 1:
-        return NibbleFloats<16, kBias>(group.words);
+        return Field<1>(group);
       case 2:
-        return NibbleFloats<4, kBias>(group.words);
+        return Field<2>(group);
       case 3:
-        return NibbleFloats<20, kBias>(group.words);
+        return Field<3>(group);
       case 4:
-        return NibbleFloats<8, kBias>(group.words);
+        return Field<4>(group);
       case 5:
-        return NibbleFloats<24, kBias>(group.words);
+        return Field<5>(group);
       case 6:
-        return NibbleFloats<12, kBias>(group.words);
+        return Field<6>(group);
       default:
-        return NibbleFloats<28, kBias>(group.words);
+        return Field<7>(group);
     }
   }
 };
-template <>
-struct FloatDecoder<WeightType::kQ4_0> : NibbleFloatDecoder<8> {};
-template <>
-struct FloatDecoder<WeightType::kQ4_1> : NibbleFloatDecoder<0> {};
+template <WeightType kType>
+struct FloatDecoder : CodeFloatDecoder<kType> {};
 
 }  // namespace
 }  // namespace weft::kernels::cpu

@@ -15,6 +15,9 @@ constexpr int kLanes = 16;
 // of 16 registers; the sums over blocks are in memory.
 constexpr int kOneTileRowsMax = 5;
 constexpr int kTwoTileRowsMax = 0;
+// Rows of float32 that formats with panels take without one, and at once from one (panel.inc.h).
+constexpr int kDirectRowsMax = 4;
+constexpr int kPanelRowsMax = 5;
 constexpr int kQueriesMax = 3;
 constexpr int kScoreBlocks = 1;
 
@@ -132,6 +135,9 @@ template <int kBits>
 inline Ints ShiftRightSigned(Ints x) {
   return {_mm256_srai_epi32(x.a, kBits), _mm256_srai_epi32(x.b, kBits)};
 }
+inline Ints ShiftRightBy(Ints x, int bits) {
+  return {_mm256_srli_epi32(x.a, bits), _mm256_srli_epi32(x.b, bits)};
+}
 inline void MulWideHalf(__m256i x, __m256i factor, __m256i* low, __m256i* high) {
   const __m256i even = _mm256_mul_epu32(x, factor);
   const __m256i odd = _mm256_mul_epu32(_mm256_srli_epi64(x, 32), factor);
@@ -152,6 +158,29 @@ inline Floats NibbleFloats(const Ints& words) {
   return ToFloats(kBias == 0 ? nibble : SubInts(nibble, SetInts(kBias)));
 }
 
+struct Table16 {
+  __m256 low, high;
+};
+inline Table16 LoadTable16(const float* values) {
+  return {_mm256_loadu_ps(values), _mm256_loadu_ps(values + 8)};
+}
+// Bit 3 of the index, moved to the sign, chooses the table.
+template <int kShift>
+inline __m256 LookUpHalf(__m256i words, const Table16& table) {
+  const __m256i index = _mm256_srli_epi32(words, kShift);
+  const __m256 choice = _mm256_castsi256_ps(_mm256_slli_epi32(words, 28 - kShift));
+  return _mm256_blendv_ps(_mm256_permutevar8x32_ps(table.low, index),
+                          _mm256_permutevar8x32_ps(table.high, index), choice);
+}
+template <int kShift>
+inline Floats LookUpNibble(const Ints& words, const Table16& table) {
+  return {LookUpHalf<kShift>(words.a, table), LookUpHalf<kShift>(words.b, table)};
+}
+
+inline Ints LoadBytes(const uint8_t* p) {
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  return {_mm256_cvtepu8_epi32(bytes), _mm256_cvtepu8_epi32(_mm_srli_si128(bytes, 8))};
+}
 inline Ints LoadWords(const uint16_t* p) {
   const __m128i* v = reinterpret_cast<const __m128i*>(p);
   return {_mm256_cvtepu16_epi32(_mm_loadu_si128(v)), _mm256_cvtepu16_epi32(_mm_loadu_si128(v + 1))};

@@ -15,6 +15,9 @@ constexpr int kLanes = 16;
 // and one activation are 27 of 32 registers.
 constexpr int kOneTileRowsMax = 12;
 constexpr int kTwoTileRowsMax = 6;
+// Rows of float32 that formats with panels take without one, and at once from one (panel.inc.h).
+constexpr int kDirectRowsMax = 1;
+constexpr int kPanelRowsMax = 6;
 constexpr int kQueriesMax = 6;
 constexpr int kScoreBlocks = 2;
 
@@ -74,6 +77,9 @@ template <int kBits>
 inline Ints ShiftRightSigned(Ints a) {
   return _mm512_srai_epi32(a, kBits);
 }
+inline Ints ShiftRightBy(Ints a, int bits) {
+  return _mm512_srli_epi32(a, static_cast<unsigned>(bits));
+}
 inline void MulWide(Ints a, uint32_t b, Ints* low, Ints* high) {
   const Ints factor = SetInts(b);
   const Ints even = _mm512_mul_epu32(a, factor);
@@ -93,6 +99,16 @@ inline Floats NibbleFloats(Ints words) {
   return _mm512_permutexvar_ps(kShift == 0 ? words : ShiftRight<kShift>(words), table);
 }
 
+using Table16 = Floats;
+inline Table16 LoadTable16(const float* values) { return _mm512_loadu_ps(values); }
+template <int kShift>
+inline Floats LookUpNibble(Ints words, Table16 table) {
+  return _mm512_permutexvar_ps(kShift == 0 ? words : ShiftRight<kShift>(words), table);
+}
+
+inline Ints LoadBytes(const uint8_t* p) {
+  return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
 inline Ints LoadWords(const uint16_t* p) {
   return _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
 }

@@ -16,6 +16,9 @@ constexpr int kLanes = 16;
 // Any values give the same numbers.
 constexpr int kOneTileRowsMax = 2;
 constexpr int kTwoTileRowsMax = 0;
+// Rows of float32 that formats with panels take without one, and at once from one (panel.inc.h).
+constexpr int kDirectRowsMax = 1;
+constexpr int kPanelRowsMax = 2;
 constexpr int kQueriesMax = 2;
 constexpr int kScoreBlocks = 1;
 
@@ -171,6 +174,10 @@ inline Ints ShiftRightSigned(const Ints& a) {
     return reinterpret_cast<QuadInts>(reinterpret_cast<QuadSigned>(a.q[i]) >> kBits);
   });
 }
+// The same by a number that is known at run time, or after unrolling.
+inline Ints ShiftRightBy(const Ints& a, int bits) {
+  return Each<Ints>([&](int i) { return a.q[i] >> bits; });
+}
 // The 64-bit product of each lane with `b`.
 inline void MulWide(const Ints& a, uint32_t b, Ints* low, Ints* high) {
   uint32_t lanes[kLanes];
@@ -204,6 +211,26 @@ inline Floats NibbleFloats(const Ints& words) {
   return ToFloats(kBias == 0 ? nibble : SubInts(nibble, SetInts(kBias)));
 }
 
+// 16 numbers to look up by nibble kShift / 4 of each lane.
+struct Table16 {
+  float values[16];
+};
+inline Table16 LoadTable16(const float* values) {
+  Table16 table;
+  std::memcpy(table.values, values, sizeof(table.values));
+  return table;
+}
+template <int kShift>
+inline Floats LookUpNibble(const Ints& words, const Table16& table) {
+  return EachLane([&](int i) { return table.values[words.q[i / 4][i % 4] >> kShift & 15u]; });
+}
+
+// 16 bytes widened to 32 bits.
+inline Ints LoadBytes(const uint8_t* p) {
+  return Each<Ints>([=](int i) {
+    return QuadInts{p[4 * i], p[4 * i + 1], p[4 * i + 2], p[4 * i + 3]};
+  });
+}
 // 16 words widened to 32 bits, and back (the upper halves must be zero).
 inline Ints LoadWords(const uint16_t* p) {
   return Each<Ints>([=](int i) {

@@ -34,7 +34,8 @@ inline const std::vector<std::string>& GoldenModels() {
                                                           "llama_q8_0",
                                                           "llama_q4_0",
                                                           "llama_q4_1",
-                                                          "llama_mixed"};
+                                                          "llama_mixed",
+                                                          "llama_super_blocks"};
   return *names;
 }
 
@@ -44,6 +45,13 @@ inline std::string GoldenModelPath(const std::string& name) {
   const boost::json::string& model = golden.at("model").as_string();
   const std::string path(model.data(), model.size());
   return path == "." ? GoldenPath(name) : GoldenPath(name) + "/" + path;
+}
+
+// The most ranks on which a tiny model is tried: more would cut blocks of its formats.
+inline uint32_t GoldenRanksMax(const std::string& name) {
+  const boost::json::value golden = ReadGolden(name + "/golden.json");
+  const boost::json::value* const ranks = golden.as_object().if_contains("ranks_max");
+  return ranks == nullptr ? 4 : ranks->to_number<uint32_t>();
 }
 
 }  // namespace weft::test

@@ -148,7 +148,7 @@ TEST_CASE("Slices of 1 to 4 shards are the matching parts of the whole", "[shard
     const auto files = OpenOrFail(test::GoldenModelPath(name));
     const DecoderSpec& spec = files->spec();
     const auto whole = LoadAll(*files, PlanOf(*files, 0, 1));
-    for (uint32_t world = 1; world <= 4; ++world) {
+    for (uint32_t world = 1; world <= test::GoldenRanksMax(name); ++world) {
       for (Rank rank = 0; rank < world; ++rank) {
         const SlicePlan plan = PlanOf(*files, rank, world);
         const auto scaled = [&spec](Range range) {
@@ -202,6 +202,19 @@ TEST_CASE("Slices of 1 to 4 shards are the matching parts of the whole", "[shard
         }
       }
     }
+  }
+}
+
+TEST_CASE("Shards that would cut blocks of 256 are refused with counts that work",
+          "[shard][weights]") {
+  const auto files = OpenOrFail(test::GoldenModelPath("llama_super_blocks"));
+  CHECK(files->mlp_multiple() == 256);
+  CHECK(files->CheckCuts(PlanOf(*files, 1, 2)).ok());
+  for (const uint32_t world : {3u, 4u}) {
+    const absl::Status status = files->CheckCuts(PlanOf(*files, 0, world));
+    CHECK(absl::IsInvalidArgument(status));
+    CHECK(absl::StrContains(status.message(), "model.gguf: tensor blk.0.attn_output.weight"));
+    CHECK(absl::StrContains(status.message(), "shard counts that would work: 1, 2;"));
   }
 }
 
@@ -429,7 +442,7 @@ TEST_CASE("Heads that are no whole blocks cannot be split", "[shard][weights]") 
   CHECK(absl::IsInvalidArgument(status));
   CHECK(absl::StrContains(status.message(),
                           "tensor blk.0.attn_output.weight: this shard's columns 0 to 16 cut a "
-                          "block of 32 Q8_0 numbers; one shard would work"));
+                          "block of 32 Q8_0 numbers; shard counts that would work: 1"));
 }
 
 }  // namespace

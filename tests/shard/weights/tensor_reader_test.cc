@@ -26,5 +26,29 @@ TEST_CASE("Rotary pairs are put apart and the rest of a head stays", "[shard][we
   CHECK(second_head.span().size() == 32);
 }
 
+TEST_CASE("A Q4_K matrix is cut at any row, and at columns of whole blocks only",
+          "[shard][weights]") {
+  const std::vector<uint8_t> bytes(4 * 3 * 144);
+  TensorView tensor{"o", TensorType::kQ4K, {4, 768}, bytes, nullptr};
+  const ParamTensor param{
+      {ParamKind::kOutput}, "o", {4, 768}, Split::kHeadColumns, RowOrder::kPlain};
+  DecoderSpec spec;
+  const TensorReader part(param, spec, tensor, {1, 3, 256, 768});
+  CHECK(part.row_bytes() == 2 * 144);
+  CHECK(part.Row(1) == bytes.data() + 2 * 3 * 144 + 144);
+  CHECK(SliceAligned(tensor, {1, 3, 256, 768}).ok());
+}
+
+TEST_CASE("A stack of matrices gives each of them", "[shard][weights]") {
+  const std::vector<uint8_t> bytes(3 * 2 * 210);
+  const TensorView stack{"experts", TensorType::kQ6K, {3, 2, 256}, bytes, nullptr};
+  const TensorView last = MatrixOfStack(stack, 2);
+  CHECK(last.name == "experts[2]");
+  CHECK(last.type == TensorType::kQ6K);
+  CHECK(last.shape == std::vector<uint64_t>{2, 256});
+  CHECK(last.data.data() == bytes.data() + 2 * 2 * 210);
+  CHECK(last.data.size() == 2 * 210);
+}
+
 }  // namespace
 }  // namespace weft::shard

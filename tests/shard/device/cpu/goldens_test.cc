@@ -12,7 +12,7 @@ namespace {
 TEST_CASE("Tiny models agree with transformers in float32 on one to four ranks",
           "[shard][compute][golden]") {
   for (const std::string& name : test::GoldenModels()) {
-    for (uint32_t world = 1; world <= 4; ++world) {
+    for (uint32_t world = 1; world <= test::GoldenRanksMax(name); ++world) {
       DYNAMIC_SECTION(name << " on " << world) {
         GroupOptions options;
         options.model = test::GoldenModelPath(name);
