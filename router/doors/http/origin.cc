@@ -1,16 +1,18 @@
 #include "router/doors/http/origin.h"
 
 #include <algorithm>
+#include <iterator>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "boost/url/parse.hpp"
-#include "boost/url/scheme.hpp"
-#include "boost/url/url_view.hpp"
+#include "absl/strings/strip.h"
+#include "router/doors/http/authority.h"
 
 namespace weft::router {
 namespace {
@@ -18,6 +20,10 @@ namespace {
 // OpenAI's client sends about ten.
 constexpr size_t kClientHeadersMax = 32;
 constexpr size_t kClientHeaderBytesMax = 64;
+// Web pages, and those that applications and extensions of browsers show.
+constexpr absl::string_view kPageSchemes[] = {
+    "http",  "https",         "app",   "capacitor",     "chrome-extension",
+    "ionic", "moz-extension", "tauri", "vscode-webview"};
 
 // "x-stainless-" and lower case letters, digits and dashes: what browsers write, and what is safe
 // to repeat in a header.
@@ -39,23 +45,38 @@ absl::StatusOr<std::string> ParseOrigin(absl::string_view text) {
                      "; an origin is scheme://host or scheme://host:port, as "
                      "https://chat.example, or * for all"));
   };
-  const auto url = boost::urls::parse_uri({text.data(), text.size()});
-  if (!url.has_value() || !url->has_authority() || url->host().empty()) {
+  const size_t scheme_end = text.find("://");
+  if (scheme_end == absl::string_view::npos || scheme_end == 0) {
     return refused("has no scheme or no host");
   }
-  if (url->has_userinfo()) return refused("names a user");
-  if (!url->encoded_path().empty()) return refused("has a path");
-  if (url->has_query() || url->has_fragment()) return refused("has a query or a fragment");
-  std::string origin = absl::StrCat(std::string(url->scheme()), "://");
-  const auto host = url->encoded_host();
-  origin.append(host.data(), host.size());
-  if (!url->has_port() || url->port().empty()) return origin;
-  const absl::string_view port_text(url->port().data(), url->port().size());
-  uint32_t port = 0;
-  if (!absl::SimpleAtoi(port_text, &port) || port == 0 || port > 65535) {
+  const std::string scheme = absl::AsciiStrToLower(text.substr(0, scheme_end));
+  const absl::string_view rest = text.substr(scheme_end + 3);
+  const size_t end = rest.find_first_of("/?#");
+  if (end != absl::string_view::npos) {
+    return refused(rest[end] == '/' ? "has a path" : "has a query or a fragment");
+  }
+  if (absl::StrContains(rest, '@')) return refused("names a user");
+  if (absl::StrContains(rest, '*')) return refused("has a pattern in its host, which is none");
+  if (std::find(std::begin(kPageSchemes), std::end(kPageSchemes), scheme) ==
+      std::end(kPageSchemes)) {
+    return refused(absl::StrCat("has a scheme that no page has: they have ",
+                                absl::StrJoin(kPageSchemes, ", ")));
+  }
+  const std::optional<HttpAuthority> authority = ParseAuthority(rest);
+  if (!authority.has_value() && ParseAuthority(rest.substr(0, rest.rfind(':'))).has_value()) {
     return refused("has a port beyond 1 to 65535");
   }
-  if (port == boost::urls::default_port(url->scheme_id())) return origin;
+  if (!authority.has_value() || authority->host.empty()) return refused("has no scheme or no host");
+  const absl::string_view host =
+      rest.substr(0, rest.size() - (authority->port.empty() ? 0 : authority->port.size() + 1));
+  std::string origin =
+      absl::StrCat(text.substr(0, scheme_end), "://", absl::StripSuffix(host, ":"));
+  uint32_t port = 0;
+  if (authority->port.empty()) return origin;
+  if (!absl::SimpleAtoi(authority->port, &port) || port == 0) {
+    return refused("has a port beyond 1 to 65535");
+  }
+  if ((scheme == "http" && port == 80) || (scheme == "https" && port == 443)) return origin;
   return absl::StrCat(origin, ":", port);
 }
 

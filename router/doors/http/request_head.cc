@@ -15,6 +15,7 @@
 #include "boost/url/authority_view.hpp"
 #include "boost/url/parse.hpp"
 #include "boost/url/url_view.hpp"
+#include "router/doors/http/authority.h"
 
 namespace weft::router {
 namespace {
@@ -43,19 +44,11 @@ HttpMethod MethodOf(absl::string_view method) {
 // RFC 3986, 3.2, without user information, which has no place in a Host (RFC 9110, 7.2), and
 // without commas: they would be valid in a name, but are what two Host lines look like when joined.
 bool IsHost(absl::string_view text) {
-  if (absl::StrContains(text, ',')) return false;
-  const auto authority = urls::parse_authority(UrlView(text));
-  if (!authority.has_value() || authority->has_userinfo()) return false;
-  const absl::string_view port(authority->port().data(), authority->port().size());
-  uint32_t number = 0;
-  return port.empty() || (port.size() <= 5 && absl::SimpleAtoi(port, &number) && number <= 65535);
+  return !absl::StrContains(text, ',') && ParseAuthority(text).has_value();
 }
 
 // Of an authority that IsHost takes.
-std::string HostName(absl::string_view text) {
-  const auto authority = urls::parse_authority(UrlView(text));
-  return std::string(authority->host());
-}
+std::string HostName(absl::string_view text) { return ParseAuthority(text)->host; }
 
 void TakeTarget(const urls::url_view& url, RequestHead* head) {
   const auto path = url.encoded_path();

@@ -164,6 +164,7 @@ std::vector<HttpForm> GoodForms() {
       {"a host with a port", Get("host: a.example:8080\r\n")},
       {"an address", Get("host: 127.0.0.1:1\r\n")},
       {"an IPv6 address", Get("host: [::1]:8080\r\n")},
+      {"a name that begins like an address", Get("host: 127.0.0.1.nip.io:8080\r\n")},
       {"a host with an underscore", Get("host: my_service\r\n")},
       {"blanks around a value", Get("host: \t x \t \r\n")},
       {"letters beyond ASCII in a value", Get("host: x\r\nx-name: \xc3\xa4\r\n")},

@@ -45,8 +45,8 @@ TEST_CASE("A preflight grants the headers of OpenAI's client by name, and no oth
 }
 
 TEST_CASE("An origin is a scheme, a host and perhaps a port, and nothing else", "[router][http]") {
-  for (const char* good :
-       {"*", "https://chat.example", "http://localhost:3000", "http://[::1]:8080", "app://weft"}) {
+  for (const char* good : {"*", "https://chat.example", "http://localhost:3000",
+                           "http://[::1]:8080", "app://weft", "http://10.0.0.5.nip.io:3000"}) {
     INFO(good);
     CHECK(ParseOrigin(good).value_or("") == good);
   }
@@ -71,6 +71,9 @@ TEST_CASE("An origin is a scheme, a host and perhaps a port, and nothing else", 
                {"null", "has no scheme"},
                {"https://*.example/", "has a path"},
                {"http://a:99999", "has a port beyond"},
+               {"https://*.a.com", "has a pattern in its host"},
+               {"a://b", "has a scheme that no page has: they have http, https, app"},
+               {"http://a:0", "has a port beyond"},
                {"http://a b", "has no scheme"}};
   for (const auto& c : cases) {
     const absl::Status status = ParseOrigin(c.text).status();
