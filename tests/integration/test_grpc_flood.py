@@ -269,6 +269,21 @@ class GrpcFlood(unittest.TestCase):
                                      for stream in range(3, 511, 2)))
                 self.check_served()
 
+    def test_large_header_of_a_client_that_never_heard_of_the_bound(self):
+        """It does not acknowledge our SETTINGS, so that the library does not hold it to them."""
+        call = open_call(1, b"/weft.v1.TextGeneration/GetModel", None)
+        fields = b"".join(field(b"x-a", b"a" * 120) for _ in range(125))
+        with socket.create_connection(("127.0.0.1", self.grpc), timeout=20) as one:
+            # HEADERS whose last frame, a continuation, ends them.
+            one.sendall(PREFACE + call[:4] + b"\0" + call[5:] + frame(9, 4, 1, fields))
+            one.sendall(open_call(3, b"/weft.v1.TextGeneration/GetModel", None))
+            answer = b""
+            while b"at most 16384 are taken" not in answer:
+                data = one.recv(65_536)
+                self.assertTrue(data, "the connection ended without an answer")
+                answer += data
+        self.assertEqual(self.generate(), "Hello world")
+
     def test_headers_without_end(self):
         """Their first bytes come with the connection, so that gRPC reads them on the thread that
         takes it over, and goes on for as long as more comes."""

@@ -41,7 +41,9 @@ void GrpcCall::Begin() {
   const absl::Status wanted = Wanted();
   if (!wanted.ok()) return End(wanted);
   if (!door_.open) {
-    absl::StatusOr<TenantRef> tenant = door_.doors->Authenticate(CredentialsOf(*context_));
+    const absl::StatusOr<Credentials> credentials = CredentialsOf(*context_);
+    if (!credentials.ok()) return End(credentials.status());
+    absl::StatusOr<TenantRef> tenant = door_.doors->Authenticate(*credentials);
     if (!tenant.ok()) return End(tenant.status());
     tenant_ = *std::move(tenant);
     if (connection_ != nullptr) connection_->Authenticate();
@@ -110,7 +112,7 @@ void GrpcCall::OnReadDone(bool ok) {
 }
 
 void GrpcCall::OnMessagesEnd() {
-  End(FieldError("request", "is missing: the call has no message"));
+  End(FieldError("request", "is missing: the client ended the call before a message was whole"));
 }
 
 void GrpcCall::LeaveEarly() {

@@ -49,7 +49,11 @@ class GrpcCallWatch::Allocator : public grpc::ContextAllocator {
       watch_->contexts_.erase(context);
     }
     if (!own->at_handler) watch_->AddEarly(-1);
-    watch_->Ended(ConnectionKeyOf(*own), NowUs(), own->began_us, own->IsCancelled());
+    End end;
+    end.began_us = own->began_us;
+    end.deadline_us = DeadlineUsOf(*own);
+    end.cancelled = own->IsCancelled();
+    watch_->Ended(ConnectionKeyOf(*own), NowUs(), end);
   }
   void Release(grpc::GenericCallbackServerContext* /*context*/) override {}
 
@@ -102,12 +106,16 @@ bool GrpcCallWatch::Arrived(const void* key, int64_t now_us) {
     absl::MutexLock lock(&mutex_);
     Sweep(now_us);
     const int64_t full = allowance_.calls_burst * kOne;
-    const Account fresh{full, now_us, now_us, {}, false};
+    const Account fresh{full, now_us, now_us, {}, {}, false};
     Account& account = accounts_.try_emplace(key, fresh).first->second;
     connection = account.connection.lock();
     // Its connection has closed: this is another with the same key.
     if (account.named && connection == nullptr) account = fresh;
     const int64_t passed_us = std::clamp<int64_t>(now_us - account.at_us, 0, 3600 * kOne);
+    while (!account.later_us.empty() && *account.later_us.begin() <= now_us) {
+      account.later_us.erase(account.later_us.begin());
+      account.left += kOne;
+    }
     account.left = std::min(account.left + passed_us * allowance_.calls_per_s, full);
     account.at_us = now_us;
     if (account.left >= kOne) {
@@ -129,11 +137,19 @@ bool GrpcCallWatch::Arrived(const void* key, int64_t now_us) {
   return false;
 }
 
-void GrpcCallWatch::Ended(const void* key, int64_t now_us, int64_t began_us, bool cancelled) {
-  if (cancelled && now_us - began_us < allowance_.early_us) return;
+void GrpcCallWatch::Ended(const void* key, int64_t now_us, const End& end) {
+  const int64_t early_until_us = end.began_us + allowance_.early_us;
+  const bool early = end.cancelled && now_us < early_until_us;
+  if (early && end.deadline_us >= early_until_us) return;
   absl::MutexLock lock(&mutex_);
   const auto found = accounts_.find(key);
   if (found == accounts_.end()) return;
+  const int64_t later_us = std::max(end.deadline_us, end.began_us + allowance_.deadline_min_us);
+  if (early && later_us > now_us) {
+    std::multiset<int64_t>& all = found->second.later_us;
+    if (static_cast<int64_t>(all.size()) < allowance_.calls_burst) all.insert(later_us);
+    return;
+  }
   found->second.left = std::min(found->second.left + kOne, allowance_.calls_burst * kOne);
 }
 

@@ -1,7 +1,8 @@
 // Stops floods of calls on the public gRPC port that are reset at once. Each connection has an
 // allowance of calls: a call takes one from it when its headers have come, which is before anything
 // is worked on. A call that ends gives it back, unless its client cancelled it soon after its
-// beginning; besides, the allowance grows slowly with time. A client that lets its calls run never
+// beginning; one whose own deadline was that near gives it back then. Besides, the allowance grows
+// slowly with time. A client that lets its calls run never
 // runs out: HTTP/2 lets it have fewer at a time than the allowance holds. One that resets them
 // does, and its connection is ended. Made by the gRPC server before its builder; outlives the
 // grpc::Server. Called on gRPC's threads.
@@ -22,7 +23,9 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -41,8 +44,12 @@ struct CallAllowance {
   // What it holds at most, in calls, and by what it grows.
   int64_t calls_burst = 320;
   int64_t calls_per_s = 50;
-  // A call that its client cancels earlier than this after its beginning gives nothing back.
+  // A call that its client cancels earlier than this after its beginning gives nothing back, unless
+  // its deadline is earlier.
   int64_t early_us = 1'000'000;
+  // A call that ended so with its deadline gives back so late after its beginning at the earliest:
+  // clients whose calls have short deadlines may have that much of a rate.
+  int64_t deadline_min_us = 50'000;
 };
 
 class GrpcCallWatch {
@@ -65,8 +72,15 @@ class GrpcCallWatch {
   // The headers of a call have come on the connection of this key. False when it must go no
   // further.
   bool Arrived(const void* key, int64_t now_us);
-  // A call that began at `began_us` has ended.
-  void Ended(const void* key, int64_t now_us, int64_t began_us, bool cancelled);
+  struct End {
+    int64_t began_us = 0;
+    // The call's own; a number beyond all times = none.
+    int64_t deadline_us = std::numeric_limits<int64_t>::max();
+    // Before it was answered, by its client or its deadline.
+    bool cancelled = false;
+  };
+  // A call has ended.
+  void Ended(const void* key, int64_t now_us, const End& end);
   struct Origin {
     // Null where it has closed, and for Unix sockets.
     std::shared_ptr<GrpcConnection> connection;
@@ -90,6 +104,9 @@ class GrpcCallWatch {
     int64_t at_us = 0;
     // Of its first call.
     int64_t since_us = 0;
+    // When calls that have ended give back what they took, the soonest first. As many as the
+    // allowance holds at most, since each has taken one.
+    std::multiset<int64_t> later_us;
     std::weak_ptr<GrpcConnection> connection;
     bool named = false;
   };

@@ -2,11 +2,16 @@
 
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <limits>
 #include <string>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "common/clock.h"
 #include "common/limits.h"
 #include "grpc/grpc_security.h"
 #include "grpcpp/server_context.h"
@@ -22,9 +27,24 @@ inline std::string MetadataOf(const grpc::CallbackServerContext& context, const 
   return std::string(it->second.data(), it->second.size());
 }
 
-// `authorization` and `x-api-key` of the call's metadata.
-inline Credentials CredentialsOf(const grpc::CallbackServerContext& context) {
-  return {MetadataOf(context, "authorization"), MetadataOf(context, "x-api-key")};
+// `authorization` and `x-api-key` of the call's metadata. INVALID_ARGUMENT when one of them comes
+// twice: who stands between may have read the other.
+inline absl::StatusOr<Credentials> CredentialsOf(const grpc::CallbackServerContext& context) {
+  for (const char* name : {"authorization", "x-api-key"}) {
+    if (context.client_metadata().count(name) > 1) {
+      return absl::InvalidArgumentError(absl::StrCat("more than one `", name, "` in the metadata"));
+    }
+  }
+  return Credentials{MetadataOf(context, "authorization"), MetadataOf(context, "x-api-key")};
+}
+
+// The call's deadline on the monotonic clock; the largest number when it has none.
+inline int64_t DeadlineUsOf(const grpc::CallbackServerContext& context) {
+  const auto left = context.deadline() - std::chrono::system_clock::now();
+  // No deadline is the largest time there is; a year from now is as good.
+  if (left > std::chrono::hours(24 * 365)) return std::numeric_limits<int64_t>::max();
+  return MonotonicClock().NowUs() +
+         std::chrono::duration_cast<std::chrono::microseconds>(left).count();
 }
 
 // What the call's headers are about as literals: path, authority and what else each call has are

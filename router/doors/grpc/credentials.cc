@@ -51,7 +51,9 @@ int NoPassphrase(char*, int, int, void*) { return 0; }
 // (gRPC asks before every handshake whether there is something new).
 class DoorCredentials : public grpc::ServerCredentials {
  public:
-  DoorCredentials(std::shared_ptr<GrpcCredentials> source, std::function<bool(const void*)> on_call)
+  using OnCall = std::function<absl::Status(const void* connection, uint64_t header_bytes)>;
+
+  DoorCredentials(std::shared_ptr<GrpcCredentials> source, OnCall on_call)
       : source_(std::move(source)), on_call_(std::move(on_call)) {
     if (source_ == nullptr) {
       credentials_ = grpc_insecure_server_credentials_create();
@@ -79,11 +81,16 @@ class DoorCredentials : public grpc::ServerCredentials {
     return grpc_server_add_http2_port(server, address.c_str(), credentials_);
   }
 
-  static void Process(void* self, grpc_auth_context* connection, const grpc_metadata*, size_t,
-                      grpc_process_auth_metadata_done_cb done, void* call) {
-    const bool good = static_cast<DoorCredentials*>(self)->on_call_(connection);
-    done(call, nullptr, 0, nullptr, 0, good ? GRPC_STATUS_OK : GRPC_STATUS_UNAVAILABLE,
-         good ? nullptr : "too many calls");
+  static void Process(void* self, grpc_auth_context* connection, const grpc_metadata* fields,
+                      size_t count, grpc_process_auth_metadata_done_cb done, void* call) {
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < count; ++i) {
+      constexpr uint64_t kFieldBytes = 32;  // RFC 9113, 6.5.2
+      bytes += GRPC_SLICE_LENGTH(fields[i].key) + GRPC_SLICE_LENGTH(fields[i].value) + kFieldBytes;
+    }
+    const absl::Status good = static_cast<DoorCredentials*>(self)->on_call_(connection, bytes);
+    done(call, nullptr, 0, nullptr, 0, static_cast<grpc_status_code>(good.code()),
+         good.ok() ? nullptr : std::string(good.message()).c_str());
   }
 
   static grpc_ssl_certificate_config_reload_status Fetch(
@@ -108,7 +115,7 @@ class DoorCredentials : public grpc::ServerCredentials {
   }
 
   const std::shared_ptr<GrpcCredentials> source_;
-  const std::function<bool(const void*)> on_call_;
+  const OnCall on_call_;
   std::atomic<uint64_t> taken_{0};
   grpc_server_credentials* credentials_ = nullptr;
 };
@@ -172,7 +179,8 @@ GrpcTlsPem GrpcCredentials::material(uint64_t* generation) const {
 }
 
 std::shared_ptr<grpc::ServerCredentials> MakeServerCredentials(
-    std::shared_ptr<GrpcCredentials> credentials, std::function<bool(const void*)> on_call) {
+    std::shared_ptr<GrpcCredentials> credentials,
+    std::function<absl::Status(const void*, uint64_t)> on_call) {
   return std::make_shared<DoorCredentials>(std::move(credentials), std::move(on_call));
 }
 

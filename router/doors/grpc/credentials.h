@@ -60,10 +60,10 @@ absl::Status CheckGrpcTlsPem(const GrpcTlsPem& material);
 
 // What a grpc::ServerBuilder takes: TLS that follows `credentials` for as long as the server lives,
 // or clear text when that is null. `on_call` is asked when the headers of a call have come, on the
-// thread that reads the connection, with a key that all calls of a connection share; false refuses
-// the call with UNAVAILABLE.
+// thread that reads the connection, with a key that all calls of a connection share and the size of
+// the headers as HTTP/2 counts it; an error refuses the call.
 std::shared_ptr<grpc::ServerCredentials> MakeServerCredentials(
     std::shared_ptr<GrpcCredentials> credentials,
-    std::function<bool(const void* connection)> on_call);
+    std::function<absl::Status(const void* connection, uint64_t header_bytes)> on_call);
 
 }  // namespace weft::router

@@ -1,6 +1,6 @@
 #include "router/doors/grpc/generate.h"
 
-#include <chrono>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +11,7 @@
 #include "common/status.h"
 #include "grpcpp/impl/codegen/proto_utils.h"
 #include "grpcpp/server_context.h"
+#include "router/doors/grpc/caller.h"
 #include "router/doors/grpc/errors.h"
 #include "router/doors/grpc/request.h"
 #include "router/errors.h"
@@ -39,15 +40,6 @@ void FillFinish(const AnswerEnd& finished, weft::v1::GenerateResponse* response)
   info->set_prompt_tokens(finished.prompt_tokens);
   info->set_output_tokens(finished.output_tokens);
   info->set_stop_sequence(finished.stop_sequence);
-}
-
-// The call's deadline as monotonic microseconds; 0 = none.
-int64_t DeadlineUs(const grpc::CallbackServerContext& context) {
-  const auto deadline = context.deadline();
-  const auto now = std::chrono::system_clock::now();
-  // No deadline is the largest time there is; a year from now is as good.
-  if (deadline - now > std::chrono::hours(24 * 365)) return 0;
-  return NowUs() + std::chrono::duration_cast<std::chrono::microseconds>(deadline - now).count();
 }
 
 }  // namespace
@@ -86,7 +78,8 @@ void GenerateCall::Submit(GenerateInput input, Admission::Permit permit) {
   // Sent with the first message.
   if (input.correlation_id.empty()) input.correlation_id = NewRequestId();
   context_->AddInitialMetadata("x-request-id", input.correlation_id);
-  deadline_us_ = DeadlineUs(*context_);
+  deadline_us_ = DeadlineUsOf(*context_);
+  if (deadline_us_ == std::numeric_limits<int64_t>::max()) deadline_us_ = 0;
   input.deadline_us = deadline_us_;
   absl::StatusOr<std::shared_ptr<Answer>> answer =
       door_.doors->entrance().Submit(std::move(input), std::move(permit),

@@ -151,7 +151,9 @@ void TextGenerationMethods::Cancel(const std::shared_ptr<UnaryCall>& call) {
 void TextGenerationMethods::GetModel(const std::shared_ptr<UnaryCall>& call) {
   weft::v1::GetModelRequest request;
   if (absl::Status status = call->Read(&request); !status.ok()) return call->Fail(status);
-  const ModelFacts model = door_.doors->entrance().Model();
+  const absl::StatusOr<ModelFacts> served = door_.doors->ServedModel();
+  if (!served.ok()) return call->Fail(served.status());
+  const ModelFacts& model = *served;
   weft::v1::GetModelResponse response;
   response.set_model(model.model_name);
   response.set_family(model.shape.family);

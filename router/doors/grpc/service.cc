@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "common/clock.h"
 #include "common/status.h"
@@ -150,9 +151,10 @@ class CallbackGrpcServer : public GrpcServer {
     builder.experimental().SetInterceptorCreators(watch_.MakeInterceptors());
     acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
         grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
-        MakeServerCredentials(options_.credentials, [this](const void* connection) {
-          return watch_.Arrived(connection, MonotonicClock().NowUs());
-        }));
+        MakeServerCredentials(options_.credentials,
+                              [this](const void* connection, uint64_t header_bytes) {
+                                return CheckHead(connection, header_bytes);
+                              }));
     builder.RegisterService(&methods_);
     builder.RegisterService(&health_);
     builder.RegisterService(&reflection_);
@@ -200,6 +202,16 @@ class CallbackGrpcServer : public GrpcServer {
   }
 
  private:
+  absl::Status CheckHead(const void* connection, uint64_t header_bytes) {
+    if (!watch_.Arrived(connection, MonotonicClock().NowUs())) {
+      return absl::UnavailableError("too many calls");
+    }
+    // The library counts only when the client has acknowledged the bound in our SETTINGS.
+    if (header_bytes <= kHeaderBytesMax) return absl::OkStatus();
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "the header has ", header_bytes, " bytes; at most ", kHeaderBytesMax, " are taken"));
+  }
+
   void Watch() {
     while (!stop_.WaitForNotificationWithTimeout(absl::Microseconds(options_.watch_interval_us))) {
       UpdateHealth();

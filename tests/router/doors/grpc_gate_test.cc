@@ -264,20 +264,59 @@ TEST_CASE("The allowance of calls comes back with their ends and with time", "[r
   const void* hasty = &keys[1];
   for (int i = 0; i < 100; ++i) {
     CHECK(watch.Arrived(patient, 0));
-    watch.Ended(patient, 0, 0, false);
+    watch.Ended(patient, 0, {});
     // Cancelled, but late.
     CHECK(watch.Arrived(patient, 0));
-    watch.Ended(patient, allowance.early_us, 0, true);
+    GrpcCallWatch::End late;
+    late.cancelled = true;
+    watch.Ended(patient, allowance.early_us, late);
   }
   const auto reset = [&](int64_t now_us) {
     const bool good = watch.Arrived(hasty, now_us);
-    watch.Ended(hasty, now_us, now_us, true);
+    GrpcCallWatch::End end;
+    end.began_us = now_us;
+    end.cancelled = true;
+    watch.Ended(hasty, now_us, end);
     return good;
   };
   CHECK(reset(0));
   CHECK(reset(0));
   CHECK(reset(1'000'000));
   CHECK_FALSE(reset(1'500'000));
+}
+
+TEST_CASE("A call that ends with its own short deadline gives back then", "[router][grpc]") {
+  auto gate = ConnectionGate::Listen("127.0.0.1:0", {});
+  REQUIRE(gate.ok());
+  CallAllowance allowance;
+  allowance.calls_burst = 2;
+  allowance.calls_per_s = 0;
+  GrpcCallWatch watch(gate->get(), allowance, 100, 100);
+  const int key = 0;
+  const auto call = [&](int64_t now_us, int64_t deadline_us) {
+    const bool good = watch.Arrived(&key, now_us);
+    GrpcCallWatch::End end;
+    end.began_us = now_us;
+    end.deadline_us = deadline_us;
+    end.cancelled = true;
+    // Its client's clock is a little ahead of its deadline here.
+    if (good) watch.Ended(&key, now_us + 10, end);
+    return good;
+  };
+  for (int64_t now_us = 0; now_us < 100'000'000; now_us += 100'000) {
+    CHECK(call(now_us, now_us + 4'000));
+    CHECK(call(now_us, now_us + 80'000));
+  }
+  // Whoever sets deadlines that have passed at once gets no more for it.
+  const int64_t start_us = 200'000'000;
+  CHECK(call(start_us, start_us));
+  CHECK(call(start_us + 1'000, start_us));
+  CHECK_FALSE(call(start_us + 2'000, start_us));
+  CHECK(call(start_us + 50'000, start_us));
+  // A deadline that is far away is none.
+  CHECK(call(start_us + 60'000, start_us + 10'000'000));
+  CHECK(call(start_us + 100'000, start_us + 10'000'000));
+  CHECK_FALSE(call(start_us + 20'000'000, start_us + 30'000'000));
 }
 
 TEST_CASE("Calls of which little is known yet are bounded in all", "[router][grpc]") {

@@ -447,6 +447,30 @@ TEST_CASE("Tokenize, Detokenize, Cancel and GetModel answer", "[router][grpc]") 
   CHECK(reader->Finish().error_code() == grpc::StatusCode::CANCELLED);
 }
 
+TEST_CASE("GetModel is UNAVAILABLE while the model is loading", "[router][grpc]") {
+  GrpcFixture fixture;
+  fixture.intake.SetStatus({ServerState::kLoading, 40, "", 0});
+  grpc::ClientContext context;
+  weft::v1::GetModelResponse response;
+  const grpc::Status status = fixture.stub->GetModel(&context, {}, &response);
+  CHECK(status.error_code() == grpc::StatusCode::UNAVAILABLE);
+  CHECK(Detail<google::rpc::ErrorInfo>(status)->reason() == "LOADING");
+  CHECK(Detail<google::rpc::RetryInfo>(status)->retry_delay().seconds() == 1);
+}
+
+TEST_CASE("A key that comes twice over gRPC is refused", "[router][grpc]") {
+  GrpcFixture fixture;
+  for (const std::string name : {"authorization", "x-api-key"}) {
+    grpc::ClientContext context;
+    context.AddMetadata(name, "a");
+    context.AddMetadata(name, "b");
+    weft::v1::GetModelResponse response;
+    const grpc::Status status = fixture.stub->GetModel(&context, {}, &response);
+    CHECK(status.error_code() == grpc::StatusCode::INVALID_ARGUMENT);
+    CHECK(absl::StrContains(status.error_message(), name));
+  }
+}
+
 TEST_CASE("Health follows the server's state, by service and as a whole", "[router][grpc]") {
   GrpcServerOptions options;
   options.watch_interval_us = 5'000;
