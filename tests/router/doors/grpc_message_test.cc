@@ -244,8 +244,9 @@ TEST_CASE("A gRPC answer that its client gives no room is let go of", "[router][
   options.calls_max = 1;
   Server server(options, door_options);
   RawClient stuck(server.port());
-  // An empty GetModelRequest is a message of no bytes: five zeros on the wire.
-  stuck.Send(Http2PrefaceWithWindow(0) + Http2Call(1, kGetModel, "\n"));
+  // GenerateRequest{text: "Hi"}.
+  stuck.Send(Http2PrefaceWithWindow(0) + Http2Call(1, kGenerate, "\x1a\x02Hi"));
+  REQUIRE(server.intake.WaitRequest(0) != nullptr);
   CHECK(server.Becomes(kTooMany));
   CHECK(server.Becomes(kOk));
 }
