@@ -24,26 +24,29 @@ bool ParseDigits(absl::string_view text, size_t* number) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<std::string>> GgufPartPaths(const std::string& path) {
-  const std::vector<std::string> alone = {path};
-  if (path.size() < kTail || !absl::EndsWith(path, kExtension)) return alone;
-  const absl::string_view tail = absl::string_view(path).substr(path.size() - kTail);
-  size_t part = 0;
-  size_t count = 0;
+std::optional<GgufPartName> ParseGgufPartName(absl::string_view path) {
+  if (path.size() < kTail || !absl::EndsWith(path, kExtension)) return std::nullopt;
+  const absl::string_view tail = path.substr(path.size() - kTail);
+  GgufPartName name{path.substr(0, path.size() - kTail)};
   if (tail[0] != '-' || tail.substr(1 + kDigits, kOf.size()) != kOf ||
-      !ParseDigits(tail.substr(1, kDigits), &part) ||
-      !ParseDigits(tail.substr(1 + kDigits + kOf.size(), kDigits), &count)) {
-    return alone;
+      !ParseDigits(tail.substr(1, kDigits), &name.part) ||
+      !ParseDigits(tail.substr(1 + kDigits + kOf.size(), kDigits), &name.count)) {
+    return std::nullopt;
   }
-  if (part == 0 || part > count || count > kGgufPartsMax) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": is by its name part ", part, " of ",
-                                                   count, "; parts count from 1, and a model has ",
-                                                   kGgufPartsMax, " at most"));
+  return name;
+}
+
+absl::StatusOr<std::vector<std::string>> GgufPartPaths(const std::string& path) {
+  const std::optional<GgufPartName> name = ParseGgufPartName(path);
+  if (!name.has_value()) return std::vector<std::string>{path};
+  if (name->part == 0 || name->part > name->count || name->count > kGgufPartsMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": is by its name part ", name->part, " of ", name->count,
+                     "; parts count from 1, and a model has ", kGgufPartsMax, " at most"));
   }
-  const absl::string_view stem = absl::string_view(path).substr(0, path.size() - kTail);
   std::vector<std::string> paths;
-  for (size_t i = 1; i <= count; ++i) {
-    paths.push_back(absl::StrFormat("%s-%05d-of-%05d.gguf", stem, i, count));
+  for (size_t i = 1; i <= name->count; ++i) {
+    paths.push_back(absl::StrFormat("%s-%05d-of-%05d.gguf", name->stem, i, name->count));
   }
   return paths;
 }

@@ -4,11 +4,13 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <optional>
 #include <system_error>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "common/gguf_parts.h"
 
 namespace weft {
 namespace {
@@ -72,7 +74,12 @@ std::vector<std::string> ModelNames(absl::string_view path) {
   }
   if (name.empty()) return {};
   if (!absl::EndsWith(name, ".gguf")) return {name};
-  return {std::string(absl::StripSuffix(name, ".gguf")), name};
+  std::vector<std::string> names;
+  const std::optional<GgufPartName> part = ParseGgufPartName(name);
+  if (part.has_value() && !part->stem.empty()) names.emplace_back(part->stem);
+  names.emplace_back(absl::StripSuffix(name, ".gguf"));
+  names.push_back(name);
+  return names;
 }
 
 }  // namespace weft

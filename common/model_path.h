@@ -22,7 +22,8 @@ absl::Status CheckModelPath(const std::string& path);
 absl::Status CheckTokenizerFile(const std::string& path);
 
 // The names of a model that its path gives: that of the file or directory, of a .gguf file without
-// and with the ending. The first is what the model is served as unless it is told otherwise; empty
+// and with the ending, and before them that of a split model without the number of the part. The
+// first is what the model is served as unless it is told otherwise; empty
 // when the path has no name.
 std::vector<std::string> ModelNames(absl::string_view path);
 

@@ -7,6 +7,8 @@ namespace weft::shard {
 void DeclareShardFlags(Flags& flags, ShardFlagValues* values) {
   flags.Group("Model and device");
   flags.Add("model", &values->model, "Model directory or .gguf file");
+  flags.Add("served-model-name", &values->served_model_name,
+            "Name that requests use, for metrics; empty = the model's own");
   flags.Add("weights", &values->weights,
             "file, or random: only config.json is read, for benchmarks");
   flags.Add("device", &values->device, "auto, cpu or cuda");

@@ -14,6 +14,7 @@ namespace weft::shard {
 
 struct ShardFlagValues {
   std::string model;
+  std::string served_model_name;
   std::string weights = "file";
   std::string device = "auto";
   int32_t device_index = -1;

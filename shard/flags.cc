@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "common/cgroup.h"
 #include "common/flags.h"
+#include "common/model_path.h"
 #include "common/status.h"
 #include "shard/flag_table.h"
 #include "shard/kv/memory_texts.h"
@@ -91,6 +92,11 @@ absl::Status ParseShardFlags(int argc, char** argv, ShardFlags* flags, std::stri
     return absl::InvalidArgumentError("--model: name a model directory or a .gguf file");
   }
   flags->model = values.model;
+  flags->model_label = values.served_model_name;
+  if (const std::vector<std::string> names = ModelNames(values.model);
+      flags->model_label.empty() && !names.empty()) {
+    flags->model_label = names.front();
+  }
   flags->world = values.world;
   flags->rank = values.rank;
   WEFT_RETURN_IF_ERROR(CheckRange("rank", flags->rank, 0u, flags->world - 1));

@@ -20,6 +20,8 @@ namespace weft::shard {
 
 struct ShardFlags {
   std::string model;
+  // What metrics call it: the name that the router serves it by.
+  std::string model_label;
   uint32_t rank = 0;
   uint32_t world = 1;
   ListenOptions listen;

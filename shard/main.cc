@@ -147,7 +147,7 @@ absl::Status Serve(const ShardFlags& flags, ShutdownSignals signals) {
   if (flags.die_with_parent) WEFT_RETURN_IF_ERROR(DieWithParent());
   WEFT_RETURN_IF_ERROR(Annotate(CheckModelPath(flags.model), "--model"));
   WEFT_RETURN_IF_ERROR(CheckThreadsLeft(flags.memory.threads + kLibraryThreads));
-  ShardProbe probe(flags.model, flags.rank);
+  ShardProbe probe(flags.model_label, flags.rank);
   WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<MetricsServer> metrics, StartMetrics(flags));
 
   LoadProgress progress;

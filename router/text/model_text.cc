@@ -8,6 +8,7 @@
 #include "absl/strings/string_view.h"
 #include "common/gguf.h"
 #include "common/limits.h"
+#include "common/model_path.h"
 #include "common/status.h"
 #include "router/text/hf_text.h"
 
@@ -77,25 +78,26 @@ absl::StatusOr<ModelText> FromGguf(const std::string& path) {
     text.chat_template = std::string(source);
   }
   WEFT_ASSIGN_OR_RETURN(text.context_tokens, ContextOf(*file));
-  text.model_name = std::filesystem::path(path).stem().string();
   return text;
 }
 
 }  // namespace
 
 absl::StatusOr<ModelText> LoadModelText(const std::string& path) {
+  ModelText text;
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) {
-    WEFT_ASSIGN_OR_RETURN(ModelText text, LoadHfText(path));
+    WEFT_ASSIGN_OR_RETURN(text, LoadHfText(path));
     SortUnique(&text.eos_ids);
-    const std::filesystem::path full = std::filesystem::absolute(path, ignored).lexically_normal();
-    // A path that ends in a slash has an empty last part.
-    text.model_name = (full.has_filename() ? full : full.parent_path()).filename().string();
-    return text;
+  } else if (absl::EndsWith(path, ".gguf")) {
+    WEFT_ASSIGN_OR_RETURN(text, FromGguf(path));
+  } else {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": expected a directory in Hugging Face layout or a .gguf file"));
   }
-  if (absl::EndsWith(path, ".gguf")) return FromGguf(path);
-  return absl::InvalidArgumentError(
-      absl::StrCat(path, ": expected a directory in Hugging Face layout or a .gguf file"));
+  const std::vector<std::string> names = ModelNames(path);
+  if (!names.empty()) text.model_name = names.front();
+  return text;
 }
 
 }  // namespace weft::router

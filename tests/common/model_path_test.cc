@@ -44,6 +44,8 @@ TEST_CASE("A path that cannot be a model is told what would be one", "[common]")
 TEST_CASE("A model is called by the names that its path has", "[common]") {
   using Names = std::vector<std::string>;
   CHECK(ModelNames("/models/Smol.Q4_1.gguf") == Names{"Smol.Q4_1", "Smol.Q4_1.gguf"});
+  CHECK(ModelNames("/models/Big-00002-of-00003.gguf") ==
+        Names{"Big", "Big-00002-of-00003", "Big-00002-of-00003.gguf"});
   CHECK(ModelNames("models/Llama-3//") == Names{"Llama-3"});
   CHECK(ModelNames("Llama-3") == Names{"Llama-3"});
   CHECK(ModelNames("/usr/.") == Names{"usr"});

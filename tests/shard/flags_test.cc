@@ -42,6 +42,7 @@ TEST_CASE("Flags that are right are taken as given", "[shard][flags]") {
             &flags)
           .ok());
   CHECK(flags.model == "m.gguf");
+  CHECK(flags.model_label == "m");
   CHECK(flags.rank == 1);
   CHECK(flags.memory.kv_memory_bytes == 64u << 20);
   CHECK(flags.random_weights);
@@ -58,6 +59,9 @@ TEST_CASE("Flags that are right are taken as given", "[shard][flags]") {
   CHECK(defaults.memory.running_max == kRunningDefault);
   CHECK(defaults.memory.step_tokens_max == kStepTokensDefault);
   CHECK_FALSE(defaults.metrics_port.has_value());
+  ShardFlags named;
+  REQUIRE(Parse({"--model=m.gguf", "--served-model-name=big", "--device=cpu"}, &named).ok());
+  CHECK(named.model_label == "big");
 }
 
 TEST_CASE("Flags that are wrong are refused by name", "[shard][flags]") {
