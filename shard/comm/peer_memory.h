@@ -1,7 +1,7 @@
 // Memory of this rank's GPU that the GPUs of all ranks of the host map: plain pointers for kernels
-// that load and store across NVLink (kernels/cuda/all_reduce.h). Taken once, at load; the ranks map
-// each other's for the time of an epoch, by CUDA's inter-process handles. Owned by the model
-// runner, device thread only. No NVLink multicast.
+// that load and store across NVLink (kernels/cuda/comm/all_reduce.h). Taken once, at load; the
+// ranks map each other's for the time of an epoch, by CUDA's inter-process handles. Owned by the
+// model runner, device thread only. No NVLink multicast.
 
 #pragma once
 

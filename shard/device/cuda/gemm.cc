@@ -6,8 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/log.h"
 #include "common/status.h"
-#include "kernels/cuda/gemv.h"
-#include "kernels/cuda/small_gemm.h"
+#include "kernels/cuda/gemm/gemv.h"
+#include "kernels/cuda/gemm/small_gemm.h"
 #include "shard/device/cuda/runtime/status.h"
 
 namespace weft::shard {
@@ -24,7 +24,7 @@ constexpr int kAlikeSuggestions = 16;
 constexpr size_t kShapesMax = 4096;
 constexpr size_t kMapsMax = 1024;
 // Steps of k that SmallGemm multiplies at a time, CTAs of a cluster that share a tile's work, and
-// rows from which two tiles may share a load of them (kernels/cuda/small_gemm.h).
+// rows from which two tiles may share a load of them (kernels/cuda/gemm/small_gemm.h).
 constexpr uint32_t kSmallGemmStep = 64;
 constexpr uint32_t kSmallGemmCluster = 8;
 constexpr uint32_t kSmallGemmShareRows = 25;

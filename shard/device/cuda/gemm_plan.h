@@ -58,12 +58,12 @@ struct CublasLtChoice {
   friend bool operator==(const CublasLtChoice&, const CublasLtChoice&) = default;
 };
 
-// kernels/cuda/gemv.h.
+// kernels/cuda/gemm/gemv.h.
 struct GemvChoice {
   friend bool operator==(const GemvChoice&, const GemvChoice&) = default;
 };
 
-// kernels/cuda/small_gemm.h.
+// kernels/cuda/gemm/small_gemm.h.
 struct SmallGemmChoice {
   uint32_t splits = 1;
   uint32_t sharers = 1;

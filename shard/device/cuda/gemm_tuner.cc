@@ -11,7 +11,7 @@
 #include "common/check.h"
 #include "common/log.h"
 #include "common/status.h"
-#include "kernels/cuda/random_fill.h"
+#include "kernels/cuda/elementwise/random_fill.h"
 #include "kernels/random_weight.h"
 #include "shard/device/cuda/gemm.h"
 #include "shard/device/cuda/graph_cache.h"

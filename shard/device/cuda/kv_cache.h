@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "kernels/cuda/attention/kv_tensor_map.h"
 #include "kernels/cuda/kv.h"
-#include "kernels/cuda/kv_tensor_map.h"
 #include "shard/device/cuda/runtime/buffer.h"
 #include "shard/device/cuda/shape.h"
 

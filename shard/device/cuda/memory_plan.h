@@ -29,7 +29,7 @@ absl::StatusOr<CudaShape> PlanCudaShape(const DecoderSpec& spec, const SlicePlan
 // Query heads of the largest group of one KV head.
 uint32_t LargestHeadGroup(const CudaShape& shape, const SlicePlan& slice);
 
-// `decode_grid` of kernels/cuda/decode_attention.h, which only the device knows.
+// `decode_grid` of kernels/cuda/attention/decode_attention.h, which only the device knows.
 CudaLimits PlanCudaLimits(const DecoderSpec& spec, const CudaShape& shape, const SlicePlan& slice,
                           const MemoryFlags& flags, uint32_t decode_grid);
 

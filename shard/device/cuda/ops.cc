@@ -10,11 +10,11 @@
 #include "common/check.h"
 #include "common/limits.h"
 #include "common/status.h"
-#include "kernels/cuda/decode_attention.h"
-#include "kernels/cuda/embedding.h"
-#include "kernels/cuda/prompt_attention.h"
-#include "kernels/cuda/rotary_table.h"
-#include "kernels/cuda/rows.h"
+#include "kernels/cuda/attention/decode_attention.h"
+#include "kernels/cuda/attention/prompt_attention.h"
+#include "kernels/cuda/elementwise/embedding.h"
+#include "kernels/cuda/elementwise/rotary_table.h"
+#include "kernels/cuda/elementwise/rows.h"
 #include "shard/device/cuda/runtime/status.h"
 
 namespace weft::shard {

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "kernels/cuda/attention.h"
-#include "kernels/cuda/gemv.h"
-#include "kernels/cuda/rope.h"
+#include "kernels/cuda/attention/attention.h"
+#include "kernels/cuda/elementwise/rope.h"
+#include "kernels/cuda/gemm/gemv.h"
 #include "shard/comm/nccl_communicator.h"
 #include "shard/device/cuda/gemm.h"
 #include "shard/device/cuda/kv_cache.h"

@@ -2,9 +2,9 @@
 // attention itself, and the choice of the rows that go on.
 
 #include "common/status.h"
-#include "kernels/cuda/decode_attention.h"
-#include "kernels/cuda/prompt_attention.h"
-#include "kernels/cuda/rows.h"
+#include "kernels/cuda/attention/decode_attention.h"
+#include "kernels/cuda/attention/prompt_attention.h"
+#include "kernels/cuda/elementwise/rows.h"
 #include "shard/device/cuda/ops.h"
 #include "shard/device/cuda/runtime/status.h"
 

@@ -2,9 +2,9 @@
 
 #include "common/check.h"
 #include "common/status.h"
-#include "kernels/cuda/activation.h"
-#include "kernels/cuda/norm.h"
-#include "kernels/cuda/rows.h"
+#include "kernels/cuda/elementwise/activation.h"
+#include "kernels/cuda/elementwise/norm.h"
+#include "kernels/cuda/elementwise/rows.h"
 #include "shard/device/cuda/ops.h"
 #include "shard/device/cuda/runtime/status.h"
 
@@ -73,7 +73,7 @@ void* CudaOps::At(Buffer buffer, const Rows& rows, Matrix matrix) const {
     case Buffer::kPartial:
       return ws_.partial;
     case Buffer::kPeerPartial:
-      // Two buffers in turn (kernels/cuda/all_reduce.h).
+      // Two buffers in turn (kernels/cuda/comm/all_reduce.h).
       return peer_sum_->Partial(matrix == Matrix::kDown ? 1 : 0);
     case Buffer::kLogits:
       return ws_.logits;

@@ -1,7 +1,7 @@
 // The sum over ranks of a decode step's few rows, in one kernel with residual and norm, through
-// memory that all GPUs of the host map (kernels/cuda/all_reduce.h, shard/comm/peer_memory.h). Owned
-// by the model runner, device thread only but for Abort. Between Connect and Disconnect the ranks
-// make the same calls, output and down products in turn.
+// memory that all GPUs of the host map (kernels/cuda/comm/all_reduce.h, shard/comm/peer_memory.h).
+// Owned by the model runner, device thread only but for Abort. Between Connect and Disconnect the
+// ranks make the same calls, output and down products in turn.
 
 #pragma once
 
@@ -9,7 +9,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "kernels/cuda/all_reduce.h"
+#include "kernels/cuda/comm/all_reduce.h"
 #include "shard/comm/peer_memory.h"
 #include "shard/device/cuda/planner.h"
 #include "shard/device/cuda/runtime/buffer.h"

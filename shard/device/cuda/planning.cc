@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "common/status.h"
-#include "kernels/cuda/decode_attention.h"
+#include "kernels/cuda/attention/decode_attention.h"
 #include "shard/device/cuda/memory_plan.h"
 #include "shard/device/cuda/planner.h"
 #include "shard/device/cuda/runner.h"

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/cuda/random_fill.h"
+#include "kernels/cuda/elementwise/random_fill.h"
 #include "shard/weights/weight_sink.h"
 
 namespace weft::shard {

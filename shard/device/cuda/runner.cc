@@ -9,7 +9,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/status.h"
-#include "kernels/cuda/decode_attention.h"
+#include "kernels/cuda/attention/decode_attention.h"
 #include "shard/device/cuda/memory_plan.h"
 #include "shard/device/cuda/runner_impl.h"
 #include "shard/device/cuda/runtime/status.h"

@@ -12,7 +12,7 @@ uint32_t RoundUp(uint32_t value, uint32_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-// Head sizes that decode attention has kernels for (kernels/cuda/decode_attention.h).
+// Head sizes that decode attention has kernels for (kernels/cuda/attention/decode_attention.h).
 constexpr std::initializer_list<uint32_t> kHeadSizes = {64, 80, 96, 128, 256};
 // A vector access of bf16; also what cuBLASLt wants of a stride.
 constexpr uint32_t kVectorElements = 8;

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "kernels/cuda/sampler.h"
+#include "kernels/cuda/sampling/sampler.h"
 #include "shard/step_batch.h"
 
 namespace weft::shard {

@@ -6,9 +6,9 @@
 #include "common/check.h"
 #include "common/memory_parts.h"
 #include "common/status.h"
-#include "kernels/cuda/embedding.h"
+#include "kernels/cuda/elementwise/embedding.h"
+#include "kernels/cuda/elementwise/rope.h"
 #include "kernels/cuda/kv.h"
-#include "kernels/cuda/rope.h"
 
 namespace weft::shard {
 namespace {

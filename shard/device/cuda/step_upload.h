@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "kernels/cuda/sampler.h"
+#include "kernels/cuda/sampling/sampler.h"
 #include "shard/device/cuda/runtime/buffer.h"
 #include "shard/device/cuda/slot_table.h"
 #include "shard/device/cuda/workspace.h"

@@ -11,7 +11,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
-#include "kernels/cuda/random_fill.h"
+#include "kernels/cuda/elementwise/random_fill.h"
 #include "shard/device/cuda/shape.h"
 #include "shard/model/decoder_spec.h"
 #include "shard/weights/weight_sink.h"

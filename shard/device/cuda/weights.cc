@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/status.h"
-#include "kernels/cuda/random_fill.h"
+#include "kernels/cuda/elementwise/random_fill.h"
 #include "kernels/random_weight.h"
 #include "shard/device/cuda/row_image.h"
 #include "shard/device/cuda/runtime/status.h"

@@ -4,8 +4,8 @@
 
 #include "common/limits.h"
 #include "common/status.h"
-#include "kernels/cuda/decode_attention.h"
-#include "kernels/cuda/gemv.h"
+#include "kernels/cuda/attention/decode_attention.h"
+#include "kernels/cuda/gemm/gemv.h"
 #include "kernels/cuda/kv.h"
 #include "shard/device/cuda/runtime/status.h"
 #include "shard/device/cuda/step_upload.h"

@@ -9,8 +9,8 @@
 
 #include "absl/status/statusor.h"
 #include "common/memory_parts.h"
-#include "kernels/cuda/prompt_attention.h"
-#include "kernels/cuda/sampler.h"
+#include "kernels/cuda/attention/prompt_attention.h"
+#include "kernels/cuda/sampling/sampler.h"
 #include "shard/device/cuda/runtime/buffer.h"
 #include "shard/device/cuda/shape.h"
 
@@ -23,7 +23,7 @@ struct CudaLimits {
   uint32_t world = 1;
   // Of the whole vocabulary, all ranks.
   uint32_t vocab = 0;
-  // CTAs of decode attention (kernels/cuda/decode_attention.h DecodeGrid).
+  // CTAs of decode attention (kernels/cuda/attention/decode_attention.h DecodeGrid).
   uint32_t decode_grid = 0;
   // Query heads of the largest group of one KV head.
   uint32_t group_max = 0;

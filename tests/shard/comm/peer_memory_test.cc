@@ -11,9 +11,9 @@
 #include <random>
 #include <thread>
 
-#include "kernels/cuda/all_reduce.h"
-#include "kernels/cuda/norm.h"
-#include "tests/kernels/cuda/peer_rig.h"
+#include "kernels/cuda/comm/all_reduce.h"
+#include "kernels/cuda/elementwise/norm.h"
+#include "tests/kernels/cuda/comm/peer_rig.h"
 
 namespace weft::shard {
 namespace {

@@ -109,7 +109,7 @@ TEST_CASE("In a group, sums of up to 128 rows go through peers' memory, longer o
 }
 
 TEST_CASE("The sums of a step come in pairs, output's first", "[shard][cuda][plan]") {
-  // kernels/cuda/all_reduce.h: captured steps may follow each other only then.
+  // kernels/cuda/comm/all_reduce.h: captured steps may follow each other only then.
   CudaPlanFacts facts;
   facts.world = 4;
   facts.peers = true;

@@ -1,0 +1,111 @@
+// What Gemv's tests share: inputs of a shape, workspaces, tunings.
+
+#pragma once
+
+#include <cmath>
+
+#include "kernels/cuda/gemm/gemv_tuning.h"
+#include "tests/kernels/cuda/gpu_fixture.h"
+
+namespace weft::kernels::cuda::testing {
+
+inline constexpr float kEpsilon = 1e-5f;
+inline constexpr uint32_t kRows = kGemvRowsMax;
+
+inline float Round(double x) {
+  return __bfloat162float(__float2bfloat16_rn(static_cast<float>(x)));
+}
+
+// Repeats itself, but not from row to row of any weight.
+inline std::vector<float> Drawn(std::mt19937_64& random, size_t count, float scale) {
+  const auto tile = RandomFloats(random, std::min<size_t>(count, 500009), scale);
+  std::vector<float> out(count);
+  for (size_t i = 0, at = 0; i < count; ++i) {
+    out[i] = tile[at];
+    if (++at == tile.size()) at = 0;
+  }
+  return Rounded(std::move(out), DType::kBfloat16);
+}
+
+// All inputs of a shape, for eight rows.
+struct Inputs {
+  uint32_t n;
+  uint32_t k;
+  std::vector<float> weight;
+  std::vector<float> in;
+  std::vector<float> residual;
+  std::vector<float> norm_weight;
+  std::vector<float> before;
+  DeviceTensor device_weight;
+  DeviceTensor device_in;
+  DeviceArray<float> device_residual;
+  DeviceTensor device_norm_weight;
+
+  Inputs(std::mt19937_64& random, uint32_t n_, uint32_t k_)
+      : n(n_),
+        k(k_),
+        weight(Drawn(random, size_t{n} * k, 1 / std::sqrt(static_cast<float>(k)))),
+        in(Drawn(random, size_t{kRows} * k, 1.0f)),
+        residual(RandomFloats(random, size_t{kRows} * k, 3.0f)),
+        norm_weight(Drawn(random, k, 1.0f)),
+        before(RandomFloats(random, size_t{kRows} * n)),
+        device_weight(DType::kBfloat16, weight),
+        device_in(DType::kBfloat16, in),
+        device_residual(residual),
+        device_norm_weight(DType::kBfloat16, norm_weight) {}
+
+  GemvParams Params(bool norm) {
+    GemvParams params;
+    params.weight = device_weight.data();
+    params.in = norm ? nullptr : device_in.data();
+    params.residual_in = norm ? device_residual.data() : nullptr;
+    params.norm_weight = norm ? device_norm_weight.data() : nullptr;
+    params.epsilon = kEpsilon;
+    params.n = n;
+    params.k = k;
+    return params;
+  }
+
+  // What the products are of.
+  std::vector<float> X(bool norm) const {
+    if (!norm) return in;
+    std::vector<float> out(residual.size());
+    for (size_t r = 0; r < kRows; ++r) {
+      double squares = 0;
+      for (size_t i = 0; i < k; ++i) squares += std::pow(residual[r * k + i], 2);
+      const double scale = 1 / std::sqrt(squares / k + kEpsilon);
+      for (size_t i = 0; i < k; ++i) {
+        out[r * k + i] = Round(residual[r * k + i] * scale * norm_weight[i]);
+      }
+    }
+    return out;
+  }
+};
+
+// For launches with a workspace: counters that all of them leave at zero.
+class Workspace {
+ public:
+  Workspace() { WEFT_CUDA_CHECK(cudaMemset(data_.data(), 0, kGemvWorkspaceBytes)); }
+  void* data() { return data_.data(); }
+  bool IsZero() const {
+    for (const uint8_t byte : data_.Host()) {
+      if (byte != 0) return false;
+    }
+    return true;
+  }
+
+ private:
+  DeviceArray<uint8_t> data_{kGemvWorkspaceBytes};
+};
+
+// Other ways to the same bits: the order of sums is that of the product. Little shared memory takes
+// more panels of the input; the last lets blocks claim most of the columns.
+inline constexpr GemvTuning kSameBits[] = {
+    {.shared_bytes = 160 * 1024},
+    {.chunks_ahead = 9, .claimed_percent = 10, .claiming_rows = 1},
+    {.shared_bytes = 140 * 1024, .chunks_ahead = 0, .claimed_percent = 90, .claiming_rows = 0},
+};
+// Two blocks on a multiprocessor, and another order.
+inline constexpr GemvTuning kHalf = {.chunk = 512, .shared_bytes = 113 * 1024, .claiming_rows = 0};
+
+}  // namespace weft::kernels::cuda::testing
