@@ -73,6 +73,16 @@ ROOMS = {
         "device/host": set(),
         "device/cuda/runtime": set(),
     },
+    "kernels": {
+        "cpu": set(),
+        "cuda/attention": {"cuda", "cuda/ptx"},
+        "cuda/comm": {"cuda", "cuda/ptx"},
+        "cuda/elementwise": {"cuda", "cuda/ptx"},
+        "cuda/gemm": {"cuda", "cuda/elementwise", "cuda/ptx"},
+        "cuda/sampling": {"cuda", "cuda/ptx"},
+        "cuda": set(),
+        "cuda/ptx": set(),
+    },
 }
 WORDS = {
     "router": {"admission.h", "answer.h", "errors.h", "request.h", "waker.h", "admission.cc",
@@ -82,6 +92,9 @@ WORDS = {
                # Who a request runs for.
                "tenants/tenant.h", "tenants/tenant_limits.h", "tenants/tenant_meter.h"},
     "shard": {"heartbeat.h", "step_batch.h"},
+    # Numbers that host and device, CPU and GPU agree on.
+    "kernels": {"half.h", "philox.h", "random_weight.h", "weight_blocks.h", "weight_format.h",
+                "weight_format.cc", "weight_super_blocks.h"},
 }
 
 # The scheduler is pure: Abseil containers and our plain headers, nothing that knows time or threads.
@@ -186,6 +199,13 @@ def check_table():
                 yield "tests/tidy/tidy.py", 1, f"ROOMS: {process}/{folder} has no line or is no folder"
 
 
+def check_assembly(path, lines):
+    if path.startswith("kernels/cuda/") and not path.startswith("kernels/cuda/ptx/"):
+        for number, line in enumerate(lines, 1):
+            if re.search(r"\basm\b", strip_comment(line)):
+                yield number, "inline assembly belongs to kernels/cuda/ptx/"
+
+
 def check_includes(path, lines):
     folder = path.split("/")[0]
     allowed = MAY_INCLUDE.get(folder)
@@ -212,6 +232,7 @@ def check_includes(path, lines):
 def check_source(path, text):
     lines = text.split("\n")
     yield from check_includes(path, lines)
+    yield from check_assembly(path, lines)
     for number, line in enumerate(lines, 1):
         if len(line) > LINE_MAX and "http" not in line and "#include" not in line:
             yield number, f"{len(line)} columns (at most {LINE_MAX})"

@@ -5,7 +5,9 @@
 #include "kernels/cuda/attention/decode_merge.cuh"
 #include "kernels/cuda/attention/decode_plain.cuh"
 #include "kernels/cuda/multiprocessors.cuh"
+#include "kernels/cuda/ptx/barrier.cuh"
 #include "kernels/cuda/ptx/dependent.cuh"
+#include "kernels/cuda/ptx/memory.cuh"
 
 namespace weft::kernels::cuda {
 namespace {

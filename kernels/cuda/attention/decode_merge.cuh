@@ -4,6 +4,8 @@
 #pragma once
 
 #include "kernels/cuda/attention/decode_team.cuh"
+#include "kernels/cuda/ptx/memory.cuh"
+#include "kernels/cuda/ptx/mma.cuh"
 
 namespace weft::kernels::cuda {
 
@@ -232,14 +234,7 @@ __device__ __forceinline__ void MergeTeams(const DecodeKernelParams& params,
 
 // Counts a part as arrived and returns how many were there before: what the CTA wrote before its
 // last barrier comes before it, and what those before wrote is seen after the CTA's next one.
-__device__ __forceinline__ uint32_t TakeTicket(uint32_t* ticket) {
-  uint32_t before;
-  asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;"
-               : "=r"(before)
-               : "l"(ticket)
-               : "memory");
-  return before;
-}
+__device__ __forceinline__ uint32_t TakeTicket(uint32_t* ticket) { return CountUp(ticket); }
 
 // Ends a part: all threads of the CTA. `row`: this thread's first row.
 template <typename Shape>

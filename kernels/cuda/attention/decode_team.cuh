@@ -6,6 +6,7 @@
 
 #include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/attention/decode_work.cuh"
+#include "kernels/cuda/ptx/memory.cuh"
 #include "kernels/cuda/ptx/mma.cuh"
 #include "kernels/cuda/reduce.cuh"
 
@@ -147,7 +148,7 @@ struct DecodeProducer {
                         size_t{heads.begin} * Shape::kDim;
     for (uint32_t i = thread * kLine; i < heads.count * Shape::kDim;
          i += Shape::kTeamThreads * kLine) {
-      asm volatile("prefetch.global.L2 [%0];" ::"l"(query + i));
+      PrefetchToL2(query + i);
     }
   }
 

@@ -1,26 +1,14 @@
 #include "kernels/cuda/attention/kv_tensor_map.h"
 
-#include <cudaTypedefs.h>
 #include <cuda_runtime.h>
+
+#include "kernels/cuda/tensor_map_encoder.h"
 
 namespace weft::kernels::cuda {
 namespace {
 
-using Encode = PFN_cuTensorMapEncodeTiled_v12000;
-
-cudaError_t FindEncode(Encode* encode) {
-  void* found = nullptr;
-  cudaDriverEntryPointQueryResult result;
-  const cudaError_t error = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found,
-                                                             12000, cudaEnableDefault, &result);
-  if (error != cudaSuccess) return error;
-  if (result != cudaDriverEntryPointSuccess || found == nullptr) return cudaErrorNotSupported;
-  *encode = reinterpret_cast<Encode>(found);
-  return cudaSuccess;
-}
-
 // Dimensions from the fastest: element, token of the block, piece (block and head).
-cudaError_t EncodeMap(Encode encode, const KvLayer& kv, void* data, uint32_t blocks,
+cudaError_t EncodeMap(TensorMapEncoder encode, const KvLayer& kv, void* data, uint32_t blocks,
                       CUtensorMap* map) {
   const cuuint64_t row_bytes = cuuint64_t{kv.head_dim} * BytesOf(kv.type);
   const cuuint64_t sizes[3] = {kv.head_dim, kKvBlockTokens, cuuint64_t{blocks} * kv.kv_heads};
@@ -38,8 +26,8 @@ cudaError_t EncodeMap(Encode encode, const KvLayer& kv, void* data, uint32_t blo
 
 cudaError_t MakeKvTensorMaps(const KvLayer& kv, uint32_t blocks, KvTensorMaps* maps) {
   if (!HasKvTensorMaps(kv) || blocks == 0 || kv.kv_heads == 0) return cudaErrorInvalidValue;
-  Encode encode = nullptr;
-  cudaError_t error = FindEncode(&encode);
+  TensorMapEncoder encode = nullptr;
+  cudaError_t error = FindTensorMapEncoder(&encode);
   if (error == cudaSuccess) error = EncodeMap(encode, kv, kv.keys, blocks, &maps->keys);
   if (error == cudaSuccess) error = EncodeMap(encode, kv, kv.values, blocks, &maps->values);
   return error;

@@ -11,6 +11,9 @@
 #pragma once
 
 #include "kernels/cuda/attention/prompt_ring.cuh"
+#include "kernels/cuda/ptx/barrier.cuh"
+#include "kernels/cuda/ptx/memory.cuh"
+#include "kernels/cuda/ptx/wgmma.cuh"
 
 namespace weft::kernels::cuda {
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "kernels/cuda/attention/prompt_work.cuh"
+#include "kernels/cuda/ptx/mma.cuh"
 #include "kernels/cuda/vector.cuh"
 
 namespace weft::kernels::cuda {

@@ -5,6 +5,8 @@
 
 #include "kernels/cuda/attention/kv_tensor_map.h"
 #include "kernels/cuda/attention/prompt_work.cuh"
+#include "kernels/cuda/ptx/barrier.cuh"
+#include "kernels/cuda/ptx/memory.cuh"
 #include "kernels/cuda/ptx/tensor_copy.cuh"
 #include "kernels/cuda/ptx/wgmma.cuh"
 

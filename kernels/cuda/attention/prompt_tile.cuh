@@ -7,6 +7,8 @@
 #pragma once
 
 #include "kernels/cuda/attention/prompt_work.cuh"
+#include "kernels/cuda/ptx/memory.cuh"
+#include "kernels/cuda/ptx/mma.cuh"
 #include "kernels/cuda/vector.cuh"
 
 namespace weft::kernels::cuda {
@@ -71,7 +73,7 @@ __device__ __forceinline__ void CopyRows(uint32_t to, const __nv_bfloat16* from,
   // Opaque, so that each tile works out its offsets again: hoisted out of the loop over tiles they
   // would take registers that the widest shapes do not have.
   uint32_t thread = threadIdx.x;
-  asm volatile("" : "+r"(thread));
+  Forget(thread);
 #pragma unroll
   for (int i = 0; i < kRows * kChunks / Shape::kThreads; ++i) {
     const uint32_t chunk = thread + i * Shape::kThreads;
@@ -176,7 +178,7 @@ __device__ __forceinline__ void ForEachScore(PromptScores<kHeadDim>& scores, uin
                                              uint32_t first_position, Visit visit) {
   using Shape = PromptShape<kHeadDim>;
   uint32_t lane = threadIdx.x % kWarp;
-  asm volatile("" : "+r"(lane));
+  Forget(lane);
   const int offset =
       static_cast<int>(first_position + lane / 4) - static_cast<int>(first_key + lane % 4 * 2);
 #pragma unroll
@@ -187,7 +189,7 @@ __device__ __forceinline__ void ForEachScore(PromptScores<kHeadDim>& scores, uin
 #pragma unroll
       for (int n = 0; n < Shape::kKeyTiles; ++n) {
         // As in CopyRows: the terms of no more than two scores at a time.
-        asm volatile("" : "+r"(distance));
+        Forget(distance);
         visit(scores[m][n][2 * half], n * 8, distance);
         visit(scores[m][n][2 * half + 1], n * 8 + 1, distance);
       }

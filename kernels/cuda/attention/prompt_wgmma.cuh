@@ -11,6 +11,11 @@
 #pragma once
 
 #include "kernels/cuda/attention/prompt_items.cuh"
+#include "kernels/cuda/ptx/barrier.cuh"
+#include "kernels/cuda/ptx/memory.cuh"
+#include "kernels/cuda/ptx/mma.cuh"
+#include "kernels/cuda/ptx/tensor_copy.cuh"
+#include "kernels/cuda/ptx/wgmma.cuh"
 #include "kernels/cuda/vector.cuh"
 
 namespace weft::kernels::cuda {

@@ -6,8 +6,10 @@
 
 #include "kernels/cuda/comm/all_reduce_mail.cuh"
 #include "kernels/cuda/comm/all_reduce_work.cuh"
-#include "kernels/cuda/ptx/cluster_copy.cuh"
+#include "kernels/cuda/ptx/cluster.cuh"
 #include "kernels/cuda/ptx/dependent.cuh"
+#include "kernels/cuda/ptx/memory.cuh"
+#include "kernels/cuda/ptx/peer.cuh"
 
 namespace weft::kernels::cuda {
 namespace {
@@ -67,7 +69,7 @@ __global__ void __launch_bounds__(kWarpsMax* kWarp)
   part.LoadWeight();
   part.LoadResidual(row);
   const bool met = __syncthreads_and(!meets || meeting.Await(params));
-  if (plan.ctas > 1) ClusterAwait();
+  if (plan.ctas > 1) ClusterWait();
 
   for (uint32_t turn = 0;; turn ^= 1) {
     if (met) part.AddPartials(row);
@@ -110,7 +112,7 @@ __global__ void __launch_bounds__(kWarpsMax* kWarp)
   }
   met = __syncthreads_and(met);
   if (threadIdx.x == 0) mail.Count(params);
-  if (plan.ctas > 1) ClusterAwait();
+  if (plan.ctas > 1) ClusterWait();
   if (met) part.AddReceived(bits);
   FinishRow(params, plan, part, row, sums);
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "kernels/cuda/comm/all_reduce_work.cuh"
+#include "kernels/cuda/ptx/peer.cuh"
 
 namespace weft::kernels::cuda {
 

@@ -6,6 +6,8 @@
 #include <cuda_bf16.h>
 
 #include "kernels/cuda/comm/all_reduce.h"
+#include "kernels/cuda/ptx/barrier.cuh"
+#include "kernels/cuda/ptx/cluster.cuh"
 #include "kernels/cuda/ptx/peer.cuh"
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/vector.cuh"

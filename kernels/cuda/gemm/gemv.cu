@@ -6,6 +6,10 @@
 #include "kernels/cuda/gemm/gemv_output.cuh"
 #include "kernels/cuda/gemm/gemv_stream.cuh"
 #include "kernels/cuda/multiprocessors.cuh"
+#include "kernels/cuda/ptx/barrier.cuh"
+#include "kernels/cuda/ptx/dependent.cuh"
+#include "kernels/cuda/ptx/memory.cuh"
+#include "kernels/cuda/ptx/mma.cuh"
 
 namespace weft::kernels::cuda {
 namespace {

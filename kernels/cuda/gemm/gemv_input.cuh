@@ -4,6 +4,8 @@
 #pragma once
 
 #include "kernels/cuda/gemm/gemv_work.cuh"
+#include "kernels/cuda/ptx/memory.cuh"
+#include "kernels/cuda/ptx/mma.cuh"
 #include "kernels/cuda/vector.cuh"
 
 namespace weft::kernels::cuda {

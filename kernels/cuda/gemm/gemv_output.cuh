@@ -5,6 +5,7 @@
 
 #include "kernels/cuda/elementwise/rotate.cuh"
 #include "kernels/cuda/gemm/gemv_work.cuh"
+#include "kernels/cuda/ptx/memory.cuh"
 #include "kernels/cuda/vector.cuh"
 
 namespace weft::kernels::cuda {

@@ -3,6 +3,9 @@
 #pragma once
 
 #include "kernels/cuda/gemm/gemv_work.cuh"
+#include "kernels/cuda/ptx/barrier.cuh"
+#include "kernels/cuda/ptx/dependent.cuh"
+#include "kernels/cuda/ptx/memory.cuh"
 #include "kernels/cuda/ptx/tensor_copy.cuh"
 
 namespace weft::kernels::cuda {
@@ -43,26 +46,14 @@ __device__ __forceinline__ void InitGemvBarriers(uint32_t shared, uint32_t slots
   FenceBarriers();
 }
 
-// Read once: the first that the L2 may drop. Addresses and size are multiples of 16.
-__device__ __forceinline__ void CopyBulkOnce(uint32_t to, const void* from, uint32_t bytes,
-                                             uint32_t barrier, uint64_t policy) {
-  asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
-      "[%0], [%1], %2, [%3], %4;" ::"r"(to),
-      "l"(from), "r"(bytes), "r"(barrier), "l"(policy)
-      : "memory");
-}
-__device__ __forceinline__ void PrefetchBulk(const void* from, uint32_t bytes) {
-  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
-}
-
 template <uint32_t kElements>
 class GemvStream {
  public:
   __device__ __forceinline__ GemvStream(char* memory, uint32_t slots)
-      : memory_(memory), slot_{SharedAddress(memory), slots}, lane_(threadIdx.x % kWarp) {
-    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy_));
-  }
+      : memory_(memory),
+        slot_{SharedAddress(memory), slots},
+        lane_(threadIdx.x % kWarp),
+        policy_(EvictFirstPolicy()) {}
 
   // All of the block's weights, in the order in which they are used.
   __device__ __forceinline__ void Run(const GemvParams& params, const GemvPlan& plan) {

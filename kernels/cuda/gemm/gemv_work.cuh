@@ -18,8 +18,7 @@
 #include <algorithm>
 
 #include "kernels/cuda/gemm/gemv_tuning.h"
-#include "kernels/cuda/ptx/dependent.cuh"
-#include "kernels/cuda/ptx/mma.cuh"
+#include "kernels/cuda/ptx/barrier.cuh"
 #include "kernels/cuda/reduce.cuh"
 
 namespace weft::kernels::cuda {
@@ -207,21 +206,5 @@ struct GemvTile {
 
 // Of the warps that multiply.
 __device__ __forceinline__ void GemvBarrier() { NamedBarrier(1, GemvShape::kThreads); }
-
-// What earlier kernels wrote: past the L1, which may hold lines from before they did, and never
-// moved ahead of the wait for them.
-__device__ __forceinline__ uint4 LoadWritten(const void* from) {
-  uint4 out;
-  asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(out.x), "=r"(out.y), "=r"(out.z), "=r"(out.w)
-               : "l"(from)
-               : "memory");
-  return out;
-}
-__device__ __forceinline__ float LoadWritten(const float* from) {
-  float out;
-  asm volatile("ld.global.cg.f32 %0, [%1];" : "=f"(out) : "l"(from) : "memory");
-  return out;
-}
 
 }  // namespace weft::kernels::cuda

@@ -3,6 +3,7 @@
 #include <cuda_runtime.h>
 
 #include "kernels/cuda/gemm/small_gemm_tile.cuh"
+#include "kernels/cuda/tensor_map_encoder.h"
 
 namespace weft::kernels::cuda {
 namespace {
@@ -15,23 +16,14 @@ constexpr uint32_t kSplitStepsMin = 4;
 // From here on the loads of `in` weigh half as much as those of the weights.
 constexpr uint32_t kTokensToShare = 48;
 
-using EncodeFunction = decltype(&cuTensorMapEncodeTiled);
-
-// Null where the driver has none.
-EncodeFunction FindEncode() {
-  constexpr unsigned kSinceVersion = 12000;
-  void* function = nullptr;
-  cudaDriverEntryPointQueryResult result = cudaDriverEntryPointSymbolNotFound;
-  const cudaError_t error = cudaGetDriverEntryPointByVersion(
-      "cuTensorMapEncodeTiled", &function, kSinceVersion, cudaEnableDefault, &result);
-  if (error != cudaSuccess || result != cudaDriverEntryPointSuccess) return nullptr;
-  return reinterpret_cast<EncodeFunction>(function);
-}
-
 // Boxes of box_rows x 64 of a contiguous bf16 [rows, k]; what lies outside of it reads as zero.
 cudaError_t MakeMap(const void* data, uint32_t rows, uint32_t k, uint32_t box_rows,
                     CUtensorMap* map) {
-  static const EncodeFunction encode = FindEncode();
+  // Asked for once: the answer does not change in the life of a process.
+  static const TensorMapEncoder encode = [] {
+    TensorMapEncoder found = nullptr;
+    return FindTensorMapEncoder(&found) == cudaSuccess ? found : nullptr;
+  }();
   if (encode == nullptr) return cudaErrorNotSupported;
   const cuuint64_t sizes[2] = {k, rows};
   const cuuint64_t strides[1] = {cuuint64_t{k} * 2};

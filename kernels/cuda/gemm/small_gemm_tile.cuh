@@ -9,7 +9,12 @@
 #pragma once
 
 #include "kernels/cuda/gemm/small_gemm.h"
-#include "kernels/cuda/ptx/cluster_copy.cuh"
+#include "kernels/cuda/ptx/barrier.cuh"
+#include "kernels/cuda/ptx/cluster.cuh"
+#include "kernels/cuda/ptx/dependent.cuh"
+#include "kernels/cuda/ptx/memory.cuh"
+#include "kernels/cuda/ptx/tensor_copy.cuh"
+#include "kernels/cuda/ptx/wgmma.cuh"
 #include "kernels/cuda/ptx/wgmma_tokens.cuh"
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/vector.cuh"
@@ -202,7 +207,7 @@ __device__ __forceinline__ void StoreSums(uint32_t to, const float (&sum)[Shape:
   for (int i = 0; i < Shape::kTokens / 2; ++i) {
     const uint32_t token = i / 4 * 8 + lane % 4 * 2 + i % 2;
     const uint32_t at = token * Shape::kSumStride + row + i % 4 / 2 * 8;
-    asm volatile("st.shared.f32 [%0], %1;" ::"r"(to + at * 4), "f"(sum[i]) : "memory");
+    StoreShared(to + at * 4, sum[i]);
   }
 }
 

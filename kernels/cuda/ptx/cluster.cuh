@@ -1,5 +1,5 @@
-// Thread-block clusters: the barrier in two halves and reads of the neighbours' shared memory.
-// Device code only.
+// Thread-block clusters: the barrier of all threads, and the neighbours' shared memory. Device code
+// only.
 
 #pragma once
 
@@ -31,6 +31,37 @@ __device__ __forceinline__ uint2 ClusterLoad(const void* local, uint32_t rank) {
                : "=r"(out.x), "=r"(out.y)
                : "r"(ClusterAddress(local, rank))
                : "memory");
+  return out;
+}
+
+// Into the same variable of another CTA of the cluster, or the own; `address` is of shared memory.
+__device__ __forceinline__ void StoreToCluster(uint32_t address, uint32_t cta, float value) {
+  asm volatile(
+      "{ .reg .b32 remote; mapa.shared::cluster.u32 remote, %0, %1; "
+      "st.shared::cluster.f32 [remote], %2; }" ::"r"(address),
+      "r"(cta), "f"(value)
+      : "memory");
+}
+
+__device__ __forceinline__ uint32_t ClusterRank() {
+  uint32_t rank;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+// A barrier of all threads of the cluster: what was written before is seen after, across its CTAs.
+__device__ __forceinline__ void ClusterBarrier() {
+  ClusterArrive();
+  ClusterWait();
+}
+// From the shared memory of a CTA of the cluster.
+__device__ __forceinline__ float4 LoadQuadFrom(uint32_t address, uint32_t cluster_rank) {
+  float4 out;
+  asm volatile(
+      "{ .reg .b32 remote; mapa.shared::cluster.u32 remote, %4, %5; "
+      "ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [remote]; }"
+      : "=f"(out.x), "=f"(out.y), "=f"(out.z), "=f"(out.w)
+      : "r"(address), "r"(cluster_rank)
+      : "memory");
   return out;
 }
 

@@ -1,5 +1,5 @@
-// The instructions under attention: asynchronous copies into shared memory, matrix loads from it,
-// and the 16 x 8 x 16 bf16 product of a warp. Device code only.
+// The 16 x 8 x 16 bf16 product of a warp, loads of its operands from shared memory, and the
+// hardware's power of two. Device code only.
 
 #pragma once
 
@@ -8,35 +8,6 @@
 #include <cstdint>
 
 namespace weft::kernels::cuda {
-
-__device__ __forceinline__ uint32_t SharedAddress(const void* pointer) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
-}
-
-// Sixteen bytes, of which only the first `bytes` (0 or 16) are read and the rest become zero.
-__device__ __forceinline__ void CopyAsync(uint32_t to, const void* from, uint32_t bytes) {
-  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
-               "r"(bytes)
-               : "memory");
-}
-__device__ __forceinline__ void CommitCopies() {
-  asm volatile("cp.async.commit_group;" ::: "memory");
-}
-// Until at most kPending of the thread's groups are under way.
-template <int kPending>
-__device__ __forceinline__ void WaitForCopies() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
-}
-
-// Until all of the thread's copies are done, in groups or not; others' are seen after a barrier.
-__device__ __forceinline__ void WaitForAllCopies() {
-  asm volatile("cp.async.wait_all;" ::: "memory");
-}
-
-// A barrier of its own for `threads` threads; id 0 is __syncthreads.
-__device__ __forceinline__ void NamedBarrier(uint32_t id, uint32_t threads) {
-  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
-}
 
 // Four 8x8 matrices; lane l gives the address of row l % 8 of matrix l / 8.
 __device__ __forceinline__ void LoadMatrices(uint32_t (&out)[4], uint32_t address) {

@@ -67,25 +67,4 @@ __device__ __forceinline__ uint64_t Nanoseconds() {
   return out;
 }
 
-// Into the L2, where other multiprocessors' writes go as well: nothing stale comes of it.
-__device__ __forceinline__ void PrefetchToL2(const void* from) {
-  asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
-}
-
-// The two halves of a barrier of the cluster's threads.
-__device__ __forceinline__ void ClusterArrive() {
-  asm volatile("barrier.cluster.arrive.release;" ::: "memory");
-}
-__device__ __forceinline__ void ClusterAwait() {
-  asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
-}
-// Into the same variable of another CTA of the cluster, or the own; `address` is of shared memory.
-__device__ __forceinline__ void StoreToCluster(uint32_t address, uint32_t cta, float value) {
-  asm volatile(
-      "{ .reg .b32 remote; mapa.shared::cluster.u32 remote, %0, %1; "
-      "st.shared::cluster.f32 [remote], %2; }" ::"r"(address),
-      "r"(cta), "f"(value)
-      : "memory");
-}
-
 }  // namespace weft::kernels::cuda

@@ -1,8 +1,5 @@
-// Barriers in shared memory and the copy engine (TMA) that signals them. Device code only.
-//
-// A barrier's phase ends when its arrivals have come and the bytes it was told to expect have
-// landed; phases are waited for by parity. A fresh barrier is in phase 0: waiting for parity 0
-// waits for the end of its first phase, waiting for parity 1 passes at once.
+// The copy engine (TMA): boxes of a tensor map and runs of bytes on their way to shared memory,
+// which signal a barrier (barrier.cuh) when they have landed. By one thread each. Device code only.
 
 #pragma once
 
@@ -11,65 +8,6 @@
 #include <cstdint>
 
 namespace weft::kernels::cuda {
-
-// By one thread; then FenceBarriers by it and __syncthreads, before anybody uses them.
-__device__ __forceinline__ void InitBarrier(uint32_t barrier, uint32_t arrivals) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
-}
-__device__ __forceinline__ void FenceBarriers() {
-  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-}
-
-__device__ __forceinline__ void Arrive(uint32_t barrier) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
-}
-// Arrives, and makes the phase wait for so many bytes of copies too.
-__device__ __forceinline__ void ArriveExpecting(uint32_t barrier, uint32_t bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
-               : "memory");
-}
-__device__ __forceinline__ void WaitForPhase(uint32_t barrier, uint32_t parity) {
-  uint32_t done;
-  do {
-    asm volatile(
-        "{\n"
-        ".reg .pred p;\n"
-        "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
-        "selp.u32 %0, 1, 0, p;\n"
-        "}"
-        : "=r"(done)
-        : "r"(barrier), "r"(parity)
-        : "memory");
-  } while (done == 0);
-}
-
-__device__ __forceinline__ void StoreShared(uint32_t to, uint4 value) {
-  asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(value.x), "r"(value.y),
-               "r"(value.z), "r"(value.w)
-               : "memory");
-}
-__device__ __forceinline__ void StoreShared(uint32_t to, uint32_t value) {
-  asm volatile("st.shared.b32 [%0], %1;" ::"r"(to), "r"(value) : "memory");
-}
-__device__ __forceinline__ uint4 LoadShared(uint32_t from) {
-  uint4 value;
-  asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
-               : "r"(from)
-               : "memory");
-  return value;
-}
-
-// Named barriers as bar.sync: this thread only says that it came.
-__device__ __forceinline__ void NamedBarrierArrive(uint32_t id, uint32_t threads) {
-  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
-}
-
-// This thread's stores to shared memory, before what copies and tensor cores do with it after a
-// barrier.
-__device__ __forceinline__ void FenceSharedForAsync() {
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-}
 
 __device__ __forceinline__ void PrefetchMap(const CUtensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
@@ -84,6 +22,55 @@ __device__ __forceinline__ void CopyBox(uint32_t to, const CUtensorMap* map, uin
       "[%1, {%2, %3, %4}], [%5];" ::"r"(to),
       "l"(map), "r"(x), "r"(y), "r"(z), "r"(barrier)
       : "memory");
+}
+
+// The box of `map` that begins at (column, row); its bytes count at `barrier`. Read once, the data
+// is the first that L2 may drop.
+__device__ __forceinline__ void CopyBoxReadOnce(uint32_t to, const CUtensorMap* map,
+                                                uint32_t column, uint32_t row, uint32_t barrier) {
+  // createpolicy.fractional.L2::evict_first with all of the fraction.
+  constexpr uint64_t kEvictFirst = 0x12f0000000000000;
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+      ".L2::cache_hint [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(to),
+      "l"(map), "r"(column), "r"(row), "r"(barrier), "l"(kEvictFirst)
+      : "memory");
+}
+__device__ __forceinline__ void CopyBox(uint32_t to, const CUtensorMap* map, uint32_t column,
+                                        uint32_t row, uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+      " [%0], [%1, {%2, %3}], [%4];" ::"r"(to),
+      "l"(map), "r"(column), "r"(row), "r"(barrier)
+      : "memory");
+}
+// To the same place, counted at the same barrier, in every CTA of the cluster whose bit is set.
+__device__ __forceinline__ void CopyBoxToMany(uint32_t to, const CUtensorMap* map, uint32_t column,
+                                              uint32_t row, uint32_t barrier, uint16_t ranks) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+      ".multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(to),
+      "l"(map), "r"(column), "r"(row), "r"(barrier), "h"(ranks)
+      : "memory");
+}
+
+// For CopyBulkOnce: all lines are the first that the L2 may drop.
+__device__ __forceinline__ uint64_t EvictFirstPolicy() {
+  uint64_t policy;
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+// Read once: the first that the L2 may drop. Addresses and size are multiples of 16.
+__device__ __forceinline__ void CopyBulkOnce(uint32_t to, const void* from, uint32_t bytes,
+                                             uint32_t barrier, uint64_t policy) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+      "[%0], [%1], %2, [%3], %4;" ::"r"(to),
+      "l"(from), "r"(bytes), "r"(barrier), "l"(policy)
+      : "memory");
+}
+__device__ __forceinline__ void PrefetchBulk(const void* from, uint32_t bytes) {
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
 }
 
 }  // namespace weft::kernels::cuda
