@@ -48,6 +48,11 @@ const json::value* HfObject::Find(absl::string_view key) const {
 
 bool HfObject::Has(absl::string_view key) const { return Find(key) != nullptr; }
 
+bool HfObject::IsNull(absl::string_view key) const {
+  const json::value* const value = object_->if_contains(json::string_view(key.data(), key.size()));
+  return value != nullptr && value->is_null();
+}
+
 std::string HfObject::Where(absl::string_view key) const { return absl::StrCat(where_, key); }
 
 absl::Status HfObject::Bad(absl::string_view key, absl::string_view what) const {

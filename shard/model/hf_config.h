@@ -24,6 +24,8 @@ class HfObject {
       : object_(object), where_(std::move(where)) {}
 
   bool Has(absl::string_view key) const;
+  // Whether the key is there with the value null, where that means something else than no key.
+  bool IsNull(absl::string_view key) const;
   // NOT_FOUND when absent, INVALID_ARGUMENT when of another type or out of the type's range. Get…Or
   // gives `otherwise` when absent.
   absl::StatusOr<uint32_t> GetUint(absl::string_view key) const;

@@ -1,4 +1,4 @@
-"""Tiny random Llama models with what transformers computes for them in float32.
+"""Tiny random models with what transformers computes for them in float32.
 
 Writes tests/goldens/<name>/ for each model below: the model as Hugging Face directory or GGUF file,
 and golden.json (see tests/goldens/README.md). Everything follows from the fixed seeds. Needs torch,
@@ -18,7 +18,7 @@ import tokenizers
 import torch
 import transformers
 from safetensors.torch import save_file
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, Qwen2Config
 
 HERE = pathlib.Path(__file__).parent
 GREEDY_TOKENS = 32
@@ -69,6 +69,16 @@ BIASED = dict(
     mlp_bias=True,
     rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
 )
+QWEN2 = dict(
+    family="qwen2",
+    vocab_size=173,
+    hidden_size=80,
+    num_attention_heads=10,
+    num_key_value_heads=2,
+    intermediate_size=112,
+    tie_word_embeddings=True,
+    rope_parameters={"rope_type": "default", "rope_theta": 1000000.0},
+)
 MODELS = {
     "llama_tied_llama3": dict(config=ODD, form="F32"),
     "llama_tied_llama3_gguf": dict(config=ODD, form="gguf F32", same_as="llama_tied_llama3"),
@@ -103,6 +113,25 @@ MODELS = {
     "llama_q4_0": dict(config=BLOCKS, form="gguf Q4_0"),
     "llama_q4_1": dict(config=BLOCKS, form="gguf Q4_1"),
     "llama_mixed": dict(config=dict(BLOCKS, tie_word_embeddings=False), form="gguf mixed"),
+    # Ten query heads share two KV heads; biases on query, key and value alone.
+    "qwen2": dict(config=QWEN2, form="BF16"),
+    "qwen2_gguf": dict(config=QWEN2, form="gguf F32"),
+    # Head size != hidden / heads, as in Mistral-Nemo; no window.
+    "mistral": dict(
+        config=dict(
+            family="mistral",
+            vocab_size=151,
+            hidden_size=40,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            head_dim=16,
+            intermediate_size=90,
+            sliding_window=None,
+            tie_word_embeddings=False,
+            rope_parameters={"rope_type": "default", "rope_theta": 1000000.0},
+        ),
+        form="BF16 parts",
+    ),
     # Of four ranks each has two heads, half a block of the output projection.
     "llama_super_blocks": dict(config=SUPER_BLOCKS, form="gguf super", ranks_max=2),
 }
@@ -155,8 +184,17 @@ HALVES = {
 }
 
 
+CONFIGS = {"llama": LlamaConfig, "mistral": MistralConfig, "qwen2": Qwen2Config}
+
+
+def head_size(config):
+    # Not every family's config has the key.
+    return getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+
+
 def make_config(values):
-    return LlamaConfig(
+    values = dict(values)
+    return CONFIGS[values.pop("family", "llama")](
         num_hidden_layers=2,
         max_position_embeddings=512,
         rms_norm_eps=1e-5,
@@ -171,7 +209,7 @@ def make_config(values):
 def random_weights(config, seed):
     """Weights whose logits spread: random_normal / sqrt(inputs) with gains, norms about 1."""
     generator = torch.Generator().manual_seed(seed)
-    model = LlamaForCausalLM(config).float().eval()
+    model = AutoModelForCausalLM.from_config(config).float().eval()
     out = {}
     for name, tensor in model.state_dict().items():
         noise = torch.randn(tensor.shape, generator=generator)
@@ -317,7 +355,7 @@ def find_model(config, form):
     """The first seed whose greedy continuations have margins and do not repeat themselves."""
     for seed in range(SEEDS_MAX):
         weights = random_weights(config, seed)
-        model = LlamaForCausalLM(config).float().eval()
+        model = AutoModelForCausalLM.from_config(config).float().eval()
         model.load_state_dict(rounded(weights, form, config))
         generator = np.random.default_rng(7)
         cases = []
@@ -367,7 +405,7 @@ def gguf_alphabet():
 
 def write_hf(folder, config, weights, form):
     dtype = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}[form.split()[0]]
-    config.architectures = ["LlamaForCausalLM"]
+    config.architectures = [f"{config.model_type.capitalize()}ForCausalLM"]
     config.save_pretrained(folder)
     generation = transformers.GenerationConfig(bos_token_id=1, eos_token_id=2)
     generation.save_pretrained(folder)
@@ -402,7 +440,7 @@ def write_hf(folder, config, weights, form):
 def rope_factors(config):
     """llama3 scaling as divisors of the frequencies, as llama.cpp's converter writes them."""
     rope = config.rope_parameters
-    size = config.head_dim
+    size = head_size(config)
     out = []
     for i in range(0, size, 2):
         wave = 2 * np.pi * rope["rope_theta"] ** (i / size)
@@ -419,7 +457,7 @@ def rope_factors(config):
 
 
 def write_gguf(folder, config, weights, form):
-    writer = gguf.GGUFWriter(folder / "model.gguf", "llama")
+    writer = gguf.GGUFWriter(folder / "model.gguf", config.model_type)
     writer.add_name(folder.name)
     writer.add_block_count(config.num_hidden_layers)
     writer.add_context_length(config.max_position_embeddings)
@@ -427,11 +465,11 @@ def write_gguf(folder, config, weights, form):
     writer.add_feed_forward_length(config.intermediate_size)
     writer.add_head_count(config.num_attention_heads)
     writer.add_head_count_kv(config.num_key_value_heads)
-    writer.add_key_length(config.head_dim)
-    writer.add_value_length(config.head_dim)
+    writer.add_key_length(head_size(config))
+    writer.add_value_length(head_size(config))
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
-    writer.add_rope_dimension_count(config.head_dim)
+    writer.add_rope_dimension_count(head_size(config))
     writer.add_vocab_size(config.vocab_size)
     writer.add_quantization_version(2)
     writer.add_tokenizer_model("gpt2")
@@ -451,7 +489,8 @@ def write_gguf(folder, config, weights, form):
             continue
         kind = gguf_type(gguf_name(name), form)
         packed = pack(tensor.numpy(), kind)
-        if heads := head_count(config, name):
+        # llama.cpp rotates neighbours in this architecture alone, of those made here.
+        if config.model_type == "llama" and (heads := head_count(config, name)):
             packed = permute(packed, heads)
         writer.add_tensor(gguf_name(name), packed, raw_dtype=kind)
     writer.write_header_to_file()

@@ -1,7 +1,6 @@
-// The Llama family: RMSNorm, rotary positions on halves of a head, grouped-query attention, a MLP
-// gated by SiLU, biases or none, tied or untied head. Turns config.json or GGUF metadata into a
-// ModelDescription. Names of keys and tensors: transformers' LlamaConfig and LlamaForCausalLM;
-// llama.cpp's gguf-py/gguf/constants.py for architecture "llama".
+// The Llama family (1, 2, 3): biases or none, tied or untied head. Turns config.json or GGUF
+// metadata into a ModelDescription. Names: transformers' LlamaConfig; llama.cpp's architecture
+// "llama", which Mistral's GGUF files have too.
 
 #pragma once
 
@@ -12,8 +11,7 @@
 
 namespace weft::shard {
 
-// UNIMPLEMENTED naming the key for what this code does not have: activations other than SiLU,
-// rotary scaling other than linear and llama3, experts, sliding windows, quantised safetensors.
+// Errors: llama_like.h.
 absl::StatusOr<ModelDescription> LlamaFromHf(const HfConfig& config);
 absl::StatusOr<ModelDescription> LlamaFromGguf(const GgufFile& file);
 

@@ -1,12 +1,14 @@
 #include "shard/model/families/registry.h"
 
 #include <string>
-#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/status.h"
 #include "shard/model/families/llama.h"
+#include "shard/model/families/mistral.h"
+#include "shard/model/families/qwen2.h"
 
 namespace weft::shard {
 namespace {
@@ -15,39 +17,47 @@ struct Family {
   // The same in model_type and general.architecture so far.
   const char* name;
   absl::StatusOr<ModelDescription> (*from_hf)(const HfConfig&);
+  // Null where no architecture of that name is read.
   absl::StatusOr<ModelDescription> (*from_gguf)(const GgufFile&);
 };
 
 constexpr Family kFamilies[] = {
     {"llama", LlamaFromHf, LlamaFromGguf},
+    // Its GGUF files are "llama".
+    {"mistral", MistralFromHf, nullptr},
+    {"qwen2", Qwen2FromHf, Qwen2FromGguf},
 };
 
-absl::StatusOr<const Family*> FindFamily(const std::string& name, absl::string_view where) {
+// The reader of `name`, of those that the families have by `reader` for one file format.
+template <typename Reader>
+absl::StatusOr<Reader> FindReader(absl::string_view name, absl::string_view where,
+                                  Reader Family::*reader) {
+  std::vector<std::string> known;
   for (const Family& family : kFamilies) {
-    if (family.name == name) return &family;
+    if (family.*reader == nullptr) continue;
+    if (family.name == name) return family.*reader;
+    known.push_back(family.name);
   }
   return absl::UnimplementedError(
-      absl::StrCat(where, ": \"", name, "\" is not a known model family; known are: ",
-                   absl::StrJoin(kFamilies, ", ", [](std::string* out, const Family& family) {
-                     absl::StrAppend(out, family.name);
-                   })));
+      absl::StrCat(where, ": \"", name,
+                   "\" is not a known model family; known are: ", absl::StrJoin(known, ", ")));
 }
 
 }  // namespace
 
 absl::StatusOr<ModelDescription> DescribeHfModel(const HfConfig& config) {
   WEFT_ASSIGN_OR_RETURN(const std::string name, config.root().GetString("model_type"));
-  WEFT_ASSIGN_OR_RETURN(const Family* const family,
-                        FindFamily(name, config.root().Where("model_type")));
-  return family->from_hf(config);
+  WEFT_ASSIGN_OR_RETURN(const auto read,
+                        FindReader(name, config.root().Where("model_type"), &Family::from_hf));
+  return read(config);
 }
 
 absl::StatusOr<ModelDescription> DescribeGgufModel(const GgufFile& file) {
   WEFT_ASSIGN_OR_RETURN(const absl::string_view name, file.GetString("general.architecture"));
   WEFT_ASSIGN_OR_RETURN(
-      const Family* const family,
-      FindFamily(std::string(name), absl::StrCat(file.path(), ": general.architecture")));
-  return family->from_gguf(file);
+      const auto read,
+      FindReader(name, absl::StrCat(file.path(), ": general.architecture"), &Family::from_gguf));
+  return read(file);
 }
 
 }  // namespace weft::shard

@@ -112,7 +112,8 @@ TEST_CASE("What the Llama code does not have is refused by key", "[shard][model]
     json::value value;
     const char* want;
   } cases[] = {
-      {"model_type", "gpt2", "model_type: \"gpt2\" is not a known model family; known are: llama"},
+      {"model_type", "gpt2",
+       "model_type: \"gpt2\" is not a known model family; known are: llama, mistral, qwen2"},
       {"hidden_act", "gelu", "hidden_act: \"gelu\" is not supported; known is: silu"},
       {"partial_rotary_factor", 0.5, "partial_rotary_factor: 0.5 is not supported"},
       {"quantization_config", json::object{{"bits", 4}}, "quantization_config: quantised"},
@@ -288,8 +289,8 @@ TEST_CASE("GGUF metadata that the Llama code does not have is refused by key", "
     CHECK(absl::StrContains(status.message(), "/m.gguf: "));
     CHECK(absl::StrContains(status.message(), want));
   };
-  refused(GgufBuilder().String("general.architecture", "qwen2"),
-          "general.architecture: \"qwen2\" is not a known model family; known are: llama");
+  refused(GgufBuilder().String("general.architecture", "mistral"),
+          "general.architecture: \"mistral\" is not a known model family; known are: llama, qwen2");
   refused(GgufBuilder().Uint("x", 1), "has no key \"general.architecture\"");
   refused(GgufBuilder().String("general.architecture", "llama"), "token_embd.weight");
   refused(SmallGguf().Uint("llama.expert_count", 8), "llama.expert_count: 8 is not supported");

@@ -35,7 +35,10 @@ inline const std::vector<std::string>& GoldenModels() {
                                                           "llama_q4_0",
                                                           "llama_q4_1",
                                                           "llama_mixed",
-                                                          "llama_super_blocks"};
+                                                          "llama_super_blocks",
+                                                          "mistral",
+                                                          "qwen2",
+                                                          "qwen2_gguf"};
   return *names;
 }
 

@@ -1,0 +1,37 @@
+// The reader of every family whose config.json and GGUF metadata follow Llama's: RMSNorm, rotary
+// positions on halves of a head, grouped-query attention, a MLP gated by SiLU. A family says what
+// is its own in a LlamaLike. Called once while a model is opened; pure. Names of keys:
+// transformers' LlamaConfig; llama.cpp's gguf-py/gguf/constants.py.
+
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/gguf.h"
+#include "shard/model/hf_config.h"
+#include "shard/model/param_table.h"
+
+namespace weft::shard {
+
+struct LlamaLike {
+  // The same in model_type and general.architecture.
+  const char* name;
+  // The one class of config.json's `architectures`.
+  const char* architecture;
+  // Where config.json has no num_key_value_heads; 0: as many as query heads.
+  uint32_t kv_heads_default = 0;
+  // Of GGUF files.
+  RowOrder gguf_query_key_order = RowOrder::kPlain;
+  // Fills the biases from config.json and refuses keys that change the mathematics. All sizes are
+  // in `spec` already, unchecked.
+  absl::Status (*finish_hf)(const HfObject& root, DecoderSpec* spec) = nullptr;
+};
+
+// UNIMPLEMENTED naming the key for what this code does not have: activations other than SiLU,
+// rotary scaling other than linear and llama3, experts, sliding windows, quantised safetensors.
+absl::StatusOr<ModelDescription> LlamaLikeFromHf(const LlamaLike& family, const HfConfig& config);
+absl::StatusOr<ModelDescription> LlamaLikeFromGguf(const LlamaLike& family, const GgufFile& file);
+
+}  // namespace weft::shard

@@ -1,0 +1,122 @@
+// Families whose configuration follows Llama's: what each of them says by itself. Their numbers are
+// those of tests/goldens.
+
+#include <catch2/catch.hpp>
+
+#include "absl/strings/match.h"
+#include "boost/json.hpp"
+#include "shard/model/families/registry.h"
+#include "tests/common/gguf_builder.h"
+#include "tests/common/temp_dir.h"
+
+namespace weft::shard {
+namespace {
+
+namespace json = boost::json;
+using test::GgufBuilder;
+
+json::object SmallConfig(const char* family) {
+  return {{"model_type", family},          {"hidden_size", 64},       {"num_hidden_layers", 2},
+          {"num_attention_heads", 32},     {"intermediate_size", 96}, {"vocab_size", 100},
+          {"max_position_embeddings", 512}};
+}
+
+absl::StatusOr<ModelDescription> Describe(const json::object& config) {
+  const test::TempDir dir;
+  dir.Write("config.json", json::serialize(config));
+  absl::StatusOr<HfConfig> loaded = HfConfig::Load(dir.path());
+  REQUIRE(loaded.ok());
+  return DescribeHfModel(*loaded);
+}
+
+void CheckRefused(const json::object& config, const char* want) {
+  const absl::Status status = Describe(config).status();
+  INFO(status);
+  CHECK(absl::IsUnimplemented(status));
+  CHECK(absl::StrContains(status.message(), want));
+}
+
+TEST_CASE("A minimal Mistral config without a window takes transformers' defaults",
+          "[shard][model]") {
+  json::object config = SmallConfig("mistral");
+  config["sliding_window"] = nullptr;
+  const auto model = Describe(config);
+  REQUIRE(model.ok());
+  CHECK(model->spec.family == "mistral");
+  CHECK(model->spec.kv_heads == 8);
+  CHECK(model->spec.norm_epsilon == 1e-6f);
+  CHECK_FALSE(model->spec.qkv_bias);
+  // Biases are no part of it, whatever the file says of them.
+  config["attention_bias"] = true;
+  CHECK_FALSE(Describe(config)->spec.qkv_bias);
+}
+
+TEST_CASE("A Mistral window counts where it is shorter than the context", "[shard][model]") {
+  json::object config = SmallConfig("mistral");
+  // transformers' default is a window of 4096.
+  CHECK(Describe(config).ok());
+  config["max_position_embeddings"] = 8192;
+  CheckRefused(config,
+               "config.json: sliding_window: 4096 is not supported below the context of "
+               "8192 tokens; expected null");
+  config["sliding_window"] = 8191;
+  CheckRefused(config, "sliding_window: 8191");
+  config["sliding_window"] = 8192;
+  CHECK(Describe(config).ok());
+  config["sliding_window"] = "long";
+  CHECK(absl::IsInvalidArgument(Describe(config).status()));
+}
+
+TEST_CASE("A minimal Qwen2 config takes transformers' defaults", "[shard][model]") {
+  const auto model = Describe(SmallConfig("qwen2"));
+  REQUIRE(model.ok());
+  CHECK(model->spec.family == "qwen2");
+  CHECK(model->spec.kv_heads == 32);
+  CHECK(model->spec.qkv_bias);
+  CHECK_FALSE(model->spec.output_bias);
+  CHECK_FALSE(model->spec.mlp_bias);
+  // A window that is not used does not count.
+  json::object config = SmallConfig("qwen2");
+  config["sliding_window"] = 128;
+  config["use_sliding_window"] = false;
+  config["layer_types"] = {"full_attention", "full_attention"};
+  CHECK(Describe(config).ok());
+}
+
+TEST_CASE("Qwen2 windows and other classes are refused by key", "[shard][model]") {
+  json::object config = SmallConfig("qwen2");
+  config["use_sliding_window"] = true;
+  CheckRefused(config, "use_sliding_window: true is not supported; expected false");
+  config = SmallConfig("qwen2");
+  config["layer_types"] = {"full_attention", "sliding_attention"};
+  CheckRefused(config, "layer_types: \"sliding_attention\" is not supported");
+  config = SmallConfig("qwen2");
+  config["architectures"] = {"Qwen2ForRewardModel"};
+  CheckRefused(config, "\"Qwen2ForRewardModel\" is not supported; known is: Qwen2ForCausalLM");
+}
+
+TEST_CASE("GGUF keys carry the family's name", "[shard][model][gguf]") {
+  GgufBuilder builder;
+  builder.String("general.architecture", "qwen2")
+      .Uint("qwen2.block_count", 1)
+      .Uint("qwen2.embedding_length", 64)
+      .Uint("qwen2.feed_forward_length", 96)
+      .Uint("qwen2.context_length", 512)
+      .Uint("qwen2.attention.head_count", 4)
+      .Float("qwen2.attention.layer_norm_rms_epsilon", 1e-5f)
+      .Float("qwen2.rope.freq_base", 1e6f)
+      .Tensor("token_embd.weight", {64, 10}, 0, std::string(64 * 10 * 4, '\0'));
+  const auto describe = [](const GgufBuilder& file) {
+    const test::TempDir dir;
+    return DescribeGgufModel(**GgufFile::Open(dir.Write("m.gguf", file.Build())));
+  };
+  const auto model = describe(builder);
+  REQUIRE(model.ok());
+  CHECK(model->spec.rope.theta == 1e6f);
+  for (const ParamTensor& param : model->params) CHECK(param.row_order == RowOrder::kPlain);
+  const absl::Status status = describe(builder.Uint("qwen2.expert_count", 2)).status();
+  CHECK(absl::StrContains(status.message(), "m.gguf: qwen2.expert_count: 2 is not supported"));
+}
+
+}  // namespace
+}  // namespace weft::shard
