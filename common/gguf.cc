@@ -67,6 +67,7 @@ struct GgufFile::Impl {
   absl::Status ParseTensor(GgufTensor* tensor, uint64_t* offset, uint64_t* size);
   absl::Status PlaceTensors(const std::vector<std::pair<uint64_t, uint64_t>>& ranges);
   absl::Status ReadAlignment();
+  absl::StatusOr<uint64_t> Uint(absl::string_view key) const;
   // Whether this is part `part` (from 0) of `count`, as its name says.
   absl::Status CheckPart(uint64_t part, uint64_t count) const;
 
@@ -307,21 +308,34 @@ absl::Status GgufFile::Impl::WrongType(absl::string_view key, const Value& value
   return Bad(absl::StrCat("key ", Printable(key), ": expected ", want, ", found ", found));
 }
 
+absl::StatusOr<uint64_t> GgufFile::Impl::Uint(absl::string_view key) const {
+  WEFT_ASSIGN_OR_RETURN(const Value value, Find(key));
+  Integer integer;
+  if (!LoadInteger(value.type, value.data, &integer)) {
+    return WrongType(key, value, "an integer");
+  }
+  if (integer.negative) {
+    return Bad(absl::StrCat("key ", Printable(key), ": expected an integer of 0 or more, found ",
+                            static_cast<int64_t>(integer.bits)));
+  }
+  return integer.bits;
+}
+
 // Parts say which they are and of how many (gguf-split's keys); names alone could mix up models.
 absl::Status GgufFile::Impl::CheckPart(uint64_t part, uint64_t count) const {
-  const auto number = [this](absl::string_view key, uint64_t other) {
-    const auto found = values.find(key);
-    Integer value;
-    if (found == values.end()) return other;
-    if (!LoadInteger(found->second.type, found->second.data, &value)) return ~uint64_t{0};
-    return value.bits;
-  };
-  const uint64_t found_count = number("split.count", count == 1 ? 0 : count);
-  const uint64_t found_part = number("split.no", part);
+  uint64_t found_part = part;
+  uint64_t found_count = count == 1 ? 0 : count;
+  if (values.contains("split.no")) {
+    WEFT_ASSIGN_OR_RETURN(found_part, Uint("split.no"));
+  }
+  if (values.contains("split.count")) {
+    WEFT_ASSIGN_OR_RETURN(found_count, Uint("split.count"));
+  }
   if (count == 1 && found_count <= 1) return absl::OkStatus();
   if (found_count == count && found_part == part) return absl::OkStatus();
-  return Bad(absl::StrCat("says that it is part ", found_part + 1, " of ", found_count,
-                          ", its name that it is part ", part + 1, " of ", count,
+  // Numbers in files count from 0, those in names from 1.
+  return Bad(absl::StrCat("has split.no ", found_part, " and split.count ", found_count,
+                          ", and by its name it is part ", part + 1, " of ", count,
                           ": give all parts the names they were made with, "
                           "NAME-00001-of-0000N.gguf"));
 }
@@ -359,7 +373,11 @@ absl::Status GgufFile::Join() {
           tensors_[i].file->path(), ": tensor ", Printable(tensors_[i].name), " appears twice"));
     }
   }
-  return absl::OkStatus();
+  if (parts_.size() == 1 || !Has("split.tensors.count")) return absl::OkStatus();
+  WEFT_ASSIGN_OR_RETURN(const uint64_t count, GetUint("split.tensors.count"));
+  if (count == tensors_.size()) return absl::OkStatus();
+  return metadata().Bad(absl::StrCat("key \"split.tensors.count\": the model has ", count,
+                                     " tensors, and its parts have ", tensors_.size(), kDamaged));
 }
 
 const std::string& GgufFile::path() const { return metadata().file.path(); }
@@ -367,17 +385,7 @@ const GgufFile::Impl& GgufFile::metadata() const { return *parts_.front(); }
 bool GgufFile::Has(absl::string_view key) const { return metadata().values.contains(key); }
 
 absl::StatusOr<uint64_t> GgufFile::GetUint(absl::string_view key) const {
-  WEFT_ASSIGN_OR_RETURN(const Value value, metadata().Find(key));
-  Integer integer;
-  if (!LoadInteger(value.type, value.data, &integer)) {
-    return metadata().WrongType(key, value, "an integer");
-  }
-  if (integer.negative) {
-    return metadata().Bad(absl::StrCat("key ", Printable(key),
-                                       ": expected an integer of 0 or more, found ",
-                                       static_cast<int64_t>(integer.bits)));
-  }
-  return integer.bits;
+  return metadata().Uint(key);
 }
 
 absl::StatusOr<double> GgufFile::GetFloat(absl::string_view key) const {

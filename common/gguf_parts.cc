@@ -39,10 +39,15 @@ std::optional<GgufPartName> ParseGgufPartName(absl::string_view path) {
 absl::StatusOr<std::vector<std::string>> GgufPartPaths(const std::string& path) {
   const std::optional<GgufPartName> name = ParseGgufPartName(path);
   if (!name.has_value()) return std::vector<std::string>{path};
-  if (name->part == 0 || name->part > name->count || name->count > kGgufPartsMax) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": is by its name part ", name->part, " of ", name->count,
-                     "; parts count from 1, and a model has ", kGgufPartsMax, " at most"));
+  if (name->count > kGgufPartsMax) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": is by its name one of ", name->count,
+                                                   " parts; a model has ", kGgufPartsMax,
+                                                   " at most"));
+  }
+  if (name->part == 0 || name->part > name->count) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": is by its name part ", name->part,
+                                                   " of ", name->count, "; parts count from 1 to ",
+                                                   name->count));
   }
   std::vector<std::string> paths;
   for (size_t i = 1; i <= name->count; ++i) {

@@ -36,6 +36,12 @@ absl::Status CheckModelPath(const std::string& path) {
   struct stat info {};
   if (stat(path.c_str(), &info) != 0) {
     if (errno != ENOENT) return absl::ErrnoToStatus(errno, path);
+    if (const auto part = ParseGgufPartName(path); part.has_value()) {
+      return absl::NotFoundError(absl::StrCat(path, " does not exist: part ", part->part, " of ",
+                                              part->count,
+                                              " of a split model; copy or download it, beside the "
+                                              "others"));
+    }
     return absl::NotFoundError(absl::StrCat(path, " does not exist", kNoModel));
   }
   if (S_ISREG(info.st_mode)) return absl::OkStatus();

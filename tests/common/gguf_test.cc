@@ -337,17 +337,29 @@ TEST_CASE("A split GGUF model with a part missing or mixed up is refused by name
                           "m-00002-of-00002.gguf: is missing, part 2 of 2 of the model"));
   dir.Write("m-00002-of-00002.gguf", Part(0, 2).Build());
   CHECK(absl::StrContains(GgufFile::Open(first).status().message(),
-                          "says that it is part 1 of 2, its name that it is part 2 of 2"));
+                          "has split.no 0 and split.count 2, and by its name it is part 2 of 2"));
   CHECK(absl::StrContains(
       GgufFile::Open(dir.Write("renamed.gguf", Part(1, 2).Build())).status().message(),
-      "says that it is part 2 of 2"));
+      "has split.no 1 and split.count 2, and by its name it is part 1 of 1"));
   CHECK(absl::StrContains(GgufFile::Open(dir.Write("m-00003-of-00002.gguf", "")).status().message(),
-                          "part 3 of 2; parts count from 1"));
+                          "part 3 of 2; parts count from 1 to 2"));
+  CHECK(absl::StrContains(GgufFile::Open(dir.Write("m-00001-of-02000.gguf", "")).status().message(),
+                          "is by its name one of 2000 parts; a model has 1024 at most"));
+  GgufBuilder negative;
+  negative.Key("split.no", GgufBuilder::kI32, Raw(int32_t{-1})).Tensor("t", {1}, kF32, Raw(1.0f));
+  dir.Write("m-00002-of-00002.gguf", negative.Build());
+  CHECK(absl::StrContains(GgufFile::Open(first).status().message(),
+                          "m-00002-of-00002.gguf: key \"split.no\": expected an integer of 0"));
   auto twice = Part(1, 2);
   twice.Tensor("part0", {1}, kF32, Raw(1.0f));
   dir.Write("m-00002-of-00002.gguf", twice.Build());
   CHECK(absl::StrContains(GgufFile::Open(first).status().message(),
                           "m-00002-of-00002.gguf: tensor \"part0\" appears twice"));
+  dir.Write("m-00002-of-00002.gguf", Part(1, 2).Build());
+  CHECK(GgufFile::Open(first).ok());
+  dir.Write("m-00001-of-00002.gguf", Part(0, 2).Uint("split.tensors.count", 3).Build());
+  CHECK(absl::StrContains(GgufFile::Open(first).status().message(),
+                          "the model has 3 tensors, and its parts have 2"));
 }
 
 TEST_CASE("The demo model's metadata opens in milliseconds", "[common][gguf][demo]") {

@@ -32,6 +32,8 @@ TEST_CASE("A path that cannot be a model is told what would be one", "[common]")
   const test::TempDir folder;
   CHECK(absl::IsNotFound(CheckModelPath(folder.path() + "/none")));
   CHECK(absl::StrContains(CheckModelPath(folder.path() + "/none").message(), ".gguf file"));
+  const absl::Status part = CheckModelPath(folder.path() + "/big-00002-of-00003.gguf");
+  CHECK(absl::StrContains(part.message(), "does not exist: part 2 of 3 of a split model; copy"));
   CHECK(absl::StrContains(CheckModelPath(folder.path()).message(), "has no config.json"));
   const std::string second = folder.Write("b.gguf", "");
   const std::string first = folder.Write("a.gguf", "");
