@@ -3,6 +3,8 @@
 // with whoever started the operation. Nothing is suppressed here: the functions below stand before
 // the library's own, add the missing edge and call on. The edges, each for one object:
 //   - an operation was started -> its completion runs (the tag);
+//   - an operation is complete -> its completion runs (the tag). Whoever reads a connection makes
+//     a call's context, and its handler runs on another thread without any start;
 //   - a reaction gave up its reference to a call -> OnDone (the call's counter);
 //   - a call's OnDone returned -> the server is destroyed (all calls of the process).
 // Linked into executables, whose symbols come first when libgrpc++ looks for them. Not instrumented
@@ -126,6 +128,21 @@ grpc_call_error grpc_server_request_registered_call(grpc_server* server, void* m
       Next("grpc_server_request_registered_call", &grpc_server_request_registered_call);
   OnStart(tag);
   return next(server, method, call, deadline, metadata, payload, call_queue, queue, tag);
+}
+
+// grpc_cq_end_op, which the library calls when an operation is complete. It takes an absl::Status
+// by value, which is a pointer to the caller.
+#define WEFT_CQ_END_OP                                                                  \
+  "_Z14grpc_cq_end_opP21grpc_completion_queuePvN4absl7debian36StatusEPFvS1_P18grpc_cq_" \
+  "completionES1_S6_b"
+using Done = void (*)(void*, struct grpc_cq_completion*);
+void EndOperation(grpc_completion_queue* queue, void* tag, void* status, Done done, void* argument,
+                  struct grpc_cq_completion* storage, bool internal) asm(WEFT_CQ_END_OP);
+void EndOperation(grpc_completion_queue* queue, void* tag, void* status, Done done, void* argument,
+                  struct grpc_cq_completion* storage, bool internal) {
+  static const auto next = Next(WEFT_CQ_END_OP, &EndOperation);
+  OnStart(tag);
+  next(queue, tag, status, done, argument, storage, internal);
 }
 
 grpc_event grpc_completion_queue_next(grpc_completion_queue* queue, gpr_timespec deadline,

@@ -90,16 +90,16 @@ void GrpcCall::OnReadDone(bool ok) {
   {
     absl::MutexLock lock(&mutex_);
     awaiting_ = false;
-    if (ended_) return;
+    if (ended_) return message_.Clear();
   }
   door_.calls->MessageCame(this);
   if (ok) EndMessage(message_.Length());
   const absl::Status wanted = Wanted();
-  if (!wanted.ok()) return End(wanted);
+  if (!wanted.ok()) return Refuse(wanted);
   if (!ok) return OnMessagesEnd();
   if (!at_once()) {
     if (!door_.calls->TakePlace(this)) {
-      return End(
+      return Refuse(
           OverloadedError("TOO_MANY_CALLS", "too many calls are under way", absl::Seconds(1)));
     }
     absl::MutexLock lock(&mutex_);
@@ -141,9 +141,13 @@ void GrpcCall::GiveUp(const absl::Status& status) {
 }
 
 void GrpcCall::End(const absl::Status& status) {
-  message_.Clear();  // nobody reads it any more, and its client may be slow to take the status
   const grpc::Status answer = ToGrpcStatus(status);
   if (TakeEnd(answer.error_code(), /*awaiting_only=*/false)) Finish(answer);
+}
+
+void GrpcCall::Refuse(const absl::Status& status) {
+  message_.Clear();
+  End(status);
 }
 
 void GrpcCall::EndWith(const grpc::ByteBuffer* answer) {

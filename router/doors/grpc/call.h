@@ -76,11 +76,17 @@ class GrpcCall : public GrpcReactor, public std::enable_shared_from_this<GrpcCal
   void BeginMessage(int64_t began_us, uint64_t header_bytes);
   // Waits for the next message; nothing may wait to be written. Nothing when the call has ended.
   void ReadMessage();
-  // Both once a call, and not both. Nothing when the call was given up.
+  // Both once a call, and not both. Nothing when the call was given up. They leave the message
+  // alone: any thread may end a call while another reads what came.
   void End(const absl::Status& status);
   void EndWith(const grpc::ByteBuffer* answer);
 
-  // May be emptied: gRPC would keep megabytes that nobody reads again.
+  // Ends it and frees the message, of which nothing is wanted. Only where message() may be used.
+  void Refuse(const absl::Status& status);
+
+  // For the thread that tells of the message, from OnMessage until it ends or waits for the next.
+  // It empties it as soon as it can: gRPC would keep megabytes that nobody reads again for as long
+  // as the client takes to read its answer.
   grpc::ByteBuffer* message() { return &message_; }
   // Set before OnMessage.
   const TenantRef& tenant() const { return tenant_; }

@@ -64,7 +64,7 @@ absl::StatusOr<GenerateInput> GenerateCall::Read() {
 
 void GenerateCall::OnMessage() {
   absl::StatusOr<Admission::Permit> permit = door_.doors->Enter(tenant(), message()->Length());
-  if (!permit.ok()) return End(permit.status());
+  if (!permit.ok()) return Refuse(permit.status());
   absl::StatusOr<GenerateInput> input = Read();
   message()->Clear();
   if (!input.ok()) {
@@ -78,9 +78,12 @@ void GenerateCall::Submit(GenerateInput input, Admission::Permit permit) {
   // Sent with the first message.
   if (input.correlation_id.empty()) input.correlation_id = NewRequestId();
   context_->AddInitialMetadata("x-request-id", input.correlation_id);
-  deadline_us_ = DeadlineUsOf(*context_);
-  if (deadline_us_ == std::numeric_limits<int64_t>::max()) deadline_us_ = 0;
-  input.deadline_us = deadline_us_;
+  const int64_t deadline_us = DeadlineUsOf(*context_);
+  if (deadline_us != std::numeric_limits<int64_t>::max()) input.deadline_us = deadline_us;
+  {
+    absl::MutexLock lock(&mutex_);
+    deadline_us_ = input.deadline_us;
+  }
   absl::StatusOr<std::shared_ptr<Answer>> answer =
       door_.doors->entrance().Submit(std::move(input), std::move(permit),
                                      std::static_pointer_cast<GenerateCall>(shared_from_this()));
@@ -199,7 +202,12 @@ void GenerateCall::OnWriteDone(bool ok) {
 // -- Ends ----------------------------------------------------------------------------------------
 
 void GenerateCall::OnCancel() {
-  const bool late = deadline_us_ != 0 && NowUs() >= deadline_us_;
+  bool late = false;
+  {
+    // It may come while Submit runs.
+    absl::MutexLock lock(&mutex_);
+    late = deadline_us_ != 0 && NowUs() >= deadline_us_;
+  }
   CancelRequest(late ? CancelReason::kDeadline : CancelReason::kClientGone);
 }
 

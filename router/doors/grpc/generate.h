@@ -44,8 +44,8 @@ class GenerateCall : public GrpcCall, public AnswerSink {
   void FillToken(const AnswerToken& token, weft::v1::GenerateResponse* response) const;
   void FillHead(weft::v1::GenerateResponse* response) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  int64_t deadline_us_ = 0;  // 0 = none
   weft::v1::GenerateRequest request_;
+  int64_t deadline_us_ ABSL_GUARDED_BY(mutex_) = 0;  // 0 = none
   std::shared_ptr<Answer> answer_ ABSL_GUARDED_BY(mutex_);
   AnswerToken token_ ABSL_GUARDED_BY(mutex_);
   bool head_sent_ ABSL_GUARDED_BY(mutex_) = false;

@@ -24,7 +24,7 @@ class WatchCall : public SideCall {
 
   void Pump() override {
     absl::MutexLock lock(&mutex_);
-    if (!watching_ || ended_ || write_start_us_ != 0) return;
+    if (!watching_ || !may_write()) return;
     const HealthCheckResponse::ServingStatus status = health_->StatusOf(service_);
     if (status == written_) return;
     written_ = status;

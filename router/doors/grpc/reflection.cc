@@ -28,7 +28,7 @@ class ReflectionCall : public SideCall {
     const absl::Status good = Take(&request);
     if (!good.ok()) return Close(good);
     absl::MutexLock lock(&mutex_);
-    if (!ended_) Write(descriptions_->Answer(request));
+    if (may_write()) Write(descriptions_->Answer(request));
   }
   void OnMessagesEnd() override { Close(absl::OkStatus()); }
   void OnWritten() override {

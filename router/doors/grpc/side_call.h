@@ -20,11 +20,8 @@ class SideCall : public GrpcCall {
   void Close(const absl::Status& status) override {
     {
       absl::MutexLock lock(&mutex_);
-      if (write_start_us_ != 0 && !ended_) {
-        // OnWriteDone ends it.
-        if (closing_.ok()) closing_ = status;
-        return;
-      }
+      if (closing_.ok()) closing_ = status;         // from here on no write begins
+      if (write_start_us_ != 0 && !ended_) return;  // OnWriteDone ends it
     }
     End(status);
   }
@@ -58,7 +55,11 @@ class SideCall : public GrpcCall {
     return good;
   }
 
-  // Nothing is being written, and the call has not ended.
+  // Nothing is being written, and the call neither ends nor has ended.
+  bool may_write() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return write_start_us_ == 0 && closing_.ok() && !ended_;
+  }
+  // When it may.
   template <typename Message>
   void Write(const Message& answer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     write_start_us_ = MonotonicClock().NowUs();

@@ -30,10 +30,11 @@ class UnaryCall : public GrpcCall {
             Answerer answer, Form form)
       : GrpcCall(door, context, method), answer_(std::move(answer)), form_(form) {}
 
+  // Before the answerer returns.
   size_t message_bytes() { return message()->Length(); }
   using GrpcCall::tenant;
 
-  // Once; the message is freed.
+  // Once, before the answerer returns; the message is freed.
   template <typename Message>
   absl::Status Read(Message* into) {
     WEFT_RETURN_IF_ERROR(CheckMessageBytes(message()->Length(), door_.message_bytes_max));
@@ -54,7 +55,10 @@ class UnaryCall : public GrpcCall {
   void Fail(const absl::Status& status) { End(status); }
 
  private:
-  void OnMessage() override { answer_(std::static_pointer_cast<UnaryCall>(shared_from_this())); }
+  void OnMessage() override {
+    answer_(std::static_pointer_cast<UnaryCall>(shared_from_this()));
+    message()->Clear();  // it may have been refused unread
+  }
   bool quiet() const override { return form_.quiet; }
   bool at_once() const override { return form_.at_once; }
 

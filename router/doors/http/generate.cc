@@ -186,6 +186,8 @@ void GenerateExchange::Describe(AccessRecord* record) const {
 bool GenerateExchange::LogLater(const AccessRecord& record) {
   if (ended_early_ == CancelReason::kNone) return false;
   late_record_ = record;
+  late_route_ = std::string(record.route);
+  late_record_->route = late_route_;
   return true;
 }
 

@@ -112,6 +112,8 @@ class GenerateExchange : public HttpExchange,
   CancelReason ended_early_ = CancelReason::kNone;
   // Its line, which waits until the answer's end says how far it came.
   std::optional<AccessRecord> late_record_;
+  // The route that it names: whoever holds this exchange last may outlive the table of routes.
+  std::string late_route_;
   // The failure of a request that has sent nothing yet.
   absl::Status failed_;
 

@@ -13,7 +13,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
+#include "common/limits.h"
 #include "grpcpp/grpcpp.h"
 #include "grpcpp/impl/codegen/client_unary_call.h"
 #include "router/doors/grpc/service.h"
@@ -212,6 +214,34 @@ TEST_CASE("The line of a request that was left before its first token has its te
   client.Close();
   CHECK(request->WaitCancelled() == CancelReason::kClientGone);
   CHECK(lines.One({" tenant=anonymous ", " id=req-1 ", " cause=client "}));
+}
+
+TEST_CASE("A line that comes after the HTTP server's end still names its route", "[router][log]") {
+  LogLines log;
+  absl::Notification left;
+  Probe probe;
+  FakeEntrance intake;
+  DoorContext doors(&intake, &probe, {});
+  // What reads long bodies is busy, and keeps the request for longer than there are routes.
+  REQUIRE(intake.Run(0, [&] { left.WaitForNotification(); }));
+  {
+    HttpRouter routes;
+    HttpRouter admin_routes;
+    AddOpenAiRoutes(&doors, &routes);
+    auto server = HttpServer::Start({}, &routes, &admin_routes, &probe);
+    REQUIRE(server.ok());
+    RawClient client((*server)->port());
+    client.Send(PostText("/v1/completions", absl::StrCat(R"({"model":"fake/model","prompt":")",
+                                                         std::string(kLongBodyBytes, 'x'), "\"}")));
+    // Each answer gives the server time to read the whole body.
+    for (int i = 0; i < 10'000 && intake.admission().waiting() == 0; ++i) {
+      Fetch((*server)->port(), GetText("/"));
+    }
+    REQUIRE(intake.admission().waiting() == 1);
+    (*server)->Stop();
+  }
+  left.Notify();
+  CHECK(log.One({"door=http", "route=/v1/completions "}));
 }
 
 TEST_CASE("Every gRPC call has its line", "[router][log]") {

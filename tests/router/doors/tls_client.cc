@@ -7,6 +7,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "common/check.h"
@@ -82,11 +83,15 @@ void TlsClient::Send(const std::string& bytes) {
 std::string TlsClient::ReadUntil(const std::string& mark) {
   char buffer[65536];
   size_t count = 0;
-  while (input_.find(mark) == std::string::npos) {
+  // Each byte is looked at once: megabytes come in pieces of kilobytes, and sanitizers are slow.
+  size_t found = input_.find(mark);
+  while (found == std::string::npos) {
     if (SSL_read_ex(ssl_, buffer, sizeof(buffer), &count) != 1) return std::move(input_);
+    const size_t from = input_.size() - std::min(input_.size(), mark.size());
     input_.append(buffer, count);
+    found = input_.find(mark, from);
   }
-  const size_t end = input_.find(mark) + mark.size();
+  const size_t end = found + mark.size();
   std::string text = input_.substr(0, end);
   input_.erase(0, end);
   return text;
