@@ -160,7 +160,7 @@ class BadModelTest(unittest.TestCase):
         self.refused(self.gguf, "broken.gguf", "blk.3.ffn_down.weight", f"expected shape [{rows},",
                      f"found [{rows - 1},", "convert")
         header.set(dims_at + 8, "<Q", rows)
-        for number, type_name in ((12, "Q4_K"), (4711, "4711")):
+        for number, type_name in ((19, "IQ1_S"), (4711, "4711")):
             GgufHeader(DEMO_MODEL).set(type_at, "<I", number).write(self.gguf)
             self.refused(self.gguf, "broken.gguf", "blk.3.ffn_down.weight", type_name,
                          "supported are", "Q4_0", "Q8_0")
