@@ -34,7 +34,7 @@ struct PairSteps {
   }
   static Weight Ones() { return _mm512_set1_epi32(0x3F803F80); }
 
-  // A step is a line of a panel (linear.inc.h).
+  // A step is a line of a panel (panel.inc.h).
   static constexpr int kStepsOfLine = 1;
   static void StoreLine(uint8_t* line, const Weight* steps) { _mm512_store_si512(line, *steps); }
 };

@@ -33,7 +33,7 @@ struct FloatSteps {
   }
   static Weight Ones() { return Set(1.0f); }
 
-  // Steps 2i and 2i + 1 as a line of a panel (linear.inc.h): pairs of bf16, which hold integers of
+  // Steps 2i and 2i + 1 as a line of a panel (panel.inc.h): pairs of bf16, which hold integers of
   // 8 bits exactly.
   static constexpr int kStepsOfLine = 2;
   static void StoreLine(uint8_t* line, const Weight* steps) {

@@ -6,13 +6,12 @@
 #include <vector>
 
 #include "absl/strings/str_join.h"
-#include "common/check.h"
 #include "common/clock.h"
 #include "common/status.h"
-#include "grpcpp/impl/codegen/proto_utils.h"
 #include "grpcpp/server_context.h"
 #include "router/doors/grpc/caller.h"
 #include "router/doors/grpc/errors.h"
+#include "router/doors/grpc/messages.h"
 #include "router/doors/grpc/request.h"
 #include "router/errors.h"
 
@@ -47,11 +46,9 @@ void FillFinish(const AnswerEnd& finished, weft::v1::GenerateResponse* response)
 // -- Start ---------------------------------------------------------------------------------------
 
 absl::StatusOr<GenerateInput> GenerateCall::Read() {
-  WEFT_RETURN_IF_ERROR(CheckMessageBytes(message()->Length(), door_.message_bytes_max));
-  if (!grpc::SerializationTraits<weft::v1::GenerateRequest>::Deserialize(message(), &request_)
-           .ok()) {
-    return FieldError("request", "is not a GenerateRequest: malformed, or text in it is not UTF-8");
-  }
+  WEFT_RETURN_IF_ERROR(
+      TakeMessage(message(), door_.message_bytes_max, &request_,
+                  "is not a GenerateRequest: malformed, or text in it is not UTF-8"));
   std::vector<std::string> ignored;
   absl::StatusOr<GenerateInput> input = ReadGenerate(*door_.doors, &request_, &ignored);
   FreePrompt(&request_);  // `input` has it
@@ -66,7 +63,6 @@ void GenerateCall::OnMessage() {
   absl::StatusOr<Admission::Permit> permit = door_.doors->Enter(tenant(), message()->Length());
   if (!permit.ok()) return Refuse(permit.status());
   absl::StatusOr<GenerateInput> input = Read();
-  message()->Clear();
   if (!input.ok()) {
     door_.doors->probe().Failed(FailureReason::kValidation);
     return End(input.status());
@@ -178,11 +174,7 @@ void GenerateCall::Pump() {
     Finish(ToGrpcStatus(status));
     return;
   }
-  buffer_.Clear();  // Serialize takes an empty buffer only
-  bool own_buffer = false;
-  const grpc::Status encoded = grpc::SerializationTraits<weft::v1::GenerateResponse>::Serialize(
-      response, &buffer_, &own_buffer);
-  WEFT_CHECK_MSG(encoded.ok(), encoded.error_message());
+  EncodeMessage(response, &buffer_);
   if (last) {
     StartWriteAndFinish(&buffer_, grpc::WriteOptions(), grpc::Status::OK);
   } else {

@@ -6,12 +6,9 @@
 
 #include <utility>
 
-#include "common/check.h"
 #include "common/clock.h"
-#include "grpcpp/impl/codegen/proto_utils.h"
 #include "router/doors/grpc/call.h"
-#include "router/doors/grpc/request.h"
-#include "router/errors.h"
+#include "router/doors/grpc/messages.h"
 
 namespace weft::router {
 
@@ -47,12 +44,7 @@ class SideCall : public GrpcCall {
   // INVALID_ARGUMENT for one that is too large or malformed; the message is freed.
   template <typename Message>
   absl::Status Take(Message* into) {
-    absl::Status good = CheckMessageBytes(message()->Length(), door_.message_bytes_max);
-    if (good.ok() && !grpc::SerializationTraits<Message>::Deserialize(message(), into).ok()) {
-      good = FieldError("request", "is malformed, or text in it is not UTF-8");
-    }
-    message()->Clear();
-    return good;
+    return TakeMessage(message(), door_.message_bytes_max, into);
   }
 
   // Nothing is being written, and the call neither ends nor has ended.
@@ -63,11 +55,7 @@ class SideCall : public GrpcCall {
   template <typename Message>
   void Write(const Message& answer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     write_start_us_ = MonotonicClock().NowUs();
-    buffer_.Clear();  // Serialize takes an empty buffer only
-    bool own_buffer = false;
-    const grpc::Status encoded =
-        grpc::SerializationTraits<Message>::Serialize(answer, &buffer_, &own_buffer);
-    WEFT_CHECK_MSG(encoded.ok(), encoded.error_message());
+    EncodeMessage(answer, &buffer_);
     // Under the lock, so that nobody ends the call before; gRPC answers on a thread of its own.
     StartWrite(&buffer_);
   }

@@ -7,12 +7,8 @@
 #include <memory>
 #include <utility>
 
-#include "common/check.h"
-#include "common/status.h"
-#include "grpcpp/impl/codegen/proto_utils.h"
 #include "router/doors/grpc/call.h"
-#include "router/doors/grpc/request.h"
-#include "router/errors.h"
+#include "router/doors/grpc/messages.h"
 
 namespace weft::router {
 
@@ -37,19 +33,12 @@ class UnaryCall : public GrpcCall {
   // Once, before the answerer returns; the message is freed.
   template <typename Message>
   absl::Status Read(Message* into) {
-    WEFT_RETURN_IF_ERROR(CheckMessageBytes(message()->Length(), door_.message_bytes_max));
-    const bool good = grpc::SerializationTraits<Message>::Deserialize(message(), into).ok();
-    message()->Clear();
-    if (good) return absl::OkStatus();
-    return FieldError("request", "is malformed, or text in it is not UTF-8");
+    return TakeMessage(message(), door_.message_bytes_max, into);
   }
 
   template <typename Message>
   void Answer(const Message& answer) {
-    bool own_buffer = false;
-    const grpc::Status encoded =
-        grpc::SerializationTraits<Message>::Serialize(answer, &buffer_, &own_buffer);
-    WEFT_CHECK_MSG(encoded.ok(), encoded.error_message());
+    EncodeMessage(answer, &buffer_);
     EndWith(&buffer_);
   }
   void Fail(const absl::Status& status) { End(status); }
