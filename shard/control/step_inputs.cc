@@ -110,6 +110,10 @@ absl::Status StepInputs::ApplyBlockDeltas(const v1::StepHeader& header) {
       return Invalid(field(), ".slot: ", delta.slot(), " is not below ", limits_.running_max);
     }
     if (delta.group() != 0) return Invalid(field(), ".group: ", delta.group(), ", there is only 0");
+    if (delta.leave_front() != 0) {
+      return Invalid(field(), ".leave_front: ", delta.leave_front(),
+                     ", blocks leave only groups with a window");
+    }
     SlotEntry& entry = slots_[delta.slot()];
     const size_t blocks = entry.blocks.size() + static_cast<size_t>(delta.blocks_size());
     if (blocks > blocks_per_sequence_max_) {

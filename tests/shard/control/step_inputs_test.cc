@@ -175,6 +175,10 @@ TEST_CASE("Bad Prefill steps are refused by field", "[shard][step_inputs]") {
        [&](auto* r) {
          AddBlocks(header(r), 1, {1}), header(r)->mutable_block_deltas(1)->set_group(1);
        }},
+      {"header.block_deltas[1].leave_front",
+       [&](auto* r) {
+         AddBlocks(header(r), 2, {1}), header(r)->mutable_block_deltas(1)->set_leave_front(1);
+       }},
       {"header.block_deltas[1].blocks", [&](auto* r) { AddBlocks(header(r), 1, {32}); }},
       {"header.block_deltas[1].blocks",
        [&](auto* r) {
