@@ -79,7 +79,7 @@ uint64_t BufferBytes(const Costs& costs, Buffer buffer) {
     case Buffer::kAttention:
       return heads * spec.head_dim * costs.activation_bytes;
     case Buffer::kGateUp:
-      return 2 * costs.slice.mlp.size() * costs.activation_bytes;
+      return (spec.gated_mlp ? 2 : 1) * costs.slice.mlp.size() * costs.activation_bytes;
     case Buffer::kMlp:
       return costs.slice.mlp.size() * costs.activation_bytes;
     case Buffer::kLogits:

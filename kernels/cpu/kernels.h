@@ -17,6 +17,12 @@
 
 namespace weft::kernels::cpu {
 
+//   kSilu:     x / (1 + exp(-x))
+//   kGeluTanh: x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))
+//   kGeluErf:  x / 2 * (1 + erf(x / sqrt(2))), within 2e-7 * |x|
+//   kRelu:     max(x, 0)
+enum class Activation : uint8_t { kSilu, kGeluTanh, kGeluErf, kRelu };
+
 struct Kernels {
   Isa isa;
 
@@ -39,6 +45,10 @@ struct Kernels {
   void (*rms_norm)(const float* x, int64_t x_stride, const float* weight, float epsilon,
                    int64_t count, int64_t rows, float* y, int64_t y_stride);
 
+  // y = (x - mean(x)) / sqrt(variance(x) + epsilon) * weight + bias; bias may be null. y may be x.
+  void (*layer_norm)(const float* x, int64_t x_stride, const float* weight, const float* bias,
+                     float epsilon, int64_t count, int64_t rows, float* y, int64_t y_stride);
+
   // Rotates `heads` consecutive heads of one row in place, half-split form: for i < dims / 2
   //   (x[i], x[i + dims/2]) -> (x[i] c - x[i + dims/2] s, x[i + dims/2] c + x[i] s)
   // with c = cosines[i], s = sines[i]; elements from dims on stay.
@@ -47,6 +57,15 @@ struct Kernels {
 
   // out = gate / (1 + exp(-gate)) * up, `count` elements. out may be gate or up.
   void (*silu_multiply)(const float* gate, const float* up, int64_t count, float* out);
+
+  // out = the function of x, `count` elements. NaN stays NaN. out may be x.
+  void (*activate)(Activation function, const float* x, int64_t count, float* out);
+
+  // out = a * b, `count` elements. out may be a or b.
+  void (*multiply)(const float* a, const float* b, int64_t count, float* out);
+
+  // out = x cut to [-limit, limit], `count` elements. NaN stays NaN. out may be x.
+  void (*clip)(const float* x, float limit, int64_t count, float* out);
 
   // out = a + b, `count` elements; residuals and biases. out may be a or b.
   void (*add)(const float* a, const float* b, int64_t count, float* out);

@@ -10,12 +10,22 @@ class Recorder {
   LayerPlan Record() {
     Add({.kind = OpKind::kEmbed, .out = Buffer::kResidual});
     if (world_ > 1) Sum(Buffer::kResidual);
+    if (spec_.embedding_norm) {
+      Add({.kind = OpKind::kNormResidual,
+           .in = Buffer::kResidual,
+           .out = Buffer::kResidual,
+           .norm = Norm::kEmbedding});
+    }
     for (layer_ = 0; layer_ < spec_.layers; ++layer_) {
-      Attention();
+      Attend();
+      // With a parallel residual the MLP reads what attention has read.
+      if (spec_.parallel_residual) NormalizeForMlp();
+      MultiplyIntoResidual(Matrix::kOutput, Buffer::kAttention, spec_.output_bias);
+      if (!spec_.parallel_residual) NormalizeForMlp();
       Mlp();
     }
     Normalize(Norm::kFinal, Matrix::kHead);
-    Multiply(Matrix::kHead, Buffer::kNormed, Buffer::kLogits, /*bias=*/false);
+    Multiply(Matrix::kHead, Buffer::kNormed, Buffer::kLogits, spec_.head_bias);
     if (world_ > 1) {
       Add({.kind = OpKind::kGatherLogits, .in = Buffer::kLogits, .out = Buffer::kLogits});
     }
@@ -23,10 +33,16 @@ class Recorder {
   }
 
  private:
-  // residual += output(attention(norm(residual))).
-  void Attention() {
+  // attention(norm(residual)).
+  void Attend() {
     Normalize(Norm::kAttention, Matrix::kQkv);
     Multiply(Matrix::kQkv, Buffer::kNormed, Buffer::kQkv, spec_.qkv_bias);
+    if (spec_.qkv_clip > 0) {
+      Add({.kind = OpKind::kClip, .in = Buffer::kQkv, .out = Buffer::kQkv});
+    }
+    if (spec_.head_norms) {
+      Add({.kind = OpKind::kNormHeads, .in = Buffer::kQkv, .out = Buffer::kQkv});
+    }
     Add({.kind = OpKind::kRotateAppend, .in = Buffer::kQkv, .out = Buffer::kQkv});
     if (layer_ + 1 == spec_.layers) {
       // Keys and values of all rows are in the cache; nothing reads more of the other rows.
@@ -37,12 +53,14 @@ class Recorder {
          .in = Buffer::kQkv,
          .out = Buffer::kAttention,
          .feeds = Matrix::kOutput});
-    MultiplyIntoResidual(Matrix::kOutput, Buffer::kAttention, spec_.output_bias);
   }
 
-  // residual += down(silu(gate) * up).
+  void NormalizeForMlp() {
+    Normalize(spec_.shared_norm ? Norm::kAttention : Norm::kMlp, Matrix::kGateUp);
+  }
+
+  // residual += down(activation(gate) * up).
   void Mlp() {
-    Normalize(Norm::kMlp, Matrix::kGateUp);
     Multiply(Matrix::kGateUp, Buffer::kNormed, Buffer::kGateUp, spec_.mlp_bias);
     Add({.kind = OpKind::kActivate,
          .in = Buffer::kGateUp,

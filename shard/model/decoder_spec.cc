@@ -42,19 +42,6 @@ float Llama3Frequency(const RopeSpec& rope, float frequency) {
 
 }  // namespace
 
-uint64_t DecoderSpec::parameters() const {
-  const uint64_t q = uint64_t{heads} * head_dim;
-  const uint64_t kv = uint64_t{kv_heads} * head_dim;
-  uint64_t layer = 2 * uint64_t{hidden};       // norms
-  layer += (2 * q + 2 * kv) * hidden;          // query, key, value, output
-  layer += 3 * uint64_t{mlp_hidden} * hidden;  // gate, up, down
-  if (qkv_bias) layer += q + 2 * kv;
-  if (output_bias) layer += hidden;
-  if (mlp_bias) layer += 2 * uint64_t{mlp_hidden} + hidden;
-  const uint64_t embedding = uint64_t{vocab} * hidden;
-  return layers * layer + embedding * (tied_head ? 1 : 2) + hidden;
-}
-
 uint64_t DecoderSpec::Hash() const {
   FieldHash hash;
   hash.Add(family);
@@ -64,6 +51,7 @@ uint64_t DecoderSpec::Hash() const {
   }
   hash.Add(static_cast<uint32_t>(norm));
   hash.Add(norm_epsilon);
+  hash.Add(norm_bias);
   hash.Add(static_cast<uint32_t>(position));
   hash.Add(rope.theta);
   hash.Add(rope.dims);
@@ -74,8 +62,14 @@ uint64_t DecoderSpec::Hash() const {
   hash.Add(rope.original_context_tokens);
   hash.Add(uint64_t{rope.frequency_factors.size()});
   for (const float factor : rope.frequency_factors) hash.Add(factor);
-  hash.Add(static_cast<uint32_t>(mlp));
-  for (const bool value : {qkv_bias, output_bias, mlp_bias, tied_head}) hash.Add(value);
+  hash.Add(position_rows);
+  hash.Add(position_offset);
+  hash.Add(static_cast<uint32_t>(activation));
+  hash.Add(qkv_clip);
+  for (const bool value : {embedding_norm, gated_mlp, parallel_residual, shared_norm, head_norms,
+                           qkv_bias, output_bias, mlp_bias, tied_head, head_bias}) {
+    hash.Add(value);
+  }
   hash.Add(attention_scale);
   hash.Add(uint64_t{eos_ids.size()});
   for (const uint32_t id : eos_ids) hash.Add(id);

@@ -11,9 +11,11 @@
 
 namespace weft::shard {
 
-enum class NormKind : uint8_t { kRmsNorm };
-enum class PositionKind : uint8_t { kRotary };
-enum class MlpKind : uint8_t { kGatedSilu };
+enum class NormKind : uint8_t { kRmsNorm, kLayerNorm };
+// kLearned: a row of a table is added to each token's embedding.
+enum class PositionKind : uint8_t { kRotary, kLearned };
+// kGeluErf is x/2 (1 + erf(x / sqrt 2)); kGeluTanh the approximation of it by tanh.
+enum class Activation : uint8_t { kSilu, kGeluErf, kGeluTanh, kRelu };
 
 // How rotary frequencies are changed for long contexts.
 enum class RopeScalingKind : uint8_t { kNone, kLinear, kLlama3, kFrequencyFactors };
@@ -47,14 +49,35 @@ struct DecoderSpec {
   uint32_t context_tokens = 0;
   NormKind norm = NormKind::kRmsNorm;
   float norm_epsilon = 1e-5f;
+  // kLayerNorm only: something is added behind the weights.
+  bool norm_bias = false;
   PositionKind position = PositionKind::kRotary;
+  // Without rotary positions its dims are 0.
   RopeSpec rope;
-  MlpKind mlp = MlpKind::kGatedSilu;
+  // kLearned: rows of the table; position p has row p + position_offset.
+  uint32_t position_rows = 0;
+  uint32_t position_offset = 0;
+  // The sum of token and position embedding is normalised before the first layer.
+  bool embedding_norm = false;
+  // MLP: down(activation(gate) * up), or without a gate down(activation(up)).
+  Activation activation = Activation::kSilu;
+  bool gated_mlp = true;
+  // Both halves of a layer read the same residual; otherwise the MLP reads what attention has
+  // added to it.
+  bool parallel_residual = false;
+  // With a parallel residual: one norm feeds both.
+  bool shared_norm = false;
+  // Query and key heads are RMS-normalised, each by itself, before they are rotated.
+  bool head_norms = false;
+  // Query, key and value are cut to [-qkv_clip, qkv_clip]; 0 = they are not.
+  float qkv_clip = 0.0f;
   bool qkv_bias = false;
   bool output_bias = false;
+  // Of the down projection, and of gate and up.
   bool mlp_bias = false;
   // The head is the embedding matrix.
   bool tied_head = false;
+  bool head_bias = false;
   // Attention scores are multiplied by it; normally head_dim^-0.5.
   float attention_scale = 0.0f;
   // End-of-sequence ids as the model files state them (the router decides what stops).

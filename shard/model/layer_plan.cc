@@ -9,6 +9,8 @@ const char* NormName(Norm norm) {
   switch (norm) {
     case Norm::kNone:
       return "none";
+    case Norm::kEmbedding:
+      return "embedding";
     case Norm::kAttention:
       return "attention";
     case Norm::kMlp:
@@ -39,12 +41,18 @@ const char* OpName(OpKind kind) {
   switch (kind) {
     case OpKind::kEmbed:
       return "embed";
+    case OpKind::kNormResidual:
+      return "norm of the residual";
     case OpKind::kNorm:
       return "norm";
     case OpKind::kLinear:
       return "linear";
     case OpKind::kAddBias:
       return "add bias";
+    case OpKind::kClip:
+      return "clip";
+    case OpKind::kNormHeads:
+      return "norm of heads";
     case OpKind::kRotateAppend:
       return "rotate and append";
     case OpKind::kKeepSampled:
@@ -110,9 +118,10 @@ const char* MatrixName(Matrix matrix) {
 std::string PlanOpText(const PlanOp& op) {
   std::string text = OpName(op.kind);
   if (op.matrix != Matrix::kNone) absl::StrAppend(&text, " ", MatrixName(op.matrix));
-  if (op.kind == OpKind::kNorm) absl::StrAppend(&text, " ", NormName(op.norm));
+  const bool is_norm = op.kind == OpKind::kNorm || op.kind == OpKind::kNormResidual;
+  if (is_norm) absl::StrAppend(&text, " ", NormName(op.norm));
   absl::StrAppend(&text, ": ", BufferName(op.in), " -> ", BufferName(op.out));
-  if (op.kind != OpKind::kNorm && op.norm != Norm::kNone) {
+  if (!is_norm && op.norm != Norm::kNone) {
     absl::StrAppend(&text, ", with the ", NormName(op.norm), " norm");
   }
   if (op.adds_bias) absl::StrAppend(&text, ", adds the bias");

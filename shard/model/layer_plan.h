@@ -15,14 +15,18 @@
 namespace weft::shard {
 
 enum class OpKind : uint8_t {
-  kEmbed,         // out = embedding rows of the step's ids; of other ranks' vocabulary, zeros
+  kEmbed,         // out = embedding rows of the step's ids; of other ranks' vocabulary, zeros. Rank
+                  // 0 adds the rows of the position table, where there is one
+  kNormResidual,  // residual = norm(residual)
   kNorm,          // out = norm(in), rounded to the activation type
   kLinear,        // out = in times a matrix
   kAddBias,       // out += the bias of a matrix
+  kClip,          // cuts query, key and value to the spec's range
+  kNormHeads,     // each query and key head = norm(head)
   kRotateAppend,  // rotates query and key by their positions; key and value go to the KV cache
   kKeepSampled,   // from here on there are only the rows that sample
   kAttend,        // out = causal attention over the KV cache, this step's rows included
-  kActivate,      // out = silu(gate) * up
+  kActivate,      // out = activation(gate) * up, or without a gate activation(up)
   kSumRanks,      // out = the sum of all ranks' `in`
   kAddResidual,   // out += in
   kGatherLogits,  // out = the logits of all ranks, joined to rows of the whole vocabulary
@@ -35,7 +39,7 @@ enum class Buffer : uint8_t {
   kNormed,       // activation type [hidden]
   kQkv,          // query, key and value heads of this rank, side by side
   kAttention,    // query heads of this rank
-  kGateUp,       // gates, then ups: MLP columns of this rank
+  kGateUp,       // gates where there are any, then ups: MLP columns of this rank
   kMlp,          // activation type, MLP columns of this rank
   kPartial,      // [hidden]: what a product adds to the residual, this rank's share
   kPeerPartial,  // the same, in memory that the other ranks read
@@ -44,7 +48,7 @@ enum class Buffer : uint8_t {
 
 enum class Matrix : uint8_t { kNone, kQkv, kOutput, kGateUp, kDown, kHead };
 
-enum class Norm : uint8_t { kNone, kAttention, kMlp, kFinal };
+enum class Norm : uint8_t { kNone, kEmbedding, kAttention, kMlp, kFinal };
 
 // What a product does with its sums, besides storing them.
 enum class Epilogue : uint8_t { kStore, kAddToOut, kActivate, kRotateAppend };

@@ -4,23 +4,25 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 namespace weft::shard {
 
-// Role of a parameter in the decoder.
+// Role of a parameter in the decoder. Vectors have one dimension, of "heads", "columns" or "slice"
+// this rank's.
 enum class ParamKind : uint8_t {
   kTokenEmbedding,  // [vocab slice, hidden]
   kHead,            // [vocab slice, hidden]; absent when tied
   kFinalNorm,       // [hidden]
   kAttentionNorm,   // [hidden]
-  kQuery,           // [query heads of this rank * head_dim, hidden], half-split rotary order
-  kKey,             // [KV heads of this rank * head_dim, hidden], half-split rotary order
-  kValue,           // [KV heads of this rank * head_dim, hidden]
-  kOutput,          // [hidden, query heads of this rank * head_dim]
-  kMlpNorm,         // [hidden]
-  kGate,            // [MLP columns of this rank, hidden]
-  kUp,              // [MLP columns of this rank, hidden]
-  kDown,            // [hidden, MLP columns of this rank]
+  kQuery,           // [query heads * head_dim, hidden], half-split rotary order
+  kKey,             // [KV heads * head_dim, hidden], half-split rotary order
+  kValue,           // [KV heads * head_dim, hidden]
+  kOutput,          // [hidden, query heads * head_dim]
+  kMlpNorm,         // [hidden]; absent with one norm for attention and MLP
+  kGate,            // [MLP columns, hidden]; absent without a gate
+  kUp,              // [MLP columns, hidden]
+  kDown,            // [hidden, MLP columns]
   kQueryBias,
   kKeyBias,
   kValueBias,
@@ -28,7 +30,17 @@ enum class ParamKind : uint8_t {
   kGateBias,
   kUpBias,
   kDownBias,
+  kPositionEmbedding,  // [positions, hidden]
+  kEmbeddingNorm,      // [hidden]
+  kQueryNorm,          // [head_dim]
+  kKeyNorm,            // [head_dim]
+  kEmbeddingNormBias,
+  kAttentionNormBias,
+  kMlpNormBias,
+  kFinalNormBias,
+  kHeadBias,  // [vocab slice]
 };
+inline constexpr uint32_t kParamKinds = static_cast<uint32_t>(ParamKind::kHeadBias) + 1;
 
 struct ParamKey {
   ParamKind kind;
@@ -38,13 +50,32 @@ struct ParamKey {
 
 // A number of its own for each parameter of a model.
 inline constexpr uint32_t ParamNumber(ParamKey key) {
-  return key.layer * 32 + static_cast<uint32_t>(key.kind);
+  return key.layer * 64 + static_cast<uint32_t>(key.kind);
 }
+static_assert(kParamKinds <= 64);
 
 // Weights of a normalisation, as against matrices and biases.
 inline constexpr bool IsNorm(ParamKind kind) {
-  return kind == ParamKind::kFinalNorm || kind == ParamKind::kAttentionNorm ||
-         kind == ParamKind::kMlpNorm;
+  switch (kind) {
+    case ParamKind::kFinalNorm:
+    case ParamKind::kAttentionNorm:
+    case ParamKind::kMlpNorm:
+    case ParamKind::kEmbeddingNorm:
+    case ParamKind::kQueryNorm:
+    case ParamKind::kKeyNorm:
+      return true;
+    default:
+      return false;
+  }
 }
+
+// What is added to the outputs of a matrix or of a normalisation.
+inline constexpr bool IsBias(ParamKind kind) {
+  return (kind >= ParamKind::kQueryBias && kind <= ParamKind::kDownBias) ||
+         kind >= ParamKind::kEmbeddingNormBias;
+}
+
+// "query of layer 3", for messages.
+std::string ParamName(ParamKey key);
 
 }  // namespace weft::shard

@@ -32,14 +32,32 @@ enum class RowOrder : uint8_t {
   kInterleavedRotary,
 };
 
-struct ParamTensor {
+// Where the rows of a parameter lie in the tensor of a file that holds more than it, or holds it
+// otherwise. Row r is the tensor's row first_row + r / run_rows * run_stride + r % run_rows.
+struct FileLayout {
+  // Of the tensor; empty: the parameter's own.
+  std::vector<uint64_t> shape;
+  uint64_t first_row = 0;
+  // Rows that follow each other, and how far apart such runs begin; 0 = all rows are one run.
+  uint64_t run_rows = 0;
+  uint64_t run_stride = 0;
+  // The tensor holds {inputs, outputs}: its columns are the rows meant above.
+  bool transposed = false;
+};
+
+// A parameter as the decoder knows it.
+struct DecoderParam {
   ParamKey key;
-  // Name in the model files.
-  std::string name;
   // Outermost first: {outputs, inputs} of a matrix, {outputs} of a vector.
   std::vector<uint64_t> shape;
   Split split = Split::kWhole;
+};
+
+struct ParamTensor : DecoderParam {
+  // Name in the model files.
+  std::string name;
   RowOrder row_order = RowOrder::kPlain;
+  FileLayout file;
 };
 
 struct ModelDescription {
@@ -48,6 +66,8 @@ struct ModelDescription {
   // Tensors that may be in the files although nothing reads them; a name beginning with '*' matches
   // by its end. Any other extra tensor means that the model is not what the spec says.
   std::vector<std::string> unused;
+  // Files may leave this out at the beginning of every name; "" = they may not.
+  std::string optional_prefix;
 };
 
 }  // namespace weft::shard

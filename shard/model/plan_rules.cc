@@ -48,6 +48,7 @@ bool FewRowsProduct(Ops& ops, size_t at) {
 bool NormIntoProduct(Ops& ops, size_t at) {
   if (!Is(ops, at, OpKind::kNorm) || ops[at].adds_to_residual) return false;
   if (!Is(ops, at + 1, OpKind::kLinear) || ops[at + 1].way != Way::kFewRows) return false;
+  if (ops[at + 1].matrix != ops[at].feeds) return false;
   ops[at + 1].norm = ops[at].norm;
   ops[at + 1].in = Buffer::kResidual;
   Erase(ops, at);
@@ -158,12 +159,14 @@ const PlanRule kNormIntoProduct = {"norm-into-product", "a product normalises it
 const PlanRule kRotationIntoProduct = {"rotation-into-product",
                                        "a product rotates query and key and appends to the cache",
                                        /*exact=*/true, RotationIntoProduct};
-const PlanRule kActivationIntoProduct = {"activation-into-product",
-                                         "a product of gates and ups stores silu(gate) * up",
-                                         /*exact=*/true, ActivationIntoProduct};
-const PlanRule kActivationIntoFewRows = {"activation-into-product",
-                                         "a product of gates and ups stores silu(gate) * up",
-                                         /*exact=*/true, ActivationIntoFewRows};
+const PlanRule kActivationIntoProduct = {
+    "activation-into-product",
+    "a product of gates and ups stores what the activation makes of them",
+    /*exact=*/true, ActivationIntoProduct};
+const PlanRule kActivationIntoFewRows = {
+    "activation-into-product",
+    "a product of gates and ups stores what the activation makes of them",
+    /*exact=*/true, ActivationIntoFewRows};
 const PlanRule kResidualIntoProduct = {"residual-into-product",
                                        "a product adds its sums to the residual",
                                        /*exact=*/true, ResidualIntoProduct};

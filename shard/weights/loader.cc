@@ -70,12 +70,17 @@ class LoadRun {
           span.subspan(begin, std::min(kPopulateBytes, span.size() - begin))));
     }
     absl::Status status;
+    const auto add = [&](absl::FunctionRef<const uint8_t*(int64_t)> row) {
+      return sink_.AddMatrix(bound.param.key, {tensor.type, static_cast<int64_t>(slice.rows()),
+                                               static_cast<int64_t>(slice.columns()), row});
+    };
     if (tensor.shape.size() == 1) {
       status = sink_.AddVector(bound.param.key, reader.Values());
+    } else if (bound.param.file.transposed) {
+      const TransposedRows rows(reader);
+      status = add([&rows](int64_t i) { return rows.Row(i); });
     } else {
-      const auto row = [&reader](int64_t i) { return reader.Row(i); };
-      status = sink_.AddMatrix(bound.param.key, {tensor.type, static_cast<int64_t>(slice.rows()),
-                                                 static_cast<int64_t>(slice.columns()), row});
+      status = add([&reader](int64_t i) { return reader.Row(i); });
     }
     tensor.file->Drop(span);
     WEFT_RETURN_IF_ERROR(

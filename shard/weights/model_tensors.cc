@@ -30,10 +30,16 @@ absl::Status CheckTensor(const ParamTensor& param, const TensorView& tensor) {
                      "\" is not supported; known are F32, F16, BF16: save the model as one of "
                      "them"));
   }
-  if (tensor.shape != param.shape) {
-    return absl::InvalidArgumentError(absl::StrCat(where, ": expected shape ", Shown(param.shape),
-                                                   " (outputs first), found ", Shown(tensor.shape),
-                                                   kOtherModel));
+  const std::vector<uint64_t>& shape = param.file.shape.empty() ? param.shape : param.file.shape;
+  if (tensor.shape != shape) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, ": expected shape ", Shown(shape),
+                     param.file.transposed ? " (inputs first)" : " (outputs first)", ", found ",
+                     Shown(tensor.shape), kOtherModel));
+  }
+  if (param.file.transposed && FormatOf(tensor.type).elements != 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        where, ": expected a matrix of F32, F16 or BF16, found ", FormatOf(tensor.type).name));
   }
   if (param.shape.size() == 1 && FormatOf(tensor.type).elements != 1) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -48,6 +54,14 @@ bool MayBeUnused(const ModelDescription& model, const std::string& name) {
   });
 }
 
+// Null when there is none of that name, nor of that name without what may be left out.
+const TensorView* FindTensor(const ModelDescription& model, const TensorSource& source,
+                             absl::string_view name) {
+  const TensorView* const tensor = source.Find(name);
+  if (tensor != nullptr || model.optional_prefix.empty()) return tensor;
+  return absl::ConsumePrefix(&name, model.optional_prefix) ? source.Find(name) : nullptr;
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<BoundParam>> BindTensors(const ModelDescription& model,
@@ -55,7 +69,7 @@ absl::StatusOr<std::vector<BoundParam>> BindTensors(const ModelDescription& mode
   std::vector<BoundParam> out;
   absl::flat_hash_set<const TensorView*> used;
   for (const ParamTensor& param : model.params) {
-    const TensorView* const tensor = source.Find(param.name);
+    const TensorView* const tensor = FindTensor(model, source, param.name);
     if (tensor == nullptr) {
       return absl::NotFoundError(absl::StrCat(
           source.path(), ": tensor ", param.name, ": expected ", Shown(param.shape),

@@ -55,7 +55,7 @@ absl::StatusOr<SlicePlan> MakeSlicePlan(const DecoderSpec& spec, Rank rank, uint
   return plan;
 }
 
-TensorSlice SliceOf(const ParamTensor& param, const DecoderSpec& spec, const SlicePlan& plan) {
+TensorSlice SliceOf(const DecoderParam& param, const DecoderSpec& spec, const SlicePlan& plan) {
   TensorSlice slice = {0, param.shape[0], 0, param.shape.size() == 2 ? param.shape[1] : 1};
   const auto rows = [&slice](Range range, uint64_t unit) {
     slice.row_begin = range.begin * unit;

@@ -41,7 +41,8 @@ struct SlicePlan {
 absl::StatusOr<SlicePlan> MakeSlicePlan(const DecoderSpec& spec, Rank rank, uint32_t world,
                                         uint32_t mlp_multiple);
 
-// The part of one tensor that a rank holds: rows and columns, half-open. A vector has one column.
+// The part of one parameter that a rank holds: rows and columns, half-open. A vector has one
+// column.
 struct TensorSlice {
   uint64_t row_begin = 0;
   uint64_t row_end = 0;
@@ -50,6 +51,6 @@ struct TensorSlice {
   uint64_t rows() const { return row_end - row_begin; }
   uint64_t columns() const { return column_end - column_begin; }
 };
-TensorSlice SliceOf(const ParamTensor& param, const DecoderSpec& spec, const SlicePlan& plan);
+TensorSlice SliceOf(const DecoderParam& param, const DecoderSpec& spec, const SlicePlan& plan);
 
 }  // namespace weft::shard

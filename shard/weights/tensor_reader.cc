@@ -1,5 +1,7 @@
 #include "shard/weights/tensor_reader.h"
 
+#include <cstring>
+
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "shard/weights/row_convert.h"
@@ -10,16 +12,19 @@ TensorReader::TensorReader(const ParamTensor& param, const DecoderSpec& spec,
                            const TensorView& tensor, const TensorSlice& slice)
     : tensor_(tensor),
       slice_(slice),
+      layout_(param.file),
       stride_(BytesOf(tensor.type, tensor.shape.size() == 2 ? tensor.shape[1] : 1)),
       head_rows_(param.row_order == RowOrder::kInterleavedRotary ? spec.head_dim : 0),
       paired_rows_(param.row_order == RowOrder::kInterleavedRotary ? spec.rope.dims : 0) {}
 
 uint64_t TensorReader::FileRow(uint64_t row) const {
-  if (head_rows_ == 0) return row;
-  const uint64_t in_head = row % head_rows_;
-  if (in_head >= paired_rows_) return row;
-  const uint64_t half = paired_rows_ / 2;
-  return row - in_head + 2 * (in_head % half) + in_head / half;
+  if (head_rows_ != 0 && row % head_rows_ < paired_rows_) {
+    const uint64_t in_head = row % head_rows_;
+    const uint64_t half = paired_rows_ / 2;
+    row += 2 * (in_head % half) + in_head / half - in_head;
+  }
+  if (layout_.run_rows == 0) return layout_.first_row + row;
+  return layout_.first_row + row / layout_.run_rows * layout_.run_stride + row % layout_.run_rows;
 }
 
 const uint8_t* TensorReader::Row(int64_t row) const {
@@ -30,8 +35,18 @@ const uint8_t* TensorReader::Row(int64_t row) const {
 uint64_t TensorReader::row_bytes() const { return BytesOf(tensor_.type, slice_.columns()); }
 
 absl::Span<const uint8_t> TensorReader::span() const {
+  if (layout_.transposed) {
+    return tensor_.data.subspan(slice_.column_begin * stride_, slice_.columns() * stride_);
+  }
   // Rows move only inside their head, and a slice holds whole heads.
-  return tensor_.data.subspan(slice_.row_begin * stride_, slice_.rows() * stride_);
+  if (layout_.run_rows == 0) {
+    return tensor_.data.subspan((layout_.first_row + slice_.row_begin) * stride_,
+                                slice_.rows() * stride_);
+  }
+  const uint64_t begin = slice_.row_begin / layout_.run_rows * layout_.run_stride;
+  const uint64_t end =
+      (slice_.row_end - 1) / layout_.run_rows * layout_.run_stride + layout_.run_rows;
+  return tensor_.data.subspan((layout_.first_row + begin) * stride_, (end - begin) * stride_);
 }
 
 std::vector<float> TensorReader::Values() const {
@@ -41,6 +56,22 @@ std::vector<float> TensorReader::Values() const {
     RowToFloat(tensor_.type, Row(static_cast<int64_t>(i)), 1, &out[i]);
   }
   return out;
+}
+
+TransposedRows::TransposedRows(const TensorReader& reader)
+    : row_bytes_(reader.row_bytes()), bytes_(reader.slice_.rows() * row_bytes_) {
+  WEFT_CHECK(reader.layout_.transposed);
+  WEFT_CHECK_EQ(FormatOf(reader.tensor_.type).elements, 1u);
+  const uint64_t element = FormatOf(reader.tensor_.type).bytes;
+  const TensorSlice& slice = reader.slice_;
+  for (uint64_t column = 0; column < slice.columns(); ++column) {
+    const uint8_t* const from =
+        reader.tensor_.data.data() + (slice.column_begin + column) * reader.stride_;
+    for (uint64_t row = 0; row < slice.rows(); ++row) {
+      std::memcpy(bytes_.data() + row * row_bytes_ + column * element,
+                  from + reader.FileRow(slice.row_begin + row) * element, element);
+    }
+  }
 }
 
 absl::Status SliceAligned(const TensorView& tensor, const TensorSlice& slice) {

@@ -1,6 +1,7 @@
-// One rank's slice of one tensor, as rows of bytes or as float32 values: undoes the row order of
-// GGUF files and picks columns, without copying a matrix. Used by loader threads, one reader per
-// parameter; never keeps what it read.
+// One rank's slice of one parameter, as rows of bytes or as float32 values: finds its rows in a
+// tensor that may hold others', undoes the row order of GGUF files and picks columns, without
+// copying a matrix. Used by loader threads, one reader per parameter; never keeps what it read.
+// Only matrices that lie transposed are copied, one at a time (TransposedRows).
 
 #pragma once
 
@@ -21,7 +22,7 @@ class TensorReader {
   TensorReader(const ParamTensor& param, const DecoderSpec& spec, const TensorView& tensor,
                const TensorSlice& slice);
 
-  // First byte of row `row` of the slice, 0 <= row < rows.
+  // First byte of row `row` of the slice, 0 <= row < rows. REQUIRES: not transposed.
   const uint8_t* Row(int64_t row) const;
   // Bytes of one row of the slice.
   uint64_t row_bytes() const;
@@ -31,16 +32,35 @@ class TensorReader {
   std::vector<float> Values() const;
 
  private:
-  // Row of the tensor that holds row `row` of the parameter (both counted over the whole tensor).
+  friend class TransposedRows;
+
+  // Row of the tensor that holds row `row` of the parameter, both counted over all ranks' rows. Of
+  // a transposed tensor: the column.
   uint64_t FileRow(uint64_t row) const;
 
   const TensorView& tensor_;
   const TensorSlice slice_;
+  const FileLayout& layout_;
   // Bytes of a whole row of the tensor.
   const uint64_t stride_;
   // Rows of a head and how many of them are rotary pairs of neighbours; 0 when rows are in order.
   const uint64_t head_rows_;
   const uint64_t paired_rows_;
+};
+
+// The same of a tensor that holds the transposed matrix: a copy of the slice, made by the
+// constructor.
+class TransposedRows {
+ public:
+  // REQUIRES: the reader's parameter lies transposed, in F32, F16 or BF16.
+  explicit TransposedRows(const TensorReader& reader);
+  const uint8_t* Row(int64_t row) const {
+    return bytes_.data() + static_cast<uint64_t>(row) * row_bytes_;
+  }
+
+ private:
+  const uint64_t row_bytes_;
+  std::vector<uint8_t> bytes_;
 };
 
 // Whether the slice's columns are whole blocks of the tensor's type; else INVALID_ARGUMENT naming

@@ -18,11 +18,12 @@ import tokenizers
 import torch
 import transformers
 from safetensors.torch import save_file
-from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, Qwen2Config
+from transformers import AutoModelForCausalLM
 
 HERE = pathlib.Path(__file__).parent
 GREEDY_TOKENS = 32
 PROMPT_LENGTHS = (1, 7, 33, 150)
+LONG = (1, 7, 64, 300)
 # Float32 results of two right implementations differ by about 1e-5: no greedy step may be closer.
 MARGIN_MIN = 0.01
 SEEDS_MAX = 4000
@@ -132,6 +133,156 @@ MODELS = {
         ),
         form="BF16 parts",
     ),
+    # Four query heads share a KV head; query and key are normalised by head.
+    "qwen3": dict(
+        config=dict(
+            family="qwen3",
+            vocab_size=167,
+            hidden_size=56,
+            num_attention_heads=8,
+            num_key_value_heads=2,
+            head_dim=12,
+            intermediate_size=72,
+            tie_word_embeddings=False,
+            rope_parameters={"rope_type": "default", "rope_theta": 1000000.0},
+        ),
+        form="BF16",
+        lengths=LONG,
+    ),
+    # A rotated part of each head, one norm for both halves of a layer.
+    "phi": dict(
+        config=dict(
+            family="phi",
+            vocab_size=139,
+            hidden_size=80,
+            num_attention_heads=5,
+            intermediate_size=150,
+            tie_word_embeddings=False,
+            rope_parameters={
+                "rope_type": "default",
+                "rope_theta": 10000.0,
+                "partial_rotary_factor": 0.5,
+            },
+        ),
+        form="F16",
+        lengths=LONG,
+    ),
+    # Query, key and value in one tensor, gate and up in one.
+    "phi3": dict(
+        config=dict(
+            family="phi3",
+            vocab_size=149,
+            hidden_size=72,
+            num_attention_heads=6,
+            num_key_value_heads=3,
+            intermediate_size=100,
+            sliding_window=None,
+            tie_word_embeddings=False,
+            rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
+        ),
+        form="BF16 parts",
+        lengths=LONG,
+    ),
+    # Transposed matrices; seven heads.
+    "gpt2": dict(
+        config=dict(
+            family="gpt2",
+            vocab_size=163,
+            hidden_size=56,
+            num_attention_heads=7,
+            n_inner=90,
+        ),
+        form="F32",
+        lengths=LONG,
+    ),
+    "gpt_bigcode": dict(
+        config=dict(
+            family="gpt_bigcode",
+            vocab_size=157,
+            hidden_size=72,
+            num_attention_heads=6,
+            n_inner=130,
+        ),
+        form="BF16",
+        lengths=LONG,
+    ),
+    "starcoder2": dict(
+        config=dict(
+            family="starcoder2",
+            vocab_size=137,
+            hidden_size=64,
+            num_attention_heads=8,
+            num_key_value_heads=2,
+            intermediate_size=110,
+            sliding_window=None,
+            tie_word_embeddings=True,
+            rope_parameters={"rope_type": "default", "rope_theta": 100000.0},
+        ),
+        form="F32",
+        lengths=LONG,
+        layer_gain=4.0,
+    ),
+    # Neighbours in a part of each head are rotated.
+    "gptj": dict(
+        config=dict(
+            family="gptj",
+            vocab_size=131,
+            hidden_size=80,
+            num_attention_heads=5,
+            n_inner=120,
+            rotary_dim=12,
+        ),
+        form="F16",
+        lengths=LONG,
+    ),
+    # Query, key and value by head; a norm for each half of a layer, side by side.
+    "gpt_neox": dict(
+        config=dict(
+            family="gpt_neox",
+            vocab_size=127,
+            hidden_size=96,
+            num_attention_heads=6,
+            intermediate_size=140,
+            rope_parameters={
+                "rope_type": "default",
+                "rope_theta": 10000.0,
+                "partial_rotary_factor": 0.25,
+            },
+        ),
+        form="F16",
+        lengths=LONG,
+    ),
+    # The same one half after the other, as RedPajama-INCITE has them.
+    "gpt_neox_sequential": dict(
+        config=dict(
+            family="gpt_neox",
+            vocab_size=113,
+            hidden_size=80,
+            num_attention_heads=5,
+            intermediate_size=100,
+            use_parallel_residual=False,
+            rope_parameters={
+                "rope_type": "default",
+                "rope_theta": 10000.0,
+                "partial_rotary_factor": 1.0,
+            },
+        ),
+        form="F32",
+        lengths=LONG,
+    ),
+    "opt": dict(
+        config=dict(
+            family="opt",
+            vocab_size=181,
+            hidden_size=72,
+            word_embed_proj_dim=72,
+            num_attention_heads=6,
+            ffn_dim=100,
+        ),
+        form="F16",
+        lengths=LONG,
+        layer_gain=4.0,
+    ),
     # Of four ranks each has two heads, half a block of the output projection.
     "llama_super_blocks": dict(config=SUPER_BLOCKS, form="gguf super", ranks_max=2),
 }
@@ -184,7 +335,32 @@ HALVES = {
 }
 
 
-CONFIGS = {"llama": LlamaConfig, "mistral": MistralConfig, "qwen2": Qwen2Config}
+CONFIGS = {
+    "llama": transformers.LlamaConfig,
+    "mistral": transformers.MistralConfig,
+    "qwen2": transformers.Qwen2Config,
+    "qwen3": transformers.Qwen3Config,
+    "phi": transformers.PhiConfig,
+    "phi3": transformers.Phi3Config,
+    "gpt2": transformers.GPT2Config,
+    "gpt_bigcode": transformers.GPTBigCodeConfig,
+    "starcoder2": transformers.Starcoder2Config,
+    "gptj": transformers.GPTJConfig,
+    "gpt_neox": transformers.GPTNeoXConfig,
+    "opt": transformers.OPTConfig,
+}
+# Tensors that are looked up by rows, and those of attention's first products.
+EMBEDDINGS = (
+    "embed_tokens",
+    "embed_positions",
+    "embed_in",
+    "embed_out",
+    "lm_head",
+    "wte",
+    "wpe",
+    "word_embeddings",
+)
+QUERIES = ("q_proj", "k_proj", "c_attn", "query_key_value", "qkv_proj", "Wqkv")
 
 
 def head_size(config):
@@ -194,10 +370,12 @@ def head_size(config):
 
 def make_config(values):
     values = dict(values)
-    return CONFIGS[values.pop("family", "llama")](
+    family = values.pop("family", "llama")
+    if hasattr(CONFIGS[family](), "rms_norm_eps"):
+        values["rms_norm_eps"] = 1e-5
+    return CONFIGS[family](
         num_hidden_layers=2,
         max_position_embeddings=512,
-        rms_norm_eps=1e-5,
         bos_token_id=1,
         eos_token_id=2,
         pad_token_id=None,
@@ -206,26 +384,41 @@ def make_config(values):
     )
 
 
-def random_weights(config, seed):
+def random_weights(config, seed, layer_gain):
     """Weights whose logits spread: random_normal / sqrt(inputs) with gains, norms about 1."""
     generator = torch.Generator().manual_seed(seed)
     model = AutoModelForCausalLM.from_config(config).float().eval()
     out = {}
+    conv1d = {
+        f"{name}.weight"
+        for name, module in model.named_modules()
+        if isinstance(module, transformers.pytorch_utils.Conv1D)
+    }
     for name, tensor in model.state_dict().items():
         noise = torch.randn(tensor.shape, generator=generator)
         if name.endswith(".bias"):
             out[name] = 0.5 * noise
         elif tensor.dim() == 1:
             out[name] = 1.0 + 0.2 * noise
-        elif "embed_tokens" in name or "lm_head" in name:
+        elif any(part in name for part in EMBEDDINGS):
             out[name] = 0.4 * noise
         else:
             # Queries and keys large enough for attention that looks at few positions.
-            gain = 2.0 if "q_proj" in name or "k_proj" in name else 1.5
-            out[name] = gain / tensor.shape[1] ** 0.5 * noise
+            gain = 2.0 if any(part in name for part in QUERIES) else layer_gain
+            inputs = tensor.shape[0 if name in conv1d else 1]
+            out[name] = gain / inputs**0.5 * noise
     if config.tie_word_embeddings:
-        out["lm_head.weight"] = out["model.embed_tokens.weight"]
+        embedding, head = tied_names(model)
+        out[head] = out[embedding]
     return out
+
+
+def tied_names(model):
+    """The names of the embedding and of the head."""
+    names = {id(module): name for name, module in model.named_modules()}
+    embedding = names[id(model.get_input_embeddings())]
+    head = names[id(model.get_output_embeddings())]
+    return f"{embedding}.weight", f"{head}.weight"
 
 
 def gguf_name(name):
@@ -318,7 +511,8 @@ def rounded(weights, form, config):
             dtype = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
             out[name] = tensor.to(dtype[form.split()[0]]).float()
     if config.tie_word_embeddings:
-        out["lm_head.weight"] = out["model.embed_tokens.weight"]
+        embedding, head = tied_names(AutoModelForCausalLM.from_config(config))
+        out[head] = out[embedding]
     return out
 
 
@@ -351,21 +545,21 @@ def run_case(model, prompt_ids):
     }
 
 
-def find_model(config, form):
+def find_model(config, form, lengths, layer_gain):
     """The first seed whose greedy continuations have margins and do not repeat themselves."""
     for seed in range(SEEDS_MAX):
-        weights = random_weights(config, seed)
+        weights = random_weights(config, seed, layer_gain)
         model = AutoModelForCausalLM.from_config(config).float().eval()
         model.load_state_dict(rounded(weights, form, config))
         generator = np.random.default_rng(7)
         cases = []
-        for length in PROMPT_LENGTHS:
+        for length in lengths:
             ids = generator.integers(3, config.vocab_size, length).tolist()
             case = run_case(model, ids)
             if case is None:
                 break
             cases.append(case)
-        if len(cases) == len(PROMPT_LENGTHS):
+        if len(cases) == len(lengths):
             return seed, weights, cases
     raise RuntimeError("no seed gives healthy margins")
 
@@ -405,13 +599,17 @@ def gguf_alphabet():
 
 def write_hf(folder, config, weights, form):
     dtype = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}[form.split()[0]]
-    config.architectures = [f"{config.model_type.capitalize()}ForCausalLM"]
+    model = AutoModelForCausalLM.from_config(config)
+    config.architectures = [type(model).__name__]
     config.save_pretrained(folder)
     generation = transformers.GenerationConfig(bos_token_id=1, eos_token_id=2)
     generation.save_pretrained(folder)
     tensors = {k: v.to(dtype).contiguous() for k, v in weights.items()}
     if config.tie_word_embeddings:
-        del tensors["lm_head.weight"]
+        del tensors[tied_names(model)[1]]
+    if config.model_type == "gpt_neox":
+        # As published; the class calls it otherwise since transformers 5.
+        tensors["embed_out.weight"] = tensors.pop("lm_head.weight")
     if "parts" in form:
         names = sorted(tensors)
         halves = {
@@ -499,6 +697,11 @@ def write_gguf(folder, config, weights, form):
     writer.close()
 
 
+def is_like_llama(config):
+    """Tensors have Llama's names, so that a test can tell which parameter each one is."""
+    return config.model_type in ("llama", "mistral", "qwen2", "qwen3")
+
+
 def sample_rows(weights, form, config):
     """Some rows in transformers' order and in float32, to check reading and un-permutation."""
     out = []
@@ -518,7 +721,11 @@ def make(name, model):
     form = model["form"]
     # A GGUF twin of another model has that model's weights.
     base = MODELS[model["same_as"]] if "same_as" in model else model
-    seed, weights, cases = find_model(config, base["form"])
+    lengths = base.get("lengths", PROMPT_LENGTHS)
+    # A head that is the embedding likes the token that it has just read: where nothing else helps,
+    # larger layers drown it.
+    layer_gain = base.get("layer_gain", 1.5)
+    seed, weights, cases = find_model(config, base["form"], lengths, layer_gain)
     if form.startswith("gguf"):
         write_gguf(folder, config, weights, form.split()[1])
     else:
@@ -528,14 +735,13 @@ def make(name, model):
         "model": "model.gguf" if form.startswith("gguf") else ".",
         "seed": seed,
         **({"ranks_max": model["ranks_max"]} if "ranks_max" in model else {}),
-        "rows": sample_rows(weights, form, config),
+        **({"rows": sample_rows(weights, form, config)} if is_like_llama(config) else {}),
         "cases": cases,
     }
     margins = [m for case in cases for m in case["margins"]]
+    head = tied_names(AutoModelForCausalLM.from_config(config))[1]
     golden["parameters"] = sum(
-        t.numel()
-        for n, t in weights.items()
-        if not (config.tie_word_embeddings and n == "lm_head.weight")
+        t.numel() for n, t in weights.items() if not (config.tie_word_embeddings and n == head)
     )
     (folder / "golden.json").write_text(json.dumps(golden) + "\n")
     print(f"{name}: seed {seed}, smallest margin {min(margins)}", flush=True)

@@ -94,6 +94,93 @@ TEST_CASE("SiLU, add and exp agree with double precision, in place too", "[kerne
   }
 }
 
+double Exactly(Activation function, double x) {
+  switch (function) {
+    case Activation::kSilu:
+      return x / (1 + std::exp(-x));
+    case Activation::kGeluTanh:
+      return x / 2 * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+    case Activation::kGeluErf:
+      return x / 2 * (1 + std::erf(x / std::sqrt(2.0)));
+    case Activation::kRelu:
+      break;
+  }
+  return std::max(x, 0.0);
+}
+
+TEST_CASE("Activations agree with double precision, in place too, and NaN stays NaN",
+          "[kernels][rows]") {
+  for (const Isa isa : SupportedIsas()) {
+    const Kernels& kernels = KernelsFor(isa);
+    for (const Activation function :
+         {Activation::kSilu, Activation::kGeluTanh, Activation::kGeluErf, Activation::kRelu}) {
+      for (const int64_t count : {1, 15, 16, 17, 1541}) {
+        std::vector<float> x = RandomFloats(count, 1);
+        for (float& v : x) v *= 20.0f;
+        x.push_back(kPoison);
+        std::vector<float> y = x;
+        kernels.activate(function, x.data(), count, y.data());
+        for (int64_t i = 0; i < count; ++i) {
+          const double want = Exactly(function, x[i]);
+          CHECK(y[i] == Approx(want).epsilon(2e-6).margin(3e-7 * std::abs(x[i])));
+        }
+        CHECK(y[count] == kPoison);
+        kernels.activate(function, x.data(), count, x.data());
+        CHECK(std::memcmp(x.data(), y.data(), x.size() * 4) == 0);
+      }
+      const float ends[] = {NAN, 1e30f, -1e30f};
+      float out[3];
+      kernels.activate(function, ends, 3, out);
+      CHECK(std::isnan(out[0]));
+      CHECK(out[1] == 1e30f);
+      CHECK(out[2] == 0.0f);
+    }
+  }
+}
+
+TEST_CASE("LayerNorm agrees with double precision, with and without bias, in place too",
+          "[kernels][rows]") {
+  for (const Isa isa : SupportedIsas()) {
+    for (const int64_t count : {1, 7, 16, 33, 577}) {
+      std::vector<float> x = RandomFloats(3 * (count + 1), 4);
+      // A mean that is large beside the deviation.
+      for (float& v : x) v = 0.25f * v + 3.0f;
+      const std::vector<float> weight = RandomFloats(count, 5);
+      const std::vector<float> bias = RandomFloats(count, 6);
+      for (const float* const added : {bias.data(), static_cast<const float*>(nullptr)}) {
+        std::vector<float> y = x;
+        KernelsFor(isa).layer_norm(y.data(), count + 1, weight.data(), added, 1e-5f, count, 3,
+                                   y.data(), count + 1);
+        for (int64_t r = 0; r < 3; ++r) {
+          const float* const row = x.data() + r * (count + 1);
+          double mean = 0;
+          for (int64_t i = 0; i < count; ++i) mean += row[i] / static_cast<double>(count);
+          double variance = 0;
+          for (int64_t i = 0; i < count; ++i) {
+            variance += (row[i] - mean) * (row[i] - mean) / static_cast<double>(count);
+          }
+          for (int64_t i = 0; i < count; ++i) {
+            const double want = (row[i] - mean) / std::sqrt(variance + 1e-5) * weight[i] +
+                                (added != nullptr ? added[i] : 0.0f);
+            CHECK(y[r * (count + 1) + i] == Approx(want).epsilon(1e-5).margin(2e-4));
+          }
+          CHECK(y[r * (count + 1) + count] == row[count]);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("Clip cuts at both ends and lets NaN through", "[kernels][rows]") {
+  for (const Isa isa : SupportedIsas()) {
+    std::vector<float> x = {-3.0f, -2.0f, 0.5f, 2.0f, 9.0f, NAN, INFINITY, kPoison};
+    KernelsFor(isa).clip(x.data(), 2.0f, 7, x.data());
+    CHECK(std::isnan(x[5]));
+    x[5] = 0.0f;
+    CHECK(x == std::vector<float>{-2.0f, -2.0f, 0.5f, 2.0f, 2.0f, 0.0f, 2.0f, kPoison});
+  }
+}
+
 TEST_CASE("Exp is within 2 ulp, right at its ends, and the same bits on every instruction set",
           "[kernels][rows]") {
   std::vector<float> x = {0.0f,    -0.0f, -INFINITY, INFINITY, NAN,   -87.3f, -87.4f,

@@ -76,8 +76,9 @@ __global__ void __launch_bounds__(kThreadsMax) NormRow(NormParams params) {
   }
 }
 
-// Any size: the row is read from memory again for each pass.
-template <typename T, Kind kKind>
+// Any size: the row is read from memory again for each pass. With kInPlace the result goes back to
+// the residual.
+template <typename T, Kind kKind, bool kInPlace>
 __global__ void __launch_bounds__(kThreadsMax) NormRowOfAnySize(NormParams params) {
   __shared__ float scratch[2][kWarp];
   AllowNextKernel();
@@ -105,13 +106,17 @@ __global__ void __launch_bounds__(kThreadsMax) NormRowOfAnySize(NormParams param
     sum = BlockSum(squares, scratch[1]) / params.hidden;
   }
   const float scale = rsqrtf(sum + params.epsilon);
-  T* out = static_cast<T*>(params.out) + size_t{blockIdx.x} * params.hidden;
+  T* out = kInPlace ? nullptr : static_cast<T*>(params.out) + size_t{blockIdx.x} * params.hidden;
   for (uint32_t i = threadIdx.x; i < params.hidden; i += blockDim.x) {
     float x = (residual[i] - mean) * scale * ToFloat(static_cast<const T*>(params.weight)[i]);
     if (kKind == Kind::kLayer && params.bias != nullptr) {
       x += ToFloat(static_cast<const T*>(params.bias)[i]);
     }
-    out[i] = FromFloat<T>(x);
+    if constexpr (kInPlace) {
+      residual[i] = x;
+    } else {
+      out[i] = FromFloat<T>(x);
+    }
   }
 }
 
@@ -119,8 +124,8 @@ template <typename T, Kind kKind>
 cudaError_t Launch(const NormParams& params, cudaStream_t stream) {
   const uint32_t quads = params.hidden / kQuad;
   if (params.hidden % kQuad != 0 || quads > kThreadsMax * kQuadsMax) {
-    return LaunchKernel(NormRowOfAnySize<T, kKind>, params.rows, kThreadsMax, 0, params.dependent,
-                        stream, params);
+    return LaunchKernel(NormRowOfAnySize<T, kKind, false>, params.rows, kThreadsMax, 0,
+                        params.dependent, stream, params);
   }
   // Few quads a thread, so that all of a row's loads are in flight at once.
   const uint32_t threads = quads >= kThreadsMax ? kThreadsMax : (quads + kWarp - 1) / kWarp * kWarp;
@@ -144,7 +149,29 @@ cudaError_t Dispatch(const NormParams& params, cudaStream_t stream) {
                                         : Launch<__nv_bfloat16, kKind>(params, stream);
 }
 
+template <typename T, Kind kKind>
+cudaError_t LaunchInPlace(const NormParams& params, cudaStream_t stream) {
+  return LaunchKernel(NormRowOfAnySize<T, kKind, true>, params.rows, kThreadsMax, 0,
+                      params.dependent, stream, params);
+}
+
+template <Kind kKind>
+cudaError_t DispatchInPlace(const NormParams& params, cudaStream_t stream) {
+  if (params.delta != nullptr || params.out != nullptr) return cudaErrorInvalidValue;
+  if (params.rows == 0 || params.hidden == 0) return cudaSuccess;
+  return params.type == DType::kFloat32 ? LaunchInPlace<float, kKind>(params, stream)
+                                        : LaunchInPlace<__nv_bfloat16, kKind>(params, stream);
+}
+
 }  // namespace
+
+cudaError_t RmsNormInPlace(const NormParams& params, cudaStream_t stream) {
+  return DispatchInPlace<Kind::kRms>(params, stream);
+}
+
+cudaError_t LayerNormInPlace(const NormParams& params, cudaStream_t stream) {
+  return DispatchInPlace<Kind::kLayer>(params, stream);
+}
 
 cudaError_t RmsNorm(const NormParams& params, cudaStream_t stream) {
   return Dispatch<Kind::kRms>(params, stream);

@@ -4,6 +4,9 @@
 //   RMSNorm:   out = residual / sqrt(mean(residual^2) + epsilon) * weight
 //   LayerNorm: out = (residual - mean) / sqrt(variance + epsilon) * weight + bias
 //
+// RmsNormInPlace and LayerNormInPlace put it back into `residual` instead, in float32; they take
+// neither delta nor out.
+//
 // One block a row; a row's numbers do not depend on its neighbours. Moves, per element: residual 4
 // bytes (8 with delta), delta, weight and out one element of `type` each. Any hidden size;
 // multiples of four up to 16,384 keep the row in registers.
@@ -36,5 +39,7 @@ struct NormParams {
 
 cudaError_t RmsNorm(const NormParams& params, cudaStream_t stream);
 cudaError_t LayerNorm(const NormParams& params, cudaStream_t stream);
+cudaError_t RmsNormInPlace(const NormParams& params, cudaStream_t stream);
+cudaError_t LayerNormInPlace(const NormParams& params, cudaStream_t stream);
 
 }  // namespace weft::kernels::cuda

@@ -27,6 +27,12 @@ __global__ void __launch_bounds__(kThreads) AddBiasRow(AddBiasParams params) {
   *at = FromFloat<T>(ToFloat(*at) + ToFloat(static_cast<const Bias*>(params.bias)[i]));
 }
 
+template <typename T>
+__global__ void __launch_bounds__(kThreads) AddElements(AddToResidualParams params) {
+  const uint64_t i = uint64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (i < params.count) params.residual[i] += ToFloat(static_cast<const T*>(params.delta)[i]);
+}
+
 __global__ void __launch_bounds__(kThreads) UnpackTable(UnpackBlockTablesParams params) {
   const uint32_t sequence = blockIdx.x;
   const uint32_t begin = params.begin[sequence];
@@ -71,6 +77,17 @@ cudaError_t AddBias(const AddBiasParams& params, cudaStream_t stream) {
     LaunchAddBias<float>(params, stream);
   } else {
     LaunchAddBias<__nv_bfloat16>(params, stream);
+  }
+  return cudaGetLastError();
+}
+
+cudaError_t AddToResidual(const AddToResidualParams& params, cudaStream_t stream) {
+  if (params.count == 0) return cudaSuccess;
+  const auto blocks = static_cast<uint32_t>((params.count + kThreads - 1) / kThreads);
+  if (params.type == DType::kFloat32) {
+    AddElements<float><<<blocks, kThreads, 0, stream>>>(params);
+  } else {
+    AddElements<__nv_bfloat16><<<blocks, kThreads, 0, stream>>>(params);
   }
   return cudaGetLastError();
 }

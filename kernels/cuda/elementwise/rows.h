@@ -2,6 +2,7 @@
 //
 //   GatherRows:        out[i] = in[source[i]], whole rows
 //   AddBias:           rows[r, i] += bias[i]
+//   AddToResidual:     residual[i] += delta[i]
 //   UnpackBlockTables: out[s, j] = ids[begin[s] + j] for j < begin[s + 1] - begin[s]
 //   JoinSlices:        out[r, column_begin[p] + j] = slices[p, r, j]
 //
@@ -38,6 +39,15 @@ struct AddBiasParams {
   DType bias_type = DType::kBfloat16;
 };
 
+struct AddToResidualParams {
+  // [count] float32.
+  float* residual = nullptr;
+  // [count] of `type`.
+  const void* delta = nullptr;
+  uint64_t count = 0;
+  DType type = DType::kBfloat16;
+};
+
 struct UnpackBlockTablesParams {
   const uint32_t* ids = nullptr;
   // [sequences + 1].
@@ -64,6 +74,7 @@ struct JoinSlicesParams {
 
 cudaError_t GatherRows(const GatherRowsParams& params, cudaStream_t stream);
 cudaError_t AddBias(const AddBiasParams& params, cudaStream_t stream);
+cudaError_t AddToResidual(const AddToResidualParams& params, cudaStream_t stream);
 cudaError_t UnpackBlockTables(const UnpackBlockTablesParams& params, cudaStream_t stream);
 cudaError_t JoinSlices(const JoinSlicesParams& params, cudaStream_t stream);
 

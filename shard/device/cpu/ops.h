@@ -57,9 +57,11 @@ class CpuOps : public Ops {
   uint32_t WeightPasses() const override;
 
  private:
-  // A matrix and where its outputs go: row r, output n at out + r * stride + n.
+  // A matrix, the buffer that it reads and where its outputs go: row r, output n at
+  // out + r * stride + n.
   struct LinearPart {
     const CpuMatrix* matrix;
+    Buffer in;
     float* out;
     int64_t stride;
     bool adds_bias;
@@ -71,20 +73,24 @@ class CpuOps : public Ops {
     size_t count = 0;
     absl::Span<const CpuMatrix* const> span() const { return {matrices, count}; }
   };
+  // Rows that one item of a row-wise operation takes at least: about a microsecond of work.
+  static constexpr uint32_t kRowGrain = 8;
   // Told that columns [begin, end) of a part are there, all rows.
   using Finish = absl::FunctionRef<void(int64_t begin, int64_t end)>;
 
   // Calls body(begin, end, thread) over [0, rows) in pieces of at least `grain` rows.
   void ForRows(uint32_t rows, uint32_t grain,
                absl::FunctionRef<void(uint32_t, uint32_t, int)> body);
-  // The prepared input rows of a matrix with `inputs` inputs.
-  kernels::cpu::Activations Input(kernels::cpu::ActivationType type, int64_t inputs) const;
+  // The rows of `buffer` as they are prepared for matrices with `inputs` inputs.
+  kernels::cpu::Activations Input(Buffer buffer, kernels::cpu::ActivationType type,
+                                  int64_t inputs) const;
   kernels::cpu::ActivationType InputType(const CpuMatrix& matrix) const;
-  // Rounds rows [begin, end) of x to the input types of `matrices`; row `begin` is at x.
-  void Prepare(absl::Span<const CpuMatrix* const> matrices, const float* x, int64_t stride,
-               uint32_t begin, uint32_t end);
+  // Rounds rows [begin, end) of x, which is `buffer`, to the input types of `matrices`; row `begin`
+  // is at x.
+  void Prepare(Buffer buffer, absl::Span<const CpuMatrix* const> matrices, const float* x,
+               int64_t stride, uint32_t begin, uint32_t end);
   // The same for all rows.
-  void PrepareRows(const MatrixGroup& readers, const float* x, int64_t stride);
+  void PrepareRows(Buffer buffer, const MatrixGroup& readers, const float* x, int64_t stride);
   MatrixGroup MatricesOf(Matrix matrix, uint32_t layer) const;
   // Where the first element of a buffer's row 0 lies.
   float* At(Buffer buffer);
@@ -92,10 +98,18 @@ class CpuOps : public Ops {
   absl::Span<const LinearPart> LinearParts(const PlanOp& op, float* out, bool adds_bias);
 
   void Embed();
+  const CpuNorm& WeightsOf(Norm norm, uint32_t layer) const;
+  // out = norm(in), one row.
+  void NormalizeRow(const CpuNorm& weights, const float* in, float* out) const;
+  void NormalizeResidual(const PlanOp& op);
   void Normalize(const PlanOp& op);
   void RunProduct(const PlanOp& op);
-  void RunActivatedProduct(const PlanOp& op, const LinearPart& gate, const LinearPart& up);
+  void RunActivatedProduct(const PlanOp& op, absl::Span<const LinearPart> parts);
+  // Of `count` gates, and ups where the model has them, into `gate`.
+  void ActivateRange(float* gate, const float* up, int64_t count) const;
   void AddBias(const PlanOp& op);
+  void Clip();
+  void NormalizeHeads(const PlanOp& op);
   void RotateAndAppend(const PlanOp& op);
   void KeepSampledRows();
   void Attend(const PlanOp& op);

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
+#include "shard/model/decoder_params.h"
 #include "shard/weights/kernel_type.h"
 #include "shard/weights/row_convert.h"
 
@@ -19,10 +20,6 @@ using kernels::cpu::kTileOutputs;
 
 // Small parameters share arenas of this size; it bounds what rounding wastes.
 constexpr size_t kArenaBytes = size_t{8} << 20;
-
-std::string KeyName(ParamKey key) {
-  return absl::StrCat("parameter kind ", static_cast<int>(key.kind), " of layer ", key.layer);
-}
 
 // Packs all tiles of `source` as `type`. F32 and F16 rows are narrowed to bf16 when asked.
 void PackMatrix(const MatrixSource& source, WeightType type, uint8_t* packed) {
@@ -49,69 +46,100 @@ void PackMatrix(const MatrixSource& source, WeightType type, uint8_t* packed) {
 }  // namespace
 
 CpuWeights::CpuWeights(const DecoderSpec& spec, const SlicePlan& slice, bool narrow_to_bf16)
-    : spec_(spec), slice_(slice), narrow_to_bf16_(narrow_to_bf16), layers_(spec.layers) {}
-
-CpuWeights::Widths CpuWeights::SliceWidths() const {
-  return Widths{int64_t{slice_.heads.size()} * spec_.head_dim,
-                int64_t{slice_.kv_heads.size()} * spec_.head_dim, int64_t{slice_.mlp.size()}};
+    : spec_(spec), slice_(slice), narrow_to_bf16_(narrow_to_bf16), layers_(spec.layers) {
+  for (DecoderParam& param : DecoderParams(spec)) {
+    const uint32_t number = ParamNumber(param.key);
+    expected_[number] = {std::move(param)};
+  }
 }
 
-absl::StatusOr<CpuWeights::MatrixTarget> CpuWeights::FindMatrix(ParamKey key) {
-  const int64_t hidden = spec_.hidden;
-  const int64_t vocab = slice_.vocab.size();
-  if (key.kind == ParamKind::kTokenEmbedding) return MatrixTarget{&embedding_, vocab, hidden};
-  if (key.kind == ParamKind::kHead) return MatrixTarget{&head_, vocab, hidden};
-  if (key.layer >= layers_.size()) return absl::InternalError(KeyName(key));
+CpuMatrix* CpuWeights::MatrixOf(ParamKey key) {
   CpuLayer& layer = layers_[key.layer];
-  const auto [query, kv, mlp] = SliceWidths();
   switch (key.kind) {
+    case ParamKind::kTokenEmbedding:
+      return &embedding_;
+    case ParamKind::kPositionEmbedding:
+      return &positions_;
+    case ParamKind::kHead:
+      return &head_;
     case ParamKind::kQuery:
-      return MatrixTarget{&layer.query, query, hidden};
+      return &layer.query;
     case ParamKind::kKey:
-      return MatrixTarget{&layer.key, kv, hidden};
+      return &layer.key;
     case ParamKind::kValue:
-      return MatrixTarget{&layer.value, kv, hidden};
+      return &layer.value;
     case ParamKind::kOutput:
-      return MatrixTarget{&layer.output, hidden, query};
+      return &layer.output;
     case ParamKind::kGate:
-      return MatrixTarget{&layer.gate, mlp, hidden};
+      return &layer.gate;
     case ParamKind::kUp:
-      return MatrixTarget{&layer.up, mlp, hidden};
+      return &layer.up;
     case ParamKind::kDown:
-      return MatrixTarget{&layer.down, hidden, mlp};
+      return &layer.down;
     default:
-      return absl::InternalError(absl::StrCat(KeyName(key), " is no matrix"));
+      return nullptr;
   }
 }
 
-absl::StatusOr<CpuWeights::VectorTarget> CpuWeights::FindVector(ParamKey key) {
-  const int64_t hidden = spec_.hidden;
-  if (key.kind == ParamKind::kFinalNorm) return VectorTarget{&final_norm_, hidden};
-  if (key.layer >= layers_.size()) return absl::InternalError(KeyName(key));
+absl::Span<const float>* CpuWeights::VectorOf(ParamKey key) {
   CpuLayer& layer = layers_[key.layer];
-  const auto [query, kv, mlp] = SliceWidths();
   switch (key.kind) {
+    case ParamKind::kEmbeddingNorm:
+      return &embedding_norm_.weight;
+    case ParamKind::kEmbeddingNormBias:
+      return &embedding_norm_.bias;
+    case ParamKind::kFinalNorm:
+      return &final_norm_.weight;
+    case ParamKind::kFinalNormBias:
+      return &final_norm_.bias;
+    case ParamKind::kHeadBias:
+      return &head_.bias;
     case ParamKind::kAttentionNorm:
-      return VectorTarget{&layer.attention_norm, hidden};
+      return &layer.attention_norm.weight;
+    case ParamKind::kAttentionNormBias:
+      return &layer.attention_norm.bias;
     case ParamKind::kMlpNorm:
-      return VectorTarget{&layer.mlp_norm, hidden};
+      return &layer.mlp_norm.weight;
+    case ParamKind::kMlpNormBias:
+      return &layer.mlp_norm.bias;
+    case ParamKind::kQueryNorm:
+      return &layer.query_norm;
+    case ParamKind::kKeyNorm:
+      return &layer.key_norm;
     case ParamKind::kQueryBias:
-      return VectorTarget{&layer.query.bias, query};
+      return &layer.query.bias;
     case ParamKind::kKeyBias:
-      return VectorTarget{&layer.key.bias, kv};
+      return &layer.key.bias;
     case ParamKind::kValueBias:
-      return VectorTarget{&layer.value.bias, kv};
+      return &layer.value.bias;
     case ParamKind::kOutputBias:
-      return VectorTarget{&layer.output.bias, hidden};
+      return &layer.output.bias;
     case ParamKind::kGateBias:
-      return VectorTarget{&layer.gate.bias, mlp};
+      return &layer.gate.bias;
     case ParamKind::kUpBias:
-      return VectorTarget{&layer.up.bias, mlp};
+      return &layer.up.bias;
     case ParamKind::kDownBias:
-      return VectorTarget{&layer.down.bias, hidden};
+      return &layer.down.bias;
     default:
-      return absl::InternalError(absl::StrCat(KeyName(key), " is no vector"));
+      return nullptr;
   }
+}
+
+absl::Status CpuWeights::Receive(ParamKey key, int64_t outputs, int64_t inputs) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto expected = expected_.find(ParamNumber(key));
+  if (expected == expected_.end()) {
+    return absl::InternalError(absl::StrCat(ParamName(key), " is no part of this model"));
+  }
+  const TensorSlice slice = SliceOf(expected->second.param, spec_, slice_);
+  const auto rows = static_cast<int64_t>(slice.rows());
+  const auto columns = static_cast<int64_t>(slice.columns());
+  if (outputs != rows || inputs != columns) {
+    return absl::InternalError(absl::StrCat(ParamName(key), ": expected [", rows, ", ", columns,
+                                            "], found [", outputs, ", ", inputs, "]"));
+  }
+  expected->second.received = true;
+  return absl::OkStatus();
 }
 
 absl::StatusOr<uint8_t*> CpuWeights::Allocate(size_t bytes) {
@@ -129,11 +157,10 @@ absl::StatusOr<uint8_t*> CpuWeights::Allocate(size_t bytes) {
 }
 
 absl::Status CpuWeights::AddMatrix(ParamKey key, const MatrixSource& source) {
-  WEFT_ASSIGN_OR_RETURN(const MatrixTarget target, FindMatrix(key));
-  if (source.outputs != target.outputs || source.inputs != target.inputs) {
-    return absl::InternalError(absl::StrCat(KeyName(key), ": expected [", target.outputs, ", ",
-                                            target.inputs, "], found [", source.outputs, ", ",
-                                            source.inputs, "]"));
+  WEFT_RETURN_IF_ERROR(Receive(key, source.outputs, source.inputs));
+  CpuMatrix* const matrix = MatrixOf(key);
+  if (matrix == nullptr) {
+    return absl::InternalError(absl::StrCat(ParamName(key), " is no matrix"));
   }
   WeightType type = KernelType(source.type);
   if (narrow_to_bf16_ && (type == WeightType::kF32 || type == WeightType::kF16)) {
@@ -142,45 +169,33 @@ absl::Status CpuWeights::AddMatrix(ParamKey key, const MatrixSource& source) {
   const int64_t bytes = kernels::cpu::PackedBytes(type, source.outputs, source.inputs);
   WEFT_ASSIGN_OR_RETURN(uint8_t* const packed, Allocate(static_cast<size_t>(bytes)));
   PackMatrix(source, type, packed);
-  target.matrix->packed = kernels::cpu::PackedMatrix{type, source.outputs, source.inputs, packed};
+  matrix->packed = kernels::cpu::PackedMatrix{type, source.outputs, source.inputs, packed};
   return absl::OkStatus();
 }
 
 absl::Status CpuWeights::AddVector(ParamKey key, absl::Span<const float> values) {
-  WEFT_ASSIGN_OR_RETURN(const VectorTarget target, FindVector(key));
-  if (static_cast<int64_t>(values.size()) != target.size) {
-    return absl::InternalError(
-        absl::StrCat(KeyName(key), ": expected ", target.size, " values, found ", values.size()));
+  WEFT_RETURN_IF_ERROR(Receive(key, static_cast<int64_t>(values.size()), 1));
+  absl::Span<const float>* const vector = VectorOf(key);
+  if (vector == nullptr) {
+    return absl::InternalError(absl::StrCat(ParamName(key), " is no vector"));
   }
   WEFT_ASSIGN_OR_RETURN(uint8_t* const memory, Allocate(values.size() * sizeof(float)));
   std::memcpy(memory, values.data(), values.size() * sizeof(float));
-  *target.vector = absl::MakeConstSpan(reinterpret_cast<const float*>(memory), values.size());
+  *vector = absl::MakeConstSpan(reinterpret_cast<const float*>(memory), values.size());
   return absl::OkStatus();
 }
 
 absl::Status CpuWeights::Finish() {
-  auto missing = [](absl::string_view name, uint32_t layer) {
-    return absl::InternalError(absl::StrCat("the loader gave no ", name, " for layer ", layer));
-  };
-  if (embedding_.packed.data == nullptr) return missing("embedding", 0);
-  if (head().packed.data == nullptr) return missing("head", 0);
-  if (final_norm_.empty()) return missing("final norm", 0);
-  for (uint32_t i = 0; i < layers_.size(); ++i) {
-    const CpuLayer& layer = layers_[i];
-    for (const CpuMatrix* matrix : {&layer.query, &layer.key, &layer.value, &layer.output,
-                                    &layer.gate, &layer.up, &layer.down}) {
-      if (matrix->packed.data == nullptr) return missing("matrix", i);
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (const DecoderParam& param : DecoderParams(spec_)) {
+      if (expected_.at(ParamNumber(param.key)).received) continue;
+      return absl::InternalError(absl::StrCat("the loader gave no ", ParamName(param.key)));
     }
-    if (layer.attention_norm.empty() || layer.mlp_norm.empty()) return missing("norm", i);
-    if (spec_.qkv_bias &&
-        (layer.query.bias.empty() || layer.key.bias.empty() || layer.value.bias.empty())) {
-      return missing("query, key or value bias", i);
-    }
-    if (spec_.output_bias && layer.output.bias.empty()) return missing("output bias", i);
-    if (spec_.mlp_bias &&
-        (layer.gate.bias.empty() || layer.up.bias.empty() || layer.down.bias.empty())) {
-      return missing("MLP bias", i);
-    }
+  }
+  if (spec_.tied_head) head_.packed = embedding_.packed;
+  if (spec_.shared_norm) {
+    for (CpuLayer& layer : layers_) layer.mlp_norm = layer.attention_norm;
   }
   return absl::OkStatus();
 }

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -16,6 +17,7 @@
 #include "kernels/cpu/packing.h"
 #include "shard/device/host/host_memory.h"
 #include "shard/model/decoder_spec.h"
+#include "shard/model/param_table.h"
 #include "shard/weights/slice_plan.h"
 #include "shard/weights/weight_sink.h"
 
@@ -27,9 +29,20 @@ struct CpuMatrix {
   absl::Span<const float> bias;
 };
 
+struct CpuNorm {
+  // Float32 [hidden].
+  absl::Span<const float> weight;
+  // The same; empty without bias.
+  absl::Span<const float> bias;
+};
+
+// What the spec has no parameters for is empty.
 struct CpuLayer {
-  absl::Span<const float> attention_norm;
-  absl::Span<const float> mlp_norm;
+  CpuNorm attention_norm;
+  // Of both halves where the spec has one norm.
+  CpuNorm mlp_norm;
+  // Float32 [head_dim].
+  absl::Span<const float> query_norm, key_norm;
   CpuMatrix query, key, value, output;
   CpuMatrix gate, up, down;
 };
@@ -47,8 +60,11 @@ class CpuWeights : public WeightSink {
 
   const CpuLayer& layer(uint32_t layer) const { return layers_[layer]; }
   const CpuMatrix& embedding() const { return embedding_; }
-  const CpuMatrix& head() const { return spec_.tied_head ? embedding_ : head_; }
-  absl::Span<const float> final_norm() const { return final_norm_; }
+  const CpuMatrix& positions() const { return positions_; }
+  // The embedding's numbers when they are tied.
+  const CpuMatrix& head() const { return head_; }
+  const CpuNorm& embedding_norm() const { return embedding_norm_; }
+  const CpuNorm& final_norm() const { return final_norm_; }
 
   // Bytes of packed matrices and vectors.
   uint64_t bytes() const;
@@ -58,26 +74,18 @@ class CpuWeights : public WeightSink {
     HostMemory memory;
     MemoryParts parts;
   };
-  struct MatrixTarget {
-    CpuMatrix* matrix;
-    int64_t outputs;
-    int64_t inputs;
-  };
-  struct VectorTarget {
-    absl::Span<const float>* vector;
-    int64_t size;
+  // Of a parameter that the spec has: how it is cut, and whether it came.
+  struct Expected {
+    DecoderParam param;
+    bool received = false;
   };
 
-  // This rank's width of the parts of a layer, elements.
-  struct Widths {
-    int64_t query;
-    int64_t kv;
-    int64_t mlp;
-  };
-  Widths SliceWidths() const;
-
-  absl::StatusOr<MatrixTarget> FindMatrix(ParamKey key);
-  absl::StatusOr<VectorTarget> FindVector(ParamKey key);
+  // Where a parameter goes; null when it is no matrix, or no vector.
+  CpuMatrix* MatrixOf(ParamKey key);
+  absl::Span<const float>* VectorOf(ParamKey key);
+  // Notes that a parameter came, [outputs, inputs] large. INTERNAL when the spec has none such or
+  // its slice has another size.
+  absl::Status Receive(ParamKey key, int64_t outputs, int64_t inputs);
   // 64-byte aligned memory that lives as long as this.
   absl::StatusOr<uint8_t*> Allocate(size_t bytes);
 
@@ -87,11 +95,15 @@ class CpuWeights : public WeightSink {
 
   std::vector<CpuLayer> layers_;
   CpuMatrix embedding_;
+  CpuMatrix positions_;
   CpuMatrix head_;
-  absl::Span<const float> final_norm_;
+  CpuNorm embedding_norm_;
+  CpuNorm final_norm_;
 
   // Guards what follows. Not absl's: ThreadSanitizer cannot see inside a packaged library.
   mutable std::mutex mutex_;
+  // By ParamNumber.
+  absl::flat_hash_map<uint32_t, Expected> expected_;
   std::vector<Arena> arenas_;
   uint64_t bytes_ = 0;
 };

@@ -26,7 +26,7 @@ uint64_t Workspace::AssignParts(uint8_t* base, const DecoderSpec& spec, const Sl
   qkv = parts.Take<float>(rows * (query + 2 * key));
   attention = parts.Take<float>(rows * query);
   gate = parts.Take<float>(rows * slice.mlp.size());
-  up = parts.Take<float>(rows * slice.mlp.size());
+  if (spec.gated_mlp) up = parts.Take<float>(rows * slice.mlp.size());
   logits = parts.Take<float>(uint64_t{limits.running_max} * slice.vocab.size());
   if (slice.world > 1) {
     const uint64_t bytes = Sampler::ExchangeBytes(spec.vocab, slice.world, limits.running_max);
@@ -38,12 +38,17 @@ uint64_t Workspace::AssignParts(uint8_t* base, const DecoderSpec& spec, const Sl
   sines = parts.Take<float>(angles);
   const auto widest =
       static_cast<int64_t>(std::max({uint64_t{spec.hidden}, query, uint64_t{slice.mlp.size()}}));
-  for (int type = 0; type < 2; ++type) {
-    values[type] =
-        parts.Take<uint8_t>(rows * static_cast<uint64_t>(kernels::cpu::ActivationRowBytes(widest)));
-    block_sums[type] =
-        parts.Take<float>(rows * static_cast<uint64_t>(kernels::cpu::BlockSumCount(widest)));
-  }
+  const auto prepare = [&](Prepared* out) {
+    for (int type = 0; type < 2; ++type) {
+      out->values[type] = parts.Take<uint8_t>(
+          rows * static_cast<uint64_t>(kernels::cpu::ActivationRowBytes(widest)));
+      out->block_sums[type] =
+          parts.Take<float>(rows * static_cast<uint64_t>(kernels::cpu::BlockSumCount(widest)));
+    }
+  };
+  prepare(&normed);
+  made = normed;
+  if (spec.parallel_residual) prepare(&made);
   threads.resize(limits.threads);
   for (ThreadScratch& thread : threads) {
     thread.row = parts.Take<float>(spec.hidden);

@@ -35,7 +35,8 @@ class Workspace {
   float* qkv = nullptr;
   // [rows, heads * head_dim]
   float* attention = nullptr;
-  // [rows, MLP columns] each; silu(gate) * up goes to gate.
+  // [rows, MLP columns] each; what the activation makes of them goes to gate. Without gates there
+  // is no `up`: what is activated lies in gate from the beginning.
   float* gate = nullptr;
   float* up = nullptr;
   // [rows, hidden]: partial sums in a group of one.
@@ -45,13 +46,19 @@ class Workspace {
   // The sampler's exchange: own records, and those of all ranks. Null in a group of one.
   uint8_t* exchange_mine = nullptr;
   uint8_t* exchange_all = nullptr;
-  // [context, rope.dims / 2] each.
+  // [context, rope.dims / 2] each; nothing without rotary positions.
   float* cosines = nullptr;
   float* sines = nullptr;
   // Linear inputs prepared for the kernels, by ActivationType, wide enough for the widest input:
   // bases and bytes only, CpuOps sets rows and inputs.
-  uint8_t* values[2] = {nullptr, nullptr};
-  float* block_sums[2] = {nullptr, nullptr};
+  struct Prepared {
+    uint8_t* values[2] = {nullptr, nullptr};
+    float* block_sums[2] = {nullptr, nullptr};
+  };
+  // What a norm has made, and what attention or an activation has. They are the same memory but
+  // with a parallel residual, where the MLP's norm comes between attention and its product.
+  Prepared normed;
+  Prepared made;
 
   // Per-thread scratch.
   struct ThreadScratch {

@@ -191,12 +191,18 @@ absl::Status CudaOps::Execute(const PlanOp& op, PlanPart part) {
   switch (op.kind) {
     case OpKind::kEmbed:
       return Embed();
+    case OpKind::kNormResidual:
+      return NormalizeResidual(op, rows);
     case OpKind::kNorm:
       return Normalize(op, rows);
     case OpKind::kLinear:
       return op.way == Way::kFewRows ? MultiplyFewRows(op, rows) : Multiply(op, rows);
     case OpKind::kAddBias:
       return AddBias(op, rows);
+    case OpKind::kClip:
+      return Clip(rows);
+    case OpKind::kNormHeads:
+      return NormalizeHeads(op, rows);
     case OpKind::kRotateAppend:
       return RotateAndAppend(op, rows);
     case OpKind::kAttend:
@@ -207,8 +213,9 @@ absl::Status CudaOps::Execute(const PlanOp& op, PlanPart part) {
       return SumRanks(op, rows);
     case OpKind::kGatherLogits:
       return GatherLogits();
-    case OpKind::kKeepSampled:
     case OpKind::kAddResidual:
+      return AddResidual(op, rows);
+    case OpKind::kKeepSampled:
       break;  // always joined to another one (planner.cc)
   }
   return absl::InternalError(
@@ -224,6 +231,12 @@ absl::Status CudaOps::Embed() {
   embed.table = weights_.embedding();
   embed.vocab_begin = slice_.vocab.begin;
   embed.vocab_end = slice_.vocab.end;
+  if (spec_.position == PositionKind::kLearned && slice_.rank == 0) {
+    embed.position_table =
+        static_cast<const uint8_t*>(weights_.positions()) +
+        uint64_t{spec_.position_offset} * shape_.hidden * kernels::cuda::BytesOf(shape_.type);
+    embed.positions = inputs_.positions;
+  }
   embed.residual = body_.residual;
   embed.rows = body_.count;
   embed.hidden = shape_.hidden;

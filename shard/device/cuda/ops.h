@@ -12,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/cuda/attention/attention.h"
+#include "kernels/cuda/elementwise/norm.h"
 #include "kernels/cuda/elementwise/rope.h"
 #include "kernels/cuda/gemm/gemv.h"
 #include "shard/comm/nccl_communicator.h"
@@ -99,7 +100,9 @@ class CudaOps : public Ops {
     uint32_t inputs = 0;
   };
   MatrixOnDevice MatrixOf(Matrix matrix, uint32_t layer) const;
-  const void* NormWeight(Norm norm, uint32_t layer) const;
+  CudaNorm WeightsOf(Norm norm, uint32_t layer) const;
+  // All but what goes in beside the residual, and where the result goes.
+  kernels::cuda::NormParams NormOf(const PlanOp& op, const Rows& rows) const;
   void* At(Buffer buffer, const Rows& rows, Matrix matrix) const;
   // Float32 for the residual and logits.
   kernels::cuda::DType TypeOf(Buffer buffer) const;
@@ -108,10 +111,14 @@ class CudaOps : public Ops {
   absl::Status Embed();
   // Block tables, and what attention of decode rows and of chunks plans ahead.
   absl::Status PrepareAttention();
+  absl::Status NormalizeResidual(const PlanOp& op, const Rows& rows);
   absl::Status Normalize(const PlanOp& op, const Rows& rows);
+  absl::Status AddResidual(const PlanOp& op, const Rows& rows);
   absl::Status Multiply(const PlanOp& op, const Rows& rows);
   absl::Status MultiplyFewRows(const PlanOp& op, const Rows& rows);
   absl::Status AddBias(const PlanOp& op, const Rows& rows);
+  absl::Status Clip(const Rows& rows);
+  absl::Status NormalizeHeads(const PlanOp& op, const Rows& rows);
   absl::Status RotateAndAppend(const PlanOp& op, const Rows& rows);
   absl::Status Attend(const PlanOp& op);
   absl::Status Activate(const PlanOp& op, const Rows& rows);

@@ -4,6 +4,7 @@
 #include "common/status.h"
 #include "kernels/cuda/attention/decode_attention.h"
 #include "kernels/cuda/attention/prompt_attention.h"
+#include "kernels/cuda/elementwise/heads.h"
 #include "kernels/cuda/elementwise/rows.h"
 #include "shard/device/cuda/ops.h"
 #include "shard/device/cuda/runtime/status.h"
@@ -62,6 +63,29 @@ kernels::cuda::RotateAndAppendParams CudaOps::HeadsOf(const PlanOp& op, const Ro
   params.rows = rows.count;
   params.type = shape_.type;
   return params;
+}
+
+absl::Status CudaOps::Clip(const Rows& rows) {
+  return CudaStatus(kernels::cuda::Clip({ws_.qkv, uint64_t{rows.count} * shape_.qkv_columns(),
+                                         spec_.qkv_clip, shape_.type},
+                                        stream_),
+                    "clip of query, key and value");
+}
+
+absl::Status CudaOps::NormalizeHeads(const PlanOp& op, const Rows& rows) {
+  kernels::cuda::NormHeadsParams params;
+  params.qkv = ws_.qkv;
+  params.row_stride = shape_.qkv_columns();
+  params.query_norm = weights_.layer(op.layer).query_norm;
+  params.key_norm = weights_.layer(op.layer).key_norm;
+  params.query_heads = shape_.query_heads;
+  params.kv_heads = shape_.kv_heads;
+  params.head_dim = shape_.head_dim;
+  params.head_stride = shape_.head_stride;
+  params.rows = rows.count;
+  params.epsilon = spec_.norm_epsilon;
+  params.type = shape_.type;
+  return CudaStatus(kernels::cuda::NormHeads(params, stream_), "norm of heads");
 }
 
 absl::Status CudaOps::RotateAndAppend(const PlanOp& op, const Rows& rows) {

@@ -29,10 +29,26 @@ GemvEpilogue KernelEpilogue(Epilogue epilogue) {
   return GemvEpilogue::kStore;
 }
 
+kernels::cuda::ActivationKind KernelActivation(Activation activation) {
+  switch (activation) {
+    case Activation::kSilu:
+      return kernels::cuda::ActivationKind::kSilu;
+    case Activation::kGeluErf:
+      return kernels::cuda::ActivationKind::kGeluErf;
+    case Activation::kGeluTanh:
+      return kernels::cuda::ActivationKind::kGeluTanh;
+    case Activation::kRelu:
+      return kernels::cuda::ActivationKind::kRelu;
+  }
+  return kernels::cuda::ActivationKind::kSilu;
+}
+
 }  // namespace
 
 CudaOps::MatrixOnDevice CudaOps::MatrixOf(Matrix matrix, uint32_t layer) const {
-  if (matrix == Matrix::kHead) return {weights_.head(), nullptr, shape_.vocab, shape_.hidden};
+  if (matrix == Matrix::kHead) {
+    return {weights_.head(), weights_.head_bias(), shape_.vocab, shape_.hidden};
+  }
   const CudaLayer& weights = weights_.layer(layer);
   switch (matrix) {
     case Matrix::kQkv:
@@ -40,7 +56,7 @@ CudaOps::MatrixOnDevice CudaOps::MatrixOf(Matrix matrix, uint32_t layer) const {
     case Matrix::kOutput:
       return {weights.output, weights.output_bias, shape_.hidden, shape_.query_columns()};
     case Matrix::kGateUp:
-      return {weights.gate_up, weights.gate_up_bias, 2 * shape_.mlp, shape_.hidden};
+      return {weights.gate_up, weights.gate_up_bias, shape_.gate_up_columns(), shape_.hidden};
     case Matrix::kDown:
       return {weights.down, weights.down_bias, shape_.hidden, shape_.mlp};
     case Matrix::kNone:
@@ -50,10 +66,19 @@ CudaOps::MatrixOnDevice CudaOps::MatrixOf(Matrix matrix, uint32_t layer) const {
   return {};
 }
 
-const void* CudaOps::NormWeight(Norm norm, uint32_t layer) const {
-  if (norm == Norm::kFinal) return weights_.final_norm();
-  const CudaLayer& weights = weights_.layer(layer);
-  return norm == Norm::kAttention ? weights.attention_norm : weights.mlp_norm;
+CudaNorm CudaOps::WeightsOf(Norm norm, uint32_t layer) const {
+  switch (norm) {
+    case Norm::kEmbedding:
+      return weights_.embedding_norm();
+    case Norm::kAttention:
+      return weights_.layer(layer).attention_norm;
+    case Norm::kMlp:
+      return weights_.layer(layer).mlp_norm;
+    case Norm::kFinal:
+    case Norm::kNone:
+      break;
+  }
+  return weights_.final_norm();
 }
 
 void* CudaOps::At(Buffer buffer, const Rows& rows, Matrix matrix) const {
@@ -89,18 +114,44 @@ DType CudaOps::TypeOf(Buffer buffer) const {
   return wide ? DType::kFloat32 : shape_.type;
 }
 
-absl::Status CudaOps::Normalize(const PlanOp& op, const Rows& rows) {
+kernels::cuda::NormParams CudaOps::NormOf(const PlanOp& op, const Rows& rows) const {
+  const CudaNorm weights = WeightsOf(op.norm, op.layer);
   kernels::cuda::NormParams params;
-  if (op.adds_to_residual) params.delta = At(op.in, rows, Matrix::kNone);
   params.residual = rows.residual;
-  params.weight = NormWeight(op.norm, op.layer);
-  params.out = ws_.normed;
+  params.weight = weights.weight;
+  params.bias = weights.bias;
   params.rows = rows.count;
   params.hidden = shape_.hidden;
   params.epsilon = spec_.norm_epsilon;
   params.type = shape_.type;
   params.dependent = !op.after_collective;
-  return CudaStatus(kernels::cuda::RmsNorm(params, stream_), "norm");
+  return params;
+}
+
+absl::Status CudaOps::Normalize(const PlanOp& op, const Rows& rows) {
+  kernels::cuda::NormParams params = NormOf(op, rows);
+  if (op.adds_to_residual) params.delta = At(op.in, rows, Matrix::kNone);
+  params.out = ws_.normed;
+  const bool rms = spec_.norm == NormKind::kRmsNorm;
+  return CudaStatus(
+      rms ? kernels::cuda::RmsNorm(params, stream_) : kernels::cuda::LayerNorm(params, stream_),
+      "norm");
+}
+
+absl::Status CudaOps::NormalizeResidual(const PlanOp& op, const Rows& rows) {
+  const kernels::cuda::NormParams params = NormOf(op, rows);
+  const bool rms = spec_.norm == NormKind::kRmsNorm;
+  return CudaStatus(rms ? kernels::cuda::RmsNormInPlace(params, stream_)
+                        : kernels::cuda::LayerNormInPlace(params, stream_),
+                    "norm of the residual");
+}
+
+absl::Status CudaOps::AddResidual(const PlanOp& op, const Rows& rows) {
+  return CudaStatus(
+      kernels::cuda::AddToResidual({rows.residual, At(op.in, rows, Matrix::kNone),
+                                    uint64_t{rows.count} * shape_.hidden, shape_.type},
+                                   stream_),
+      "sum with the residual");
 }
 
 absl::Status CudaOps::Multiply(const PlanOp& op, const Rows& rows) {
@@ -130,7 +181,7 @@ absl::Status CudaOps::MultiplyFewRows(const PlanOp& op, const Rows& rows) {
     params.in = At(op.in, rows, op.matrix);
   } else {
     params.residual_in = rows.residual;
-    params.norm_weight = NormWeight(op.norm, op.layer);
+    params.norm_weight = WeightsOf(op.norm, op.layer).weight;
     params.epsilon = spec_.norm_epsilon;
   }
   params.out = At(op.out, rows, op.matrix);
@@ -153,14 +204,23 @@ absl::Status CudaOps::AddBias(const PlanOp& op, const Rows& rows) {
 }
 
 absl::Status CudaOps::Activate(const PlanOp& op, const Rows& rows) {
-  kernels::cuda::GatedActivationParams params;
-  params.in = ws_.gate_up;
-  params.out = ws_.mlp;
-  params.rows = rows.count;
-  params.columns = shape_.mlp;
-  params.type = shape_.type;
-  params.dependent = !op.after_collective;
-  return CudaStatus(kernels::cuda::GatedActivation(params, stream_), "gated activation");
+  const auto fill = [&](auto params) {
+    params.in = ws_.gate_up;
+    params.out = ws_.mlp;
+    params.rows = rows.count;
+    params.columns = shape_.mlp;
+    params.kind = KernelActivation(spec_.activation);
+    params.type = shape_.type;
+    params.dependent = !op.after_collective;
+    return params;
+  };
+  if (shape_.gated_mlp) {
+    return CudaStatus(
+        kernels::cuda::GatedActivation(fill(kernels::cuda::GatedActivationParams()), stream_),
+        "gated activation");
+  }
+  return CudaStatus(kernels::cuda::Activation(fill(kernels::cuda::ActivationParams()), stream_),
+                    "activation");
 }
 
 absl::Status CudaOps::SumRanks(const PlanOp& op, const Rows& rows) {
@@ -170,7 +230,7 @@ absl::Status CudaOps::SumRanks(const PlanOp& op, const Rows& rows) {
   }
   kernels::cuda::AllReduceParams params;
   params.residual = rows.residual;
-  params.weight = NormWeight(op.norm, op.layer);
+  params.weight = WeightsOf(op.norm, op.layer).weight;
   params.out = ws_.normed;
   params.rows = rows.count;
   params.epsilon = spec_.norm_epsilon;

@@ -26,12 +26,13 @@ CudaPlanFacts FactsOf(const DecoderSpec& spec, const CudaShape& shape, const Sli
   facts.bfloat16 = shape.type == kernels::cuda::DType::kBfloat16;
   facts.deterministic = deterministic;
   facts.whole_heads = spec.rope.dims == 0 || spec.rope.dims == shape.head_stride;
+  facts.rms_norm = spec.norm == NormKind::kRmsNorm;
+  facts.gated_silu = spec.gated_mlp && spec.activation == Activation::kSilu;
   return facts;
 }
 
 bool IsOptional(const PlanRule& rule) {
-  return &rule != &kResidualIntoRoundedProduct && &rule != &kResidualIntoNorm &&
-         &rule != &kKeepAfterAttention;
+  return &rule != &kResidualIntoRoundedProduct && &rule != &kKeepAfterAttention;
 }
 
 std::vector<const PlanRule*> CudaPlanRules(const CudaPlanFacts& facts, RowClass rows) {
@@ -40,12 +41,12 @@ std::vector<const PlanRule*> CudaPlanRules(const CudaPlanFacts& facts, RowClass 
   if (few) rules.push_back(&kFewRowsProduct);
   rules.push_back(&kBiasIntoRotation);
   if (few && facts.whole_heads) rules.push_back(&kRotationIntoProduct);
-  if (few) rules.push_back(&kActivationIntoFewRows);
+  if (few && facts.gated_silu) rules.push_back(&kActivationIntoFewRows);
   if (facts.world == 1) {
     rules.push_back(&kResidualIntoRoundedProduct);
-    if (few) rules.push_back(&kNormIntoProduct);
+    if (few && facts.rms_norm) rules.push_back(&kNormIntoProduct);
   } else {
-    if (facts.peers && rows != RowClass::kMany) rules.push_back(&kSumByPeers);
+    if (facts.peers && facts.rms_norm && rows != RowClass::kMany) rules.push_back(&kSumByPeers);
     rules.push_back(&kResidualIntoNorm);
   }
   rules.push_back(&kKeepAfterAttention);

@@ -42,6 +42,7 @@ absl::StatusOr<CudaShape> MakeCudaShape(const DecoderSpec& spec, const SlicePlan
   shape.kv_heads = slice.kv_heads.size();
   shape.head_dim = spec.head_dim;
   shape.mlp_used = slice.mlp.size();
+  shape.gated_mlp = spec.gated_mlp;
   shape.mlp = RoundUp(shape.mlp_used, kMlpMultiple);
   shape.vocab_used = slice.vocab.size();
   const uint32_t vocab_max = (spec.vocab + slice.world - 1) / slice.world;

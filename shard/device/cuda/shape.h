@@ -25,6 +25,8 @@ struct CudaShape {
   // MLP columns of this rank in memory, a multiple of 64; mlp_used of them are the model's.
   uint32_t mlp = 0;
   uint32_t mlp_used = 0;
+  // The MLP has gates beside its ups.
+  bool gated_mlp = true;
   // Rows of embedding and head in memory, a multiple of 8 and equal on all ranks; vocab_used of
   // them are the model's.
   uint32_t vocab = 0;
@@ -34,6 +36,8 @@ struct CudaShape {
   uint32_t query_columns() const { return query_heads * head_stride; }
   uint32_t kv_columns() const { return kv_heads * head_stride; }
   uint32_t qkv_columns() const { return query_columns() + 2 * kv_columns(); }
+  // Of one row of the product of gates and ups.
+  uint32_t gate_up_columns() const { return gated_mlp ? 2 * mlp : mlp; }
 };
 
 // INVALID_ARGUMENT, naming what is out of range, for a model that the kernels do not serve: hidden

@@ -1,7 +1,6 @@
 #include "shard/device/cuda/weight_layout.h"
 
 #include <algorithm>
-#include <iterator>
 
 #include "absl/strings/str_cat.h"
 
@@ -11,14 +10,6 @@ namespace {
 using kernels::cuda::PaddedGrid;
 
 constexpr uint64_t kMatrixAlignment = 256;
-
-// In the order of ParamKind.
-constexpr const char* kNames[] = {"token embedding", "head",     "final norm", "attention norm",
-                                  "query",           "key",      "value",      "output",
-                                  "MLP norm",        "gate",     "up",         "down",
-                                  "query bias",      "key bias", "value bias", "output bias",
-                                  "gate bias",       "up bias",  "down bias"};
-static_assert(std::size(kNames) == static_cast<size_t>(ParamKind::kDownBias) + 1);
 
 // `rows` of `columns` behind each other, `stride` elements each in memory.
 PaddedGrid Rows(uint32_t rows, uint32_t columns, uint32_t stride) {
@@ -46,31 +37,47 @@ PaddedGrid HeadRows(uint32_t heads, const CudaShape& shape) {
 
 }  // namespace
 
-std::string ParamName(ParamKey key) {
-  const std::string name = kNames[static_cast<size_t>(key.kind)];
-  const bool of_layer = key.kind > ParamKind::kFinalNorm;
-  return of_layer ? absl::StrCat(name, " of layer ", key.layer) : name;
-}
-
 WeightLayout::WeightLayout(const DecoderSpec& spec, const CudaShape& shape)
     : shape_(shape), element_bytes_(BytesOf(shape.type)) {
   const PaddedGrid vocab = Rows(shape.vocab_used, shape.hidden, shape.hidden);
   const uint64_t vocab_elements = uint64_t{shape.vocab} * shape.hidden;
   Add({ParamKind::kTokenEmbedding}, Take(vocab_elements), vocab);
+  if (spec.position == PositionKind::kLearned) {
+    Add({ParamKind::kPositionEmbedding}, Take(uint64_t{spec.position_rows} * shape.hidden),
+        Rows(spec.position_rows, shape.hidden, shape.hidden));
+  }
+  if (spec.embedding_norm) {
+    AddNorm(ParamKind::kEmbeddingNorm, ParamKind::kEmbeddingNormBias, 0, spec);
+  }
   for (uint32_t layer = 0; layer < shape.layers; ++layer) AddLayer(layer, spec);
-  Add({ParamKind::kFinalNorm}, Take(shape.hidden), Vector(shape.hidden));
+  AddNorm(ParamKind::kFinalNorm, ParamKind::kFinalNormBias, 0, spec);
   if (!spec.tied_head) Add({ParamKind::kHead}, Take(vocab_elements), vocab);
+  if (spec.head_bias) {
+    Add({ParamKind::kHeadBias}, Take(shape.vocab), Rows(1, shape.vocab_used, shape.vocab));
+  }
+}
+
+void WeightLayout::AddNorm(ParamKind weight, ParamKind bias, uint32_t layer,
+                           const DecoderSpec& spec) {
+  Add({weight, layer}, Take(shape_.hidden), Vector(shape_.hidden));
+  if (spec.norm_bias) Add({bias, layer}, Take(shape_.hidden), Vector(shape_.hidden));
 }
 
 void WeightLayout::AddLayer(uint32_t layer, const DecoderSpec& spec) {
-  const PaddedGrid hidden = Vector(shape_.hidden);
-  Add({ParamKind::kAttentionNorm, layer}, Take(shape_.hidden), hidden);
+  AddNorm(ParamKind::kAttentionNorm, ParamKind::kAttentionNormBias, layer, spec);
   AddQueryKeyValue(layer, spec.qkv_bias);
+  if (spec.head_norms) {
+    const PaddedGrid head = Rows(1, shape_.head_dim, shape_.head_stride);
+    Add({ParamKind::kQueryNorm, layer}, Take(shape_.head_stride), head);
+    Add({ParamKind::kKeyNorm, layer}, Take(shape_.head_stride), head);
+  }
   Add({ParamKind::kOutput, layer}, Take(uint64_t{shape_.hidden} * shape_.query_columns()),
       HeadColumns(shape_.hidden, shape_.query_heads, shape_));
-  if (spec.output_bias) Add({ParamKind::kOutputBias, layer}, Take(shape_.hidden), hidden);
-  Add({ParamKind::kMlpNorm, layer}, Take(shape_.hidden), hidden);
-  AddMlp(layer, spec.mlp_bias);
+  if (spec.output_bias) {
+    Add({ParamKind::kOutputBias, layer}, Take(shape_.hidden), Vector(shape_.hidden));
+  }
+  if (!spec.shared_norm) AddNorm(ParamKind::kMlpNorm, ParamKind::kMlpNormBias, layer, spec);
+  AddMlp(layer, spec);
 }
 
 // Query, key and value lie behind each other, so that one product makes all three.
@@ -100,21 +107,25 @@ void WeightLayout::AddQueryKeyValue(uint32_t layer, bool bias) {
   }
 }
 
-void WeightLayout::AddMlp(uint32_t layer, bool bias) {
+void WeightLayout::AddMlp(uint32_t layer, const DecoderSpec& spec) {
   const PaddedGrid rows = Rows(shape_.mlp_used, shape_.hidden, shape_.hidden);
-  const uint64_t gate_elements = uint64_t{shape_.mlp} * shape_.hidden;
-  const uint64_t gate = Take(2 * gate_elements);
-  Add({ParamKind::kGate, layer}, gate, rows);
-  Add({ParamKind::kUp, layer}, gate + gate_elements * element_bytes_, rows);
-  if (bias) {
+  const uint64_t columns = shape_.gate_up_columns();
+  // Where the ups begin.
+  const uint64_t ups = columns - shape_.mlp;
+  const uint64_t gate_up = Take(columns * shape_.hidden);
+  if (spec.gated_mlp) Add({ParamKind::kGate, layer}, gate_up, rows);
+  Add({ParamKind::kUp, layer}, gate_up + ups * shape_.hidden * element_bytes_, rows);
+  if (spec.mlp_bias) {
     const PaddedGrid vector = Rows(1, shape_.mlp_used, shape_.mlp);
-    const uint64_t gate_bias = Take(2 * uint64_t{shape_.mlp});
-    Add({ParamKind::kGateBias, layer}, gate_bias, vector);
-    Add({ParamKind::kUpBias, layer}, gate_bias + shape_.mlp * element_bytes_, vector);
+    const uint64_t bias = Take(columns);
+    if (spec.gated_mlp) Add({ParamKind::kGateBias, layer}, bias, vector);
+    Add({ParamKind::kUpBias, layer}, bias + ups * element_bytes_, vector);
   }
-  Add({ParamKind::kDown, layer}, Take(gate_elements),
+  Add({ParamKind::kDown, layer}, Take(uint64_t{shape_.mlp} * shape_.hidden),
       Rows(shape_.hidden, shape_.mlp_used, shape_.mlp));
-  if (bias) Add({ParamKind::kDownBias, layer}, Take(shape_.hidden), Vector(shape_.hidden));
+  if (spec.mlp_bias) {
+    Add({ParamKind::kDownBias, layer}, Take(shape_.hidden), Vector(shape_.hidden));
+  }
 }
 
 void WeightLayout::Add(ParamKey key, uint64_t offset, const PaddedGrid& grid) {

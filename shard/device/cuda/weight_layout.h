@@ -48,7 +48,9 @@ class WeightLayout {
  private:
   void AddLayer(uint32_t layer, const DecoderSpec& spec);
   void AddQueryKeyValue(uint32_t layer, bool bias);
-  void AddMlp(uint32_t layer, bool bias);
+  void AddMlp(uint32_t layer, const DecoderSpec& spec);
+  // A norm's weights, and what it adds behind them where it does.
+  void AddNorm(ParamKind weight, ParamKind bias, uint32_t layer, const DecoderSpec& spec);
   void Add(ParamKey key, uint64_t offset, const kernels::cuda::PaddedGrid& grid);
   // Reserves memory for `elements`; gives its offset in bytes.
   uint64_t Take(uint64_t elements);
@@ -60,8 +62,5 @@ class WeightLayout {
   std::vector<ParamKey> params_;
   absl::flat_hash_map<uint32_t, WeightLocation> locations_;
 };
-
-// "query of layer 3", for messages.
-std::string ParamName(ParamKey key);
 
 }  // namespace weft::shard

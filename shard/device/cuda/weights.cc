@@ -44,16 +44,27 @@ class CudaWeightsImpl : public CudaWeights {
   absl::Status Finish() override;
 
   const CudaLayer& layer(uint32_t layer) const override { return layers_[layer]; }
-  const void* embedding() const override { return At({ParamKind::kTokenEmbedding}); }
+  const void* embedding() const override { return Find({ParamKind::kTokenEmbedding}); }
   const void* head() const override {
-    return spec_.tied_head ? embedding() : At({ParamKind::kHead});
+    return spec_.tied_head ? embedding() : Find({ParamKind::kHead});
   }
-  const void* final_norm() const override { return At({ParamKind::kFinalNorm}); }
+  const void* head_bias() const override { return Find({ParamKind::kHeadBias}); }
+  const void* positions() const override { return Find({ParamKind::kPositionEmbedding}); }
+  CudaNorm embedding_norm() const override {
+    return {Find({ParamKind::kEmbeddingNorm}), Find({ParamKind::kEmbeddingNormBias})};
+  }
+  CudaNorm final_norm() const override {
+    return {Find({ParamKind::kFinalNorm}), Find({ParamKind::kFinalNormBias})};
+  }
 
  private:
   void PointLayers();
   absl::Status Upload(ParamKey key, const MatrixSource& source);
-  void* At(ParamKey key) const { return memory_ + layout_.At(key).offset; }
+  // Null when the model has none.
+  const void* Find(ParamKey key) const {
+    const absl::StatusOr<WeightLocation> location = layout_.Find(key);
+    return location.ok() ? memory_ + location->offset : nullptr;
+  }
 
   const DecoderSpec spec_;
   const CudaShape shape_;
@@ -89,18 +100,21 @@ void CudaWeightsImpl::PointLayers() {
   layers_.resize(shape_.layers);
   for (uint32_t i = 0; i < shape_.layers; ++i) {
     CudaLayer& layer = layers_[i];
-    layer.attention_norm = At({ParamKind::kAttentionNorm, i});
-    layer.qkv = At({ParamKind::kQuery, i});
-    layer.output = At({ParamKind::kOutput, i});
-    layer.mlp_norm = At({ParamKind::kMlpNorm, i});
-    layer.gate_up = At({ParamKind::kGate, i});
-    layer.down = At({ParamKind::kDown, i});
-    if (spec_.qkv_bias) layer.qkv_bias = At({ParamKind::kQueryBias, i});
-    if (spec_.output_bias) layer.output_bias = At({ParamKind::kOutputBias, i});
-    if (spec_.mlp_bias) {
-      layer.gate_up_bias = At({ParamKind::kGateBias, i});
-      layer.down_bias = At({ParamKind::kDownBias, i});
-    }
+    layer.attention_norm = {Find({ParamKind::kAttentionNorm, i}),
+                            Find({ParamKind::kAttentionNormBias, i})};
+    layer.qkv = Find({ParamKind::kQuery, i});
+    layer.qkv_bias = Find({ParamKind::kQueryBias, i});
+    layer.query_norm = Find({ParamKind::kQueryNorm, i});
+    layer.key_norm = Find({ParamKind::kKeyNorm, i});
+    layer.output = Find({ParamKind::kOutput, i});
+    layer.output_bias = Find({ParamKind::kOutputBias, i});
+    layer.mlp_norm = spec_.shared_norm ? layer.attention_norm
+                                       : CudaNorm{Find({ParamKind::kMlpNorm, i}),
+                                                  Find({ParamKind::kMlpNormBias, i})};
+    layer.gate_up = Find({spec_.gated_mlp ? ParamKind::kGate : ParamKind::kUp, i});
+    layer.gate_up_bias = Find({spec_.gated_mlp ? ParamKind::kGateBias : ParamKind::kUpBias, i});
+    layer.down = Find({ParamKind::kDown, i});
+    layer.down_bias = Find({ParamKind::kDownBias, i});
   }
 }
 
@@ -137,17 +151,17 @@ absl::Status CudaWeightsImpl::Upload(ParamKey key, const MatrixSource& source) {
 
 absl::Status CudaWeightsImpl::FillRandom(uint64_t seed) {
   WEFT_RETURN_IF_ERROR(CudaStatus(cudaSetDevice(device_), "device of the load"));
-  const std::vector<float> ones(shape_.hidden, 1.0f);
   for (const ParamKey key : layout_.params()) {
     // Biases stay as zero as Create made them.
-    if (key.kind >= ParamKind::kQueryBias) continue;
+    if (IsBias(key.kind)) continue;
+    const WeightLocation& location = layout_.At(key);
     if (IsNorm(key.kind)) {
-      WEFT_RETURN_IF_ERROR(AddVector(key, ones));
+      WEFT_RETURN_IF_ERROR(AddVector(key, std::vector<float>(location.grid.columns, 1.0f)));
       continue;
     }
     kernels::cuda::RandomFillParams params;
-    params.out = At(key);
-    params.grid = layout_.At(key).grid;
+    params.out = memory_ + location.offset;
+    params.grid = location.grid;
     params.key = kernels::RandomWeightKey(seed, ParamNumber(key));
     params.type = shape_.type;
     WEFT_RETURN_IF_ERROR(

@@ -17,18 +17,26 @@
 
 namespace weft::shard {
 
-// Device pointers of one layer; null = there is no such bias.
+// Both [hidden]; null = there is none.
+struct CudaNorm {
+  const void* weight = nullptr;
+  const void* bias = nullptr;
+};
+
+// Device pointers of one layer; null = the model has none.
 struct CudaLayer {
-  const void* attention_norm = nullptr;  // [hidden]
-  const void* qkv = nullptr;             // [qkv_columns, hidden]
-  const void* qkv_bias = nullptr;        // [qkv_columns]
-  const void* output = nullptr;          // [hidden, query_columns]
-  const void* output_bias = nullptr;     // [hidden]
-  const void* mlp_norm = nullptr;        // [hidden]
-  const void* gate_up = nullptr;         // [2 * mlp, hidden]: gate, then up
-  const void* gate_up_bias = nullptr;    // [2 * mlp]
-  const void* down = nullptr;            // [hidden, mlp]
-  const void* down_bias = nullptr;       // [hidden]
+  CudaNorm attention_norm;
+  const void* qkv = nullptr;           // [qkv_columns, hidden]
+  const void* qkv_bias = nullptr;      // [qkv_columns]
+  const void* output = nullptr;        // [hidden, query_columns]
+  const void* output_bias = nullptr;   // [hidden]
+  const void* query_norm = nullptr;    // [head_stride], zeros behind head_dim
+  const void* key_norm = nullptr;      // the same
+  CudaNorm mlp_norm;                   // attention's where the spec has one norm for both
+  const void* gate_up = nullptr;       // [gate_up_columns, hidden]: gate if there is one, then up
+  const void* gate_up_bias = nullptr;  // [gate_up_columns]
+  const void* down = nullptr;          // [hidden, mlp]
+  const void* down_bias = nullptr;     // [hidden]
 };
 
 class CudaWeights : public WeightSink {
@@ -51,7 +59,11 @@ class CudaWeights : public WeightSink {
   // [vocab, hidden]; the same when they are tied.
   virtual const void* embedding() const = 0;
   virtual const void* head() const = 0;
-  virtual const void* final_norm() const = 0;
+  virtual const void* head_bias() const = 0;
+  // [position_rows, hidden]
+  virtual const void* positions() const = 0;
+  virtual CudaNorm embedding_norm() const = 0;
+  virtual CudaNorm final_norm() const = 0;
 };
 
 }  // namespace weft::shard

@@ -32,7 +32,7 @@ void CudaWorkspace::AssignParts(const CudaShape& shape, const CudaLimits& limits
   qkv = parts->Take(rows * shape.qkv_columns() * element);
   attention = parts->Take(rows * shape.query_columns() * element);
   attention_kept = parts->Take(running * shape.query_columns() * element);
-  gate_up = parts->Take(rows * 2 * shape.mlp * element);
+  gate_up = parts->Take(rows * shape.gate_up_columns() * element);
   mlp = parts->Take(rows * shape.mlp * element);
   logits = parts->Take<float>(running * shape.vocab);
   if (limits.world > 1) {

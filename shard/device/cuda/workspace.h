@@ -47,7 +47,7 @@ struct CudaWorkspace {
   void* qkv = nullptr;             // [S, qkv_columns] T
   void* attention = nullptr;       // [S, query_columns] T
   void* attention_kept = nullptr;  // [R, query_columns] T
-  void* gate_up = nullptr;         // [S, 2 * mlp] T
+  void* gate_up = nullptr;         // [S, gate_up_columns] T
   void* mlp = nullptr;             // [S, mlp] T
   float* logits = nullptr;         // [R, vocab]: of this rank's slice
   // With more than one rank: partial sums on their way to the residual, logits of all ranks as they

@@ -9,12 +9,17 @@
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
 #include "common/status.h"
+#include "shard/model/families/hf_checks.h"
 #include "shard/model/families/llama_tensors.h"
 #include "shard/model/families/rope_keys.h"
 #include "shard/model/families/validate.h"
 
 namespace weft::shard {
 namespace {
+
+// Of GGUF files.
+constexpr const char kEmbedding[] = "token_embd.weight";
+constexpr const char kHead[] = "output.weight";
 
 // A GGUF integer that must fit uint32; `otherwise` when absent, unless that is negative.
 absl::StatusOr<uint32_t> GgufUint(const GgufFile& file, const std::string& key,
@@ -49,24 +54,13 @@ absl::Status RefuseUnsupported(const LlamaLike& family, const HfObject& root) {
     return Unsupported(root.Where("hidden_act"),
                        absl::StrCat("\"", act, "\" is not supported; known is: silu"));
   }
-  WEFT_ASSIGN_OR_RETURN(const float rotated, root.GetFloatOr("partial_rotary_factor", 1.0f));
+  WEFT_ASSIGN_OR_RETURN(const float rotated,
+                        RotaryShareFromHf(root, "partial_rotary_factor", 1.0f));
   if (rotated != 1.0f) {
     return Unsupported(root.Where("partial_rotary_factor"),
                        absl::StrCat(rotated, " is not supported; expected 1"));
   }
-  if (root.Has("quantization_config")) {
-    return Unsupported(root.Where("quantization_config"),
-                       "quantised safetensors are not supported; use a checkpoint in F32, F16 or "
-                       "BF16, or a GGUF file");
-  }
-  WEFT_ASSIGN_OR_RETURN(const std::vector<std::string> architectures,
-                        root.GetStrings("architectures"));
-  if (!architectures.empty() && !absl::c_linear_search(architectures, family.architecture)) {
-    return Unsupported(root.Where("architectures"),
-                       absl::StrCat("\"", architectures[0],
-                                    "\" is not supported; known is: ", family.architecture));
-  }
-  return absl::OkStatus();
+  return RefuseOtherModels(root, family.architecture);
 }
 
 absl::Status RefuseUnsupported(const GgufKeys& keys) {
@@ -174,25 +168,22 @@ absl::StatusOr<ModelDescription> LlamaLikeFromHf(const LlamaLike& family, const 
   WEFT_RETURN_IF_ERROR(RopeFromHf(root, &spec.rope));
   WEFT_RETURN_IF_ERROR(family.finish_hf(root, &spec));
   WEFT_RETURN_IF_ERROR(ValidateSpec(spec, KeysOf(root)));
-  // generate() takes the end set of generation_config.json where there is one.
-  const HfObject generation = config.generation();
-  WEFT_ASSIGN_OR_RETURN(spec.eos_ids, (generation.Has("eos_token_id") ? generation : root)
-                                          .GetUints("eos_token_id", spec.vocab - 1));
+  WEFT_ASSIGN_OR_RETURN(spec.eos_ids, EosFromHf(config, spec.vocab));
   spec.attention_scale = 1.0f / std::sqrt(static_cast<float>(spec.head_dim));
-  out.params = LlamaTensors(spec, kLlamaHfNames, RowOrder::kPlain);
+  out.params = NameTensors(spec, kLlamaHfNames);
   out.unused = {"*.rotary_emb.inv_freq"};
-  if (spec.tied_head) out.unused.push_back(kLlamaHfNames.head);
+  if (spec.tied_head) out.unused.push_back("lm_head.weight");
   return out;
 }
 
 absl::StatusOr<ModelDescription> LlamaLikeFromGguf(const LlamaLike& family, const GgufFile& file) {
   const GgufKeys keys{file, family.name};
   WEFT_RETURN_IF_ERROR(RefuseUnsupported(keys));
-  const GgufTensor* const embedding = file.FindTensor(kLlamaGgufNames.embedding);
+  const GgufTensor* const embedding = file.FindTensor(kEmbedding);
   if (embedding == nullptr || embedding->dims.size() != 2) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        file.path(), ": tensor ", kLlamaGgufNames.embedding, ": expected a matrix, found ",
-        embedding == nullptr ? "no such tensor" : "another number of dimensions"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(file.path(), ": tensor ", kEmbedding, ": expected a matrix, found ",
+                     embedding == nullptr ? "no such tensor" : "another number of dimensions"));
   }
   ModelDescription out;
   DecoderSpec& spec = out.spec;
@@ -218,9 +209,9 @@ absl::StatusOr<ModelDescription> LlamaLikeFromGguf(const LlamaLike& family, cons
   }
   WEFT_ASSIGN_OR_RETURN(spec.mlp_hidden, keys.Uint("feed_forward_length"));
   if (embedding->dims[1] > kVocabMax) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(file.path(), ": tensor ", kLlamaGgufNames.embedding, ": ", embedding->dims[1],
-                     " rows are more than ", kVocabMax));
+    return absl::InvalidArgumentError(absl::StrCat(file.path(), ": tensor ", kEmbedding, ": ",
+                                                   embedding->dims[1], " rows are more than ",
+                                                   kVocabMax));
   }
   WEFT_ASSIGN_OR_RETURN(spec.vocab,
                         keys.Uint("vocab_size", static_cast<int64_t>(embedding->dims[1])));
@@ -229,16 +220,17 @@ absl::StatusOr<ModelDescription> LlamaLikeFromGguf(const LlamaLike& family, cons
                         file.GetFloat(keys.Key("attention.layer_norm_rms_epsilon")));
   spec.norm_epsilon = static_cast<float>(epsilon);
   // No key tells of a separate head or of biases: the tensors themselves do.
-  spec.tied_head = file.FindTensor(kLlamaGgufNames.head) == nullptr;
+  spec.tied_head = file.FindTensor(kHead) == nullptr;
   spec.qkv_bias = file.FindTensor("blk.0.attn_q.bias") != nullptr;
   spec.output_bias = file.FindTensor("blk.0.attn_output.bias") != nullptr;
   spec.mlp_bias = file.FindTensor("blk.0.ffn_gate.bias") != nullptr;
+  spec.head_norms = file.FindTensor("blk.0.attn_q_norm.weight") != nullptr;
   WEFT_ASSIGN_OR_RETURN(spec.rope.dims, keys.Uint("rope.dimension_count", spec.head_dim));
   WEFT_RETURN_IF_ERROR(RopeFromGguf(file, family.name, &spec.rope));
   WEFT_RETURN_IF_ERROR(ValidateSpec(spec, KeysOf(keys)));
   WEFT_ASSIGN_OR_RETURN(spec.eos_ids, EosFromGguf(file, spec.vocab));
   spec.attention_scale = 1.0f / std::sqrt(static_cast<float>(spec.head_dim));
-  out.params = LlamaTensors(spec, kLlamaGgufNames, family.gguf_query_key_order);
+  out.params = NameTensors(spec, kLlamaGgufNames, family.gguf_query_key_order);
   out.unused = {"rope_freqs.weight"};
   return out;
 }

@@ -6,9 +6,18 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/status.h"
+#include "shard/model/families/gpt2.h"
+#include "shard/model/families/gpt_bigcode.h"
+#include "shard/model/families/gpt_neox.h"
+#include "shard/model/families/gptj.h"
 #include "shard/model/families/llama.h"
 #include "shard/model/families/mistral.h"
+#include "shard/model/families/opt.h"
+#include "shard/model/families/phi.h"
+#include "shard/model/families/phi3.h"
 #include "shard/model/families/qwen2.h"
+#include "shard/model/families/qwen3.h"
+#include "shard/model/families/starcoder2.h"
 
 namespace weft::shard {
 namespace {
@@ -26,6 +35,15 @@ constexpr Family kFamilies[] = {
     // Its GGUF files are "llama".
     {"mistral", MistralFromHf, nullptr},
     {"qwen2", Qwen2FromHf, Qwen2FromGguf},
+    {"qwen3", Qwen3FromHf, Qwen3FromGguf},
+    {"phi", PhiFromHf, nullptr},
+    {"phi3", Phi3FromHf, nullptr},
+    {"gpt2", Gpt2FromHf, nullptr},
+    {"gpt_bigcode", GptBigcodeFromHf, nullptr},
+    {"starcoder2", Starcoder2FromHf, nullptr},
+    {"gptj", GptjFromHf, nullptr},
+    {"gpt_neox", GptNeoxFromHf, nullptr},
+    {"opt", OptFromHf, nullptr},
 };
 
 // The reader of `name`, of those that the families have by `reader` for one file format.

@@ -19,11 +19,6 @@ absl::Status RopeFromHf(const HfObject& root, RopeSpec* rope) {
   WEFT_ASSIGN_OR_RETURN(rope->theta, scaling.GetFloatOr("rope_theta", rope->theta));
   const char* const type_key = scaling.Has("rope_type") ? "rope_type" : "type";
   WEFT_ASSIGN_OR_RETURN(const std::string type, scaling.GetStringOr(type_key, "default"));
-  WEFT_ASSIGN_OR_RETURN(const float rotated, scaling.GetFloatOr("partial_rotary_factor", 1.0f));
-  if (rotated != 1.0f) {
-    return Unsupported(scaling.Where("partial_rotary_factor"),
-                       absl::StrCat(rotated, " is not supported; expected 1"));
-  }
   if (type == "default") return absl::OkStatus();
   if (type != "linear" && type != "llama3") {
     return Unsupported(scaling.Where(type_key),

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "common/check.h"
 #include "common/limits.h"
 #include "common/status.h"
 
@@ -29,7 +30,7 @@ absl::Status CheckSizes(const DecoderSpec& spec, const SpecKeys& keys) {
       {keys.mlp_hidden, spec.mlp_hidden, 4 * kHiddenMax},
       {keys.vocab, spec.vocab, kVocabMax},
       {keys.context_tokens, spec.context_tokens, kContextTokensMax},
-      {keys.rope_dims, spec.rope.dims, spec.head_dim},
+      {keys.rope_dims, spec.position == PositionKind::kRotary ? spec.rope.dims : 1, spec.head_dim},
   };
   for (const auto& size : sizes) {
     if (size.value == 0 || size.value > size.max) {
@@ -84,6 +85,11 @@ absl::Status CheckRope(const RopeSpec& rope, const SpecKeys& keys) {
 
 absl::Status ValidateSpec(const DecoderSpec& spec, const SpecKeys& keys) {
   WEFT_RETURN_IF_ERROR(CheckSizes(spec, keys));
+  // What a family's own code is to keep; keys of files cannot break it.
+  WEFT_CHECK(spec.position == PositionKind::kRotary || spec.rope.dims == 0);
+  WEFT_CHECK(spec.position != PositionKind::kLearned ||
+             uint64_t{spec.context_tokens} + spec.position_offset <= spec.position_rows);
+  WEFT_CHECK(!spec.shared_norm || spec.parallel_residual);
   if (!(spec.norm_epsilon > 0 && spec.norm_epsilon < 1)) {
     return Bad(keys.norm_epsilon, "must be above 0 and below 1, found ", spec.norm_epsilon);
   }

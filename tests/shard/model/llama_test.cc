@@ -112,8 +112,8 @@ TEST_CASE("What the Llama code does not have is refused by key", "[shard][model]
     json::value value;
     const char* want;
   } cases[] = {
-      {"model_type", "gpt2",
-       "model_type: \"gpt2\" is not a known model family; known are: llama, mistral, qwen2"},
+      {"model_type", "mamba",
+       "model_type: \"mamba\" is not a known model family; known are: llama, mistral, qwen2"},
       {"hidden_act", "gelu", "hidden_act: \"gelu\" is not supported; known is: silu"},
       {"partial_rotary_factor", 0.5, "partial_rotary_factor: 0.5 is not supported"},
       {"quantization_config", json::object{{"bits", 4}}, "quantization_config: quantised"},

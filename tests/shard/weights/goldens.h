@@ -38,7 +38,17 @@ inline const std::vector<std::string>& GoldenModels() {
                                                           "llama_super_blocks",
                                                           "mistral",
                                                           "qwen2",
-                                                          "qwen2_gguf"};
+                                                          "qwen2_gguf",
+                                                          "qwen3",
+                                                          "phi",
+                                                          "phi3",
+                                                          "gpt2",
+                                                          "gpt_bigcode",
+                                                          "starcoder2",
+                                                          "gptj",
+                                                          "gpt_neox",
+                                                          "gpt_neox_sequential",
+                                                          "opt"};
   return *names;
 }
 

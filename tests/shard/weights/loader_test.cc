@@ -65,6 +65,8 @@ ParamId ParamOf(absl::string_view name) {
       {"mlp.gate_proj.weight", ParamKind::kGate},
       {"mlp.up_proj.weight", ParamKind::kUp},
       {"mlp.down_proj.weight", ParamKind::kDown},
+      {"self_attn.q_norm.weight", ParamKind::kQueryNorm},
+      {"self_attn.k_norm.weight", ParamKind::kKeyNorm},
       {"self_attn.q_proj.bias", ParamKind::kQueryBias},
       {"self_attn.k_proj.bias", ParamKind::kKeyBias},
       {"self_attn.v_proj.bias", ParamKind::kValueBias},
@@ -88,6 +90,8 @@ TEST_CASE("Loaded rows hold the values that PyPI gguf and torch hold", "[shard][
     const std::unique_ptr<ModelFiles> files = OpenOrFail(test::GoldenModelPath(name));
     const std::map<ParamId, Collected> params = LoadAll(*files, PlanOf(*files, 0, 1));
     const boost::json::value golden = test::ReadGolden(name + "/golden.json");
+    // Only models whose tensors have Llama's names have rows.
+    if (!golden.as_object().contains("rows")) continue;
     int compared = 0;
     for (const boost::json::value& row : golden.at("rows").as_array()) {
       const boost::json::string& tensor = row.at("tensor").as_string();
@@ -163,6 +167,7 @@ TEST_CASE("Slices of 1 to 4 shards are the matching parts of the whole", "[shard
           switch (id.first) {
             case ParamKind::kTokenEmbedding:
             case ParamKind::kHead:
+            case ParamKind::kHeadBias:
               rows = plan.vocab;
               break;
             case ParamKind::kQuery:

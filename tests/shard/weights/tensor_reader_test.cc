@@ -16,7 +16,7 @@ TEST_CASE("Rotary pairs are put apart and the rest of a head stays", "[shard][we
   const TensorView tensor{
       "q", TensorType::kF32, {16, 1}, {reinterpret_cast<const uint8_t*>(rows.data()), 64}, nullptr};
   const ParamTensor param{
-      {ParamKind::kQuery}, "q", {16, 1}, Split::kHeadRows, RowOrder::kInterleavedRotary};
+      {{ParamKind::kQuery}, {16, 1}, Split::kHeadRows}, "q", RowOrder::kInterleavedRotary, {}};
   const TensorReader second_head(param, spec, tensor, {8, 16, 0, 1});
   std::vector<float> got(8);
   for (int64_t i = 0; i < 8; ++i) std::memcpy(&got[i], second_head.Row(i), 4);
@@ -31,12 +31,72 @@ TEST_CASE("A Q4_K matrix is cut at any row, and at columns of whole blocks only"
   const std::vector<uint8_t> bytes(4 * 3 * 144);
   TensorView tensor{"o", TensorType::kQ4K, {4, 768}, bytes, nullptr};
   const ParamTensor param{
-      {ParamKind::kOutput}, "o", {4, 768}, Split::kHeadColumns, RowOrder::kPlain};
+      {{ParamKind::kOutput}, {4, 768}, Split::kHeadColumns}, "o", RowOrder::kPlain, {}};
   DecoderSpec spec;
   const TensorReader part(param, spec, tensor, {1, 3, 256, 768});
   CHECK(part.row_bytes() == 2 * 144);
   CHECK(part.Row(1) == bytes.data() + 2 * 3 * 144 + 144);
   CHECK(SliceAligned(tensor, {1, 3, 256, 768}).ok());
+}
+
+// Two KV heads of two queries each, head size 2: a tensor of the rows q q q q k k v v, twice.
+TEST_CASE("Rows are found between those of other parameters", "[shard][weights]") {
+  std::vector<float> rows(16);
+  for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<float>(i);
+  DecoderSpec spec;
+  spec.head_dim = 2;
+  const TensorView tensor{"qkv",
+                          TensorType::kF32,
+                          {16, 1},
+                          {reinterpret_cast<const uint8_t*>(rows.data()), 64},
+                          nullptr};
+  const auto read = [&](const FileLayout& layout, const TensorSlice& slice) {
+    const ParamTensor param{
+        {{ParamKind::kKey}, {4, 1}, Split::kKvHeadRows}, "qkv", RowOrder::kPlain, layout};
+    const TensorReader reader(param, spec, tensor, slice);
+    std::vector<float> got(slice.rows());
+    for (size_t i = 0; i < got.size(); ++i) {
+      const uint8_t* const at = reader.Row(static_cast<int64_t>(i));
+      CHECK(at >= reader.span().begin());
+      CHECK(at + 4 <= reader.span().end());
+      std::memcpy(&got[i], at, 4);
+    }
+    return got;
+  };
+  const FileLayout key{{16, 1}, 4, 2, 8, false};
+  CHECK(read(key, {0, 4, 0, 1}) == std::vector<float>{4, 5, 12, 13});
+  CHECK(read(key, {2, 4, 0, 1}) == std::vector<float>{12, 13});
+  const FileLayout query{{16, 1}, 0, 4, 8, false};
+  CHECK(read(query, {2, 6, 0, 1}) == std::vector<float>{2, 3, 8, 9});
+  const FileLayout behind{{16, 1}, 12, 0, 0, false};
+  CHECK(read(behind, {1, 3, 0, 1}) == std::vector<float>{13, 14});
+}
+
+// A tensor of {inputs, outputs} = {3, 4} whose numbers are 10 * input + output.
+TEST_CASE("A transposed matrix is turned around", "[shard][weights]") {
+  std::vector<float> numbers;
+  for (int input = 0; input < 3; ++input) {
+    for (int output = 0; output < 4; ++output) {
+      numbers.push_back(static_cast<float>(10 * input + output));
+    }
+  }
+  const TensorView tensor{"t",
+                          TensorType::kF32,
+                          {3, 4},
+                          {reinterpret_cast<const uint8_t*>(numbers.data()), 48},
+                          nullptr};
+  // The second half of the tensor's outputs.
+  const ParamTensor param{
+      {{ParamKind::kKey}, {2, 3}, Split::kWhole}, "t", RowOrder::kPlain, {{3, 4}, 2, 0, 0, true}};
+  const DecoderSpec spec;
+  const TensorReader reader(param, spec, tensor, {0, 2, 1, 3});
+  const TransposedRows rows(reader);
+  std::vector<float> got(4);
+  std::memcpy(got.data(), rows.Row(0), 8);
+  std::memcpy(got.data() + 2, rows.Row(1), 8);
+  CHECK(got == std::vector<float>{12, 22, 13, 23});
+  CHECK(reader.span().data() == tensor.data.data() + 16);
+  CHECK(reader.span().size() == 32);
 }
 
 TEST_CASE("A stack of matrices gives each of them", "[shard][weights]") {

@@ -27,16 +27,29 @@ SamplingParams GreedyWithLogprobs() {
   return sampling;
 }
 
+// A prompt in steps of at most so many tokens, which every group of these tests can take.
+constexpr size_t kChunkTokens = 150;
+
+// The step of the prompt's last chunk; those before it have run.
+StepBatch PromptStep(RankGroup& group, StepMaker& maker, const std::vector<TokenId>& prompt) {
+  size_t begin = 0;
+  for (; begin + kChunkTokens < prompt.size(); begin += kChunkTokens) {
+    const auto first = prompt.begin() + static_cast<ptrdiff_t>(begin);
+    maker.Chunk(0, {first, first + kChunkTokens}, /*sample=*/false);
+    (void)group.Run(maker.Take());
+  }
+  maker.Chunk(0, {prompt.begin() + static_cast<ptrdiff_t>(begin), prompt.end()}, /*sample=*/true);
+  return maker.Take();
+}
+
 // Greedy continuation of `prompt`, `count` ids.
 std::vector<TokenId> Greedy(RankGroup& group, const std::vector<TokenId>& prompt, size_t count) {
   StepMaker maker = group.Maker();
   maker.Start(0, SamplingParams{});
-  maker.Chunk(0, prompt, /*sample=*/true);
-  std::vector<TokenId> ids;
-  while (true) {
-    ids.push_back(group.Run(maker.Take()).ids.at(0));
-    if (ids.size() == count) break;
+  std::vector<TokenId> ids = {group.Run(PromptStep(group, maker, prompt)).ids.at(0)};
+  while (ids.size() < count) {
     maker.Decode(0);
+    ids.push_back(group.Run(maker.Take()).ids.at(0));
   }
   maker.Drop(0);
   (void)group.Run(maker.Take());
@@ -51,8 +64,9 @@ double LargestLogprobError(RankGroup& group, const boost::json::value& golden_ca
     const size_t length = std::stoul(std::string(position)) + 1;
     StepMaker maker = group.Maker();
     maker.Start(0, GreedyWithLogprobs());
-    maker.Chunk(0, std::vector<TokenId>(prompt.begin(), prompt.begin() + length), true);
-    const StepResult result = group.Run(maker.Take());
+    const std::vector<TokenId> prefix(prompt.begin(),
+                                      prompt.begin() + static_cast<ptrdiff_t>(length));
+    const StepResult result = group.Run(PromptStep(group, maker, prefix));
     REQUIRE(result.logprobs.size() == 1);
     REQUIRE(result.logprobs[0].top.size() == kTopLogprobsMax);
     for (const auto& [id, logprob] : result.logprobs[0].top) {

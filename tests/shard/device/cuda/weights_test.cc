@@ -91,11 +91,12 @@ Floats ExpectedOutput(const Params& params, const CudaShape& shape, uint32_t lay
 
 Floats ExpectedGateUp(const Params& params, const CudaShape& shape, uint32_t layer, bool bias) {
   const size_t width = bias ? 1 : shape.hidden;
-  Floats out(2 * shape.mlp * width);
+  Floats out(shape.gate_up_columns() * width);
   const auto gate = bias ? ParamKind::kGateBias : ParamKind::kGate;
   const auto up = bias ? ParamKind::kUpBias : ParamKind::kUp;
-  PlaceRows(params.At(gate, layer), shape.mlp_used, 0, width, out);
-  PlaceRows(params.At(up, layer), shape.mlp_used, shape.mlp, width, out);
+  if (shape.gated_mlp) PlaceRows(params.At(gate, layer), shape.mlp_used, 0, width, out);
+  const uint32_t ups = shape.gated_mlp ? shape.mlp : 0;
+  PlaceRows(params.At(up, layer), shape.mlp_used, ups, width, out);
   return out;
 }
 
@@ -135,6 +136,40 @@ void CheckEqual(const char* name, const void* device, const Floats& expected, DT
   }
 }
 
+void CheckNorm(const char* name, const CudaNorm& norm, const Params& params, ParamKind weight,
+               ParamKind bias, uint32_t layer, bool has_bias, DType type) {
+  CheckEqual(name, norm.weight, params.At(weight, layer), type);
+  CHECK((norm.bias != nullptr) == has_bias);
+  if (has_bias) CheckEqual(name, norm.bias, params.At(bias, layer), type);
+}
+
+void CheckHeadNorm(const void* device, const CudaShape& shape, const Floats& norm, DType type) {
+  Floats padded = norm;
+  padded.resize(shape.head_stride);
+  CheckEqual("norm of heads", device, padded, type);
+}
+
+// What is outside the layers besides embedding and head.
+void CheckEnds(const CudaWeights& weights, const DecoderSpec& spec, const CudaShape& shape,
+               const Params& params) {
+  const DType type = shape.type;
+  CheckNorm("final norm", weights.final_norm(), params, ParamKind::kFinalNorm,
+            ParamKind::kFinalNormBias, 0, spec.norm_bias, type);
+  if (spec.embedding_norm) {
+    CheckNorm("embedding norm", weights.embedding_norm(), params, ParamKind::kEmbeddingNorm,
+              ParamKind::kEmbeddingNormBias, 0, spec.norm_bias, type);
+  }
+  if (spec.position == PositionKind::kLearned) {
+    CheckEqual("positions", weights.positions(), params.At(ParamKind::kPositionEmbedding), type);
+  }
+  CHECK((weights.head_bias() != nullptr) == spec.head_bias);
+  if (spec.head_bias) {
+    Floats padded = params.At(ParamKind::kHeadBias);
+    padded.resize(shape.vocab);
+    CheckEqual("head bias", weights.head_bias(), padded, type);
+  }
+}
+
 void CheckWeights(const CudaWeights& weights, const DecoderSpec& spec, const CudaShape& shape,
                   const Params& params) {
   const DType type = shape.type;
@@ -144,15 +179,25 @@ void CheckWeights(const CudaWeights& weights, const DecoderSpec& spec, const Cud
   if (!spec.tied_head) {
     CheckEqual("head", weights.head(), ExpectedVocab(params, shape, ParamKind::kHead), type);
   }
-  CheckEqual("final norm", weights.final_norm(), params.At(ParamKind::kFinalNorm), type);
+  CheckEnds(weights, spec, shape, params);
   for (uint32_t i = 0; i < spec.layers; ++i) {
     INFO("layer " << i);
     const CudaLayer& layer = weights.layer(i);
-    CheckEqual("attention norm", layer.attention_norm, params.At(ParamKind::kAttentionNorm, i),
-               type);
+    CheckNorm("attention norm", layer.attention_norm, params, ParamKind::kAttentionNorm,
+              ParamKind::kAttentionNormBias, i, spec.norm_bias, type);
     CheckEqual("qkv", layer.qkv, ExpectedQkv(params, shape, i, false), type);
     CheckEqual("output", layer.output, ExpectedOutput(params, shape, i), type);
-    CheckEqual("MLP norm", layer.mlp_norm, params.At(ParamKind::kMlpNorm, i), type);
+    if (spec.shared_norm) {
+      CHECK(layer.mlp_norm.weight == layer.attention_norm.weight);
+      CHECK(layer.mlp_norm.bias == layer.attention_norm.bias);
+    } else {
+      CheckNorm("MLP norm", layer.mlp_norm, params, ParamKind::kMlpNorm, ParamKind::kMlpNormBias, i,
+                spec.norm_bias, type);
+    }
+    if (spec.head_norms) {
+      CheckHeadNorm(layer.query_norm, shape, params.At(ParamKind::kQueryNorm, i), type);
+      CheckHeadNorm(layer.key_norm, shape, params.At(ParamKind::kKeyNorm, i), type);
+    }
     CheckEqual("gate and up", layer.gate_up, ExpectedGateUp(params, shape, i, false), type);
     CheckEqual("down", layer.down, ExpectedDown(params, shape, i), type);
     CHECK((layer.qkv_bias != nullptr) == spec.qkv_bias);
@@ -237,7 +282,7 @@ SlicePlan WholeOf(const DecoderSpec& spec) {
 absl::Status FeedRandom(const WeightLayout& layout, ParamKey key, uint64_t seed, WeightSink& sink) {
   const auto& grid = layout.At(key).grid;
   const bool norm = IsNorm(key.kind);
-  if (norm || key.kind >= ParamKind::kQueryBias) {
+  if (norm || IsBias(key.kind)) {
     return sink.AddVector(key, Floats(grid.columns, norm ? 1.0f : 0.0f));
   }
   const uint64_t random = kernels::RandomWeightKey(seed, ParamNumber(key));

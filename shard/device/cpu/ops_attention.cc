@@ -1,0 +1,93 @@
+// The half of CpuOps that attends: what is done to query, key and value, the KV cache, attention
+// itself, and the choice of the rows that go on.
+
+#include <cstring>
+
+#include "shard/device/cpu/ops.h"
+
+namespace weft::shard {
+
+void CpuOps::Clip() {
+  ForRows(rows_.rows(), kRowGrain, [&](uint32_t begin, uint32_t end, int) {
+    float* const first = ws_.qkv + begin * qkv_columns_;
+    kernels_->clip(first, spec_.qkv_clip, (end - begin) * qkv_columns_, first);
+  });
+}
+
+void CpuOps::NormalizeHeads(const PlanOp& op) {
+  const CpuLayer& layer = weights_.layer(op.layer);
+  const int64_t dim = spec_.head_dim;
+  const auto normalize = [&](float* head, int64_t heads, absl::Span<const float> weight) {
+    kernels_->rms_norm(head, dim, weight.data(), spec_.norm_epsilon, dim, heads, head, dim);
+  };
+  ForRows(rows_.rows(), kRowGrain, [&](uint32_t begin, uint32_t end, int) {
+    for (uint32_t r = begin; r < end; ++r) {
+      float* const row = ws_.qkv + r * qkv_columns_;
+      normalize(row, slice_.heads.size(), layer.query_norm);
+      normalize(row + query_columns_, slice_.kv_heads.size(), layer.key_norm);
+    }
+  });
+}
+
+void CpuOps::RotateAndAppend(const PlanOp& op) {
+  const kernels::cpu::KvBlocks kv_layer = kv_.Layer(op.layer);
+  const int64_t head_dim = spec_.head_dim;
+  const auto heads = static_cast<int64_t>(slice_.heads.size() + slice_.kv_heads.size());
+  pool_.Run(static_cast<uint32_t>(rows_.runs().size()), [&](uint32_t item, int) {
+    const StepRows::Run& run = rows_.runs()[item];
+    float* const first = ws_.qkv + run.row * qkv_columns_;
+    for (uint32_t i = 0; i < run.rows && spec_.rope.dims > 0; ++i) {
+      // Query and key heads stand side by side.
+      kernels_->rotary(first + i * qkv_columns_, heads, head_dim, spec_.rope.dims,
+                       rotary_.cosines(run.start + i), rotary_.sines(run.start + i));
+    }
+    kernels::cpu::KvBlocks kv = kv_layer;
+    kv.block_ids = run.block_ids;
+    const float* const key = first + query_columns_;
+    kernels_->kv_append(kv, run.start, run.rows, key, qkv_columns_, key + kv_columns_,
+                        qkv_columns_);
+  });
+}
+
+void CpuOps::Attend(const PlanOp& op) {
+  const kernels::cpu::KvBlocks kv_layer = kv_.Layer(op.layer);
+  const std::vector<StepRows::Run>& runs = rows_.runs();
+  const uint32_t kv_heads = slice_.kv_heads.size();
+  // The heads of a group share what is read of its keys and values: one alone costs nearly as much.
+  pool_.Run(static_cast<uint32_t>(runs.size()) * kv_heads, [&](uint32_t item, int thread) {
+    const StepRows::Run& run = runs[item / kv_heads];
+    const uint32_t group = item % kv_heads;
+    kernels::cpu::AttentionWork work;
+    work.kv = kv_layer;
+    work.kv.block_ids = run.block_ids;
+    work.kv_head = group;
+    work.heads = heads_.data() + heads_begin_[group];
+    work.head_count = heads_begin_[group + 1] - heads_begin_[group];
+    work.query = ws_.qkv + run.row * qkv_columns_;
+    work.query_stride = qkv_columns_;
+    work.out = ws_.attention + run.row * query_columns_;
+    work.out_stride = query_columns_;
+    work.rows = run.rows;
+    work.start = run.start;
+    work.scale = spec_.attention_scale;
+    kernels_->attention(work, ws_.threads[static_cast<size_t>(thread)].attention);
+  });
+  PrepareRows(op.out, MatricesOf(op.feeds, op.layer), ws_.attention, query_columns_);
+}
+
+void CpuOps::KeepSampledRows() {
+  // Rows ascend, so moving each one down overwrites nothing that is still needed.
+  uint32_t kept = 0;
+  for (const StepRows::SampledRow& sampled : rows_.sampled()) {
+    if (sampled.row != kept) {
+      std::memcpy(ws_.residual + int64_t{kept} * spec_.hidden,
+                  ws_.residual + int64_t{sampled.row} * spec_.hidden, spec_.hidden * sizeof(float));
+      std::memcpy(ws_.qkv + kept * qkv_columns_, ws_.qkv + sampled.row * qkv_columns_,
+                  static_cast<size_t>(query_columns_) * sizeof(float));
+    }
+    ++kept;
+  }
+  rows_.KeepSampled();
+}
+
+}  // namespace weft::shard

@@ -1,0 +1,145 @@
+#include "shard/model/decoder_params.h"
+
+#include <cstdint>
+#include <iterator>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace weft::shard {
+namespace {
+
+// In the order of ParamKind.
+constexpr const char* kNames[] = {"token embedding",
+                                  "head",
+                                  "final norm",
+                                  "attention norm",
+                                  "query",
+                                  "key",
+                                  "value",
+                                  "output",
+                                  "MLP norm",
+                                  "gate",
+                                  "up",
+                                  "down",
+                                  "query bias",
+                                  "key bias",
+                                  "value bias",
+                                  "output bias",
+                                  "gate bias",
+                                  "up bias",
+                                  "down bias",
+                                  "position embedding",
+                                  "embedding norm",
+                                  "query norm",
+                                  "key norm",
+                                  "embedding norm bias",
+                                  "attention norm bias",
+                                  "MLP norm bias",
+                                  "final norm bias",
+                                  "head bias"};
+static_assert(std::size(kNames) == kParamKinds);
+
+bool IsOfLayer(ParamKind kind) {
+  switch (kind) {
+    case ParamKind::kTokenEmbedding:
+    case ParamKind::kHead:
+    case ParamKind::kFinalNorm:
+    case ParamKind::kPositionEmbedding:
+    case ParamKind::kEmbeddingNorm:
+    case ParamKind::kEmbeddingNormBias:
+    case ParamKind::kFinalNormBias:
+    case ParamKind::kHeadBias:
+      return false;
+    default:
+      return true;
+  }
+}
+
+class ParamList {
+ public:
+  explicit ParamList(const DecoderSpec& spec) : spec_(spec) {}
+
+  std::vector<DecoderParam> Make() {
+    Add(ParamKind::kTokenEmbedding, {spec_.vocab, spec_.hidden}, Split::kVocabRows);
+    if (spec_.position == PositionKind::kLearned) {
+      Add(ParamKind::kPositionEmbedding, {spec_.position_rows, spec_.hidden}, Split::kWhole);
+    }
+    if (spec_.embedding_norm) AddNorm(ParamKind::kEmbeddingNorm, ParamKind::kEmbeddingNormBias);
+    for (layer_ = 0; layer_ < spec_.layers; ++layer_) {
+      AddAttention();
+      AddMlp();
+    }
+    layer_ = 0;
+    AddNorm(ParamKind::kFinalNorm, ParamKind::kFinalNormBias);
+    if (!spec_.tied_head) Add(ParamKind::kHead, {spec_.vocab, spec_.hidden}, Split::kVocabRows);
+    if (spec_.head_bias) Add(ParamKind::kHeadBias, {spec_.vocab}, Split::kVocabRows);
+    return std::move(params_);
+  }
+
+ private:
+  void AddAttention() {
+    const uint64_t query = uint64_t{spec_.heads} * spec_.head_dim;
+    const uint64_t kv = uint64_t{spec_.kv_heads} * spec_.head_dim;
+    AddNorm(ParamKind::kAttentionNorm, ParamKind::kAttentionNormBias);
+    Add(ParamKind::kQuery, {query, spec_.hidden}, Split::kHeadRows);
+    Add(ParamKind::kKey, {kv, spec_.hidden}, Split::kKvHeadRows);
+    Add(ParamKind::kValue, {kv, spec_.hidden}, Split::kKvHeadRows);
+    Add(ParamKind::kOutput, {spec_.hidden, query}, Split::kHeadColumns);
+    if (spec_.qkv_bias) {
+      Add(ParamKind::kQueryBias, {query}, Split::kHeadRows);
+      Add(ParamKind::kKeyBias, {kv}, Split::kKvHeadRows);
+      Add(ParamKind::kValueBias, {kv}, Split::kKvHeadRows);
+    }
+    if (spec_.head_norms) {
+      Add(ParamKind::kQueryNorm, {spec_.head_dim}, Split::kWhole);
+      Add(ParamKind::kKeyNorm, {spec_.head_dim}, Split::kWhole);
+    }
+    // What row-parallel matrices add is whole on every rank; the device adds it once.
+    if (spec_.output_bias) Add(ParamKind::kOutputBias, {spec_.hidden}, Split::kWhole);
+  }
+
+  void AddMlp() {
+    if (!spec_.shared_norm) AddNorm(ParamKind::kMlpNorm, ParamKind::kMlpNormBias);
+    const uint64_t mlp = spec_.mlp_hidden;
+    if (spec_.gated_mlp) Add(ParamKind::kGate, {mlp, spec_.hidden}, Split::kMlpRows);
+    Add(ParamKind::kUp, {mlp, spec_.hidden}, Split::kMlpRows);
+    Add(ParamKind::kDown, {spec_.hidden, mlp}, Split::kMlpColumns);
+    if (!spec_.mlp_bias) return;
+    if (spec_.gated_mlp) Add(ParamKind::kGateBias, {mlp}, Split::kMlpRows);
+    Add(ParamKind::kUpBias, {mlp}, Split::kMlpRows);
+    Add(ParamKind::kDownBias, {spec_.hidden}, Split::kWhole);
+  }
+
+  void AddNorm(ParamKind weight, ParamKind bias) {
+    Add(weight, {spec_.hidden}, Split::kWhole);
+    if (spec_.norm_bias) Add(bias, {spec_.hidden}, Split::kWhole);
+  }
+
+  void Add(ParamKind kind, std::vector<uint64_t> shape, Split split) {
+    params_.push_back({{kind, layer_}, std::move(shape), split});
+  }
+
+  const DecoderSpec& spec_;
+  uint32_t layer_ = 0;
+  std::vector<DecoderParam> params_;
+};
+
+}  // namespace
+
+std::string ParamName(ParamKey key) {
+  const std::string name = kNames[static_cast<size_t>(key.kind)];
+  return IsOfLayer(key.kind) ? absl::StrCat(name, " of layer ", key.layer) : name;
+}
+
+std::vector<DecoderParam> DecoderParams(const DecoderSpec& spec) { return ParamList(spec).Make(); }
+
+uint64_t DecoderSpec::parameters() const {
+  uint64_t count = 0;
+  for (const DecoderParam& param : DecoderParams(*this)) {
+    count += param.shape[0] * (param.shape.size() == 2 ? param.shape[1] : 1);
+  }
+  return count;
+}
+
+}  // namespace weft::shard

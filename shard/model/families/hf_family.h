@@ -1,0 +1,50 @@
+// The reader of a family's config.json, from what the family says of itself as data: what it calls
+// the sizes, what its tensors are called, and a function for all that is its own. For families that
+// are less like Llama than llama_like.h. Called once while a model is opened; pure.
+
+#pragma once
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "shard/model/families/tensor_names.h"
+#include "shard/model/hf_config.h"
+#include "shard/model/param_table.h"
+
+namespace weft::shard {
+
+// Keys of config.json. Null: the family has no such key, and `finish` says what holds.
+struct HfSizeKeys {
+  const char* layers = "num_hidden_layers";
+  const char* hidden = "hidden_size";
+  const char* heads = "num_attention_heads";
+  // Without the key as many as heads.
+  const char* kv_heads = nullptr;
+  // Without the key four times `hidden`.
+  const char* mlp_hidden = "intermediate_size";
+  const char* context_tokens = "max_position_embeddings";
+  const char* norm_epsilon = "layer_norm_eps";
+};
+
+struct HfFamily {
+  // model_type, and the one class of `architectures`.
+  const char* name;
+  const char* architecture;
+  HfSizeKeys keys = {};
+  // Where config.json does not say.
+  float norm_epsilon_default = 1e-5f;
+  bool tied_head_default = false;
+  absl::Span<const TensorName> tensors;
+  RowOrder query_key_order = RowOrder::kPlain;
+  // Of the tensors' names; some files leave it out.
+  const char* optional_prefix = "";
+  // As ModelDescription::unused; the head is added when it is tied.
+  absl::Span<const char* const> unused = {};
+  // Fills what the keys above do not say and refuses keys that change the mathematics. All sizes
+  // are in `spec` already, unchecked but for heads that divide `hidden`.
+  absl::Status (*finish)(const HfObject& root, DecoderSpec* spec) = nullptr;
+};
+
+absl::StatusOr<ModelDescription> ReadHfFamily(const HfFamily& family, const HfConfig& config);
+
+}  // namespace weft::shard

@@ -1,0 +1,14 @@
+// Phi-3, Phi-3.5 and Phi-4: Llama with query, key and value in one matrix and gate and up in one.
+// Called once while a model is opened; pure. Names: transformers' Phi3ForCausalLM.
+
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "shard/model/hf_config.h"
+#include "shard/model/param_table.h"
+
+namespace weft::shard {
+
+absl::StatusOr<ModelDescription> Phi3FromHf(const HfConfig& config);
+
+}  // namespace weft::shard

@@ -1,0 +1,14 @@
+// StarCoder2: Llama's attention under LayerNorm, a MLP without a gate, biases. Called once while a
+// model is opened; pure. Names: transformers' Starcoder2ForCausalLM.
+
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "shard/model/hf_config.h"
+#include "shard/model/param_table.h"
+
+namespace weft::shard {
+
+absl::StatusOr<ModelDescription> Starcoder2FromHf(const HfConfig& config);
+
+}  // namespace weft::shard

@@ -1,0 +1,88 @@
+#include "shard/model/families/tensor_names.h"
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "common/check.h"
+#include "shard/model/decoder_params.h"
+
+namespace weft::shard {
+namespace {
+
+// Which of a fused tensor's parts a parameter is, from 0: query or gate, key or up, value.
+uint32_t PartOf(ParamKind kind) {
+  switch (kind) {
+    case ParamKind::kKey:
+    case ParamKind::kKeyBias:
+    case ParamKind::kUp:
+    case ParamKind::kUpBias:
+      return 1;
+    case ParamKind::kValue:
+    case ParamKind::kValueBias:
+      return 2;
+    default:
+      return 0;
+  }
+}
+
+bool IsRotated(ParamKind kind) {
+  return kind == ParamKind::kQuery || kind == ParamKind::kKey || kind == ParamKind::kQueryBias ||
+         kind == ParamKind::kKeyBias;
+}
+
+// Rows of the whole tensor go into shape[0].
+FileLayout LayoutOf(const DecoderSpec& spec, const DecoderParam& param, Fusion fusion) {
+  const uint64_t dim = spec.head_dim;
+  const uint64_t group = spec.heads / spec.kv_heads;
+  const uint32_t part = PartOf(param.key.kind);
+  FileLayout layout;
+  layout.shape = param.shape;
+  switch (fusion) {
+    case Fusion::kNone:
+      break;
+    case Fusion::kQueryKeyValue:
+      layout.shape[0] = (spec.heads + 2 * uint64_t{spec.kv_heads}) * dim;
+      if (part > 0) layout.first_row = (spec.heads + (part - 1) * uint64_t{spec.kv_heads}) * dim;
+      break;
+    case Fusion::kByKvHead:
+      layout.shape[0] = (spec.heads + 2 * uint64_t{spec.kv_heads}) * dim;
+      layout.run_rows = part == 0 ? group * dim : dim;
+      layout.run_stride = (group + 2) * dim;
+      if (part > 0) layout.first_row = (group + part - 1) * dim;
+      break;
+    case Fusion::kGateUp:
+      layout.shape[0] = 2 * uint64_t{spec.mlp_hidden};
+      layout.first_row = part * uint64_t{spec.mlp_hidden};
+      break;
+  }
+  return layout;
+}
+
+}  // namespace
+
+std::vector<ParamTensor> NameTensors(const DecoderSpec& spec, absl::Span<const TensorName> names,
+                                     RowOrder query_key_order) {
+  std::vector<ParamTensor> out;
+  for (DecoderParam& param : DecoderParams(spec)) {
+    const auto* const name = absl::c_find_if(
+        names, [&param](const TensorName& row) { return row.kind == param.key.kind; });
+    WEFT_CHECK_MSG(name != names.end(), ParamName(param.key));
+    ParamTensor tensor;
+    if (name->fusion != Fusion::kNone || name->transposed) {
+      tensor.file = LayoutOf(spec, param, name->fusion);
+      tensor.file.transposed = name->transposed && param.shape.size() == 2;
+      if (tensor.file.transposed) std::swap(tensor.file.shape[0], tensor.file.shape[1]);
+    }
+    if (IsRotated(param.key.kind)) tensor.row_order = query_key_order;
+    tensor.name = absl::StrReplaceAll(name->name, {{"*", absl::StrCat(param.key.layer)}});
+    static_cast<DecoderParam&>(tensor) = std::move(param);
+    out.push_back(std::move(tensor));
+  }
+  return out;
+}
+
+}  // namespace weft::shard

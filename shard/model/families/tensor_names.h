@@ -1,0 +1,40 @@
+// A family's tensors as data: a row for each kind of parameter says what a file format calls its
+// tensor and how it lies in it. Shapes and slices follow from the spec (decoder_params.h). Pure,
+// any thread.
+
+#pragma once
+
+#include <vector>
+
+#include "absl/types/span.h"
+#include "shard/model/param_table.h"
+
+namespace weft::shard {
+
+// What else lies in the tensor of a parameter, row behind row.
+enum class Fusion : uint8_t {
+  kNone,
+  // Query, key and value of all heads behind each other.
+  kQueryKeyValue,
+  // For each KV head the queries that use it, its key and its value.
+  kByKvHead,
+  // Gate, then up.
+  kGateUp,
+};
+
+struct TensorName {
+  ParamKind kind;
+  // '*' stands for the number of the layer.
+  const char* name;
+  Fusion fusion = Fusion::kNone;
+  // The file holds the transposed matrix.
+  bool transposed = false;
+};
+
+// The tensors of all parameters of the spec; rows of `names` that it has no parameter for count for
+// nothing. Rows of query and key, biases included, lie in `query_key_order`. REQUIRES: a name for
+// every parameter.
+std::vector<ParamTensor> NameTensors(const DecoderSpec& spec, absl::Span<const TensorName> names,
+                                     RowOrder query_key_order = RowOrder::kPlain);
+
+}  // namespace weft::shard
