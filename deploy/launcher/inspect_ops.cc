@@ -1,5 +1,6 @@
 #include "deploy/launcher/inspect_ops.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -88,6 +89,11 @@ uint64_t BufferBytes(const Costs& costs, Buffer buffer) {
   return 0;
 }
 
+// Of `context` tokens, those that a row attends to.
+uint64_t SeenTokens(const PlanOp& op, uint32_t context) {
+  return op.window_tokens == 0 ? context : std::min(op.window_tokens, context);
+}
+
 uint64_t OpBytes(const Costs& costs, const PlanOp& op, uint64_t rows) {
   uint64_t bytes = rows * (BufferBytes(costs, op.in) + BufferBytes(costs, op.out));
   switch (op.kind) {
@@ -95,8 +101,9 @@ uint64_t OpBytes(const Costs& costs, const PlanOp& op, uint64_t rows) {
       bytes += MatrixBytes(costs, op.matrix, op.layer);
       break;
     case OpKind::kAttend:
-      bytes += costs.kv_bytes *
-               (uint64_t{costs.step.decode_rows} * costs.step.context + costs.step.prompt_tokens);
+      bytes +=
+          costs.kv_bytes * (uint64_t{costs.step.decode_rows} * SeenTokens(op, costs.step.context) +
+                            costs.step.prompt_tokens);
       break;
     case OpKind::kSumRanks:
       // Each rank reads the others' part.

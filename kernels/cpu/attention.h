@@ -9,9 +9,9 @@
 //
 // Numbers (invariant num.row): keys and values are always read back from the block in its stored
 // type; each row walks the positions in tiles of kAttentionTile from position 0 with an online
-// softmax; scores, probabilities and sums are float32. So a row's result does not depend on the
-// rows beside it or on how its prompt was cut. Memory behind a sequence's last written position is
-// never used, not even multiplied by zero.
+// softmax; scores, probabilities and sums are float32. A tile that a row's window hides adds
+// nothing. So a row's result does not depend on the rows beside it or on how its prompt was cut.
+// Memory behind a sequence's last written position is never used, not even multiplied by zero.
 
 #pragma once
 
@@ -55,6 +55,17 @@ struct AttentionWork {
   int64_t start = 0;
   // Scores are multiplied by it.
   float scale = 0.0f;
+  // Scaled scores become soft_cap * tanh(score / soft_cap); 0 = they stay.
+  float soft_cap = 0.0f;
+  // A row sees this many positions, itself included; 0 = all up to itself. Blocks wholly in front
+  // of what the first row sees are never read.
+  int64_t window = 0;
+  // By query head (the numbers of `heads`), or null. A score gets slope * (the key's position - the
+  // row's). Without sinks that gives the probabilities of slope * the key's position, but without
+  // its large numbers.
+  const float* slopes = nullptr;
+  // By query head, or null: a logit of each row's softmax that weighs nothing but itself.
+  const float* sinks = nullptr;
 };
 
 // Bytes of scratch memory (64-byte aligned) of one call of Kernels::attention; one per thread.

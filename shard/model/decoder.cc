@@ -43,7 +43,11 @@ class Recorder {
     if (spec_.head_norms) {
       Add({.kind = OpKind::kNormHeads, .in = Buffer::kQkv, .out = Buffer::kQkv});
     }
-    Add({.kind = OpKind::kRotateAppend, .in = Buffer::kQkv, .out = Buffer::kQkv});
+    const AttentionKind& kind = spec_.attention(layer_);
+    Add({.kind = OpKind::kRotateAppend,
+         .in = Buffer::kQkv,
+         .out = Buffer::kQkv,
+         .rotates = kind.rope.dims > 0});
     if (layer_ + 1 == spec_.layers) {
       // Keys and values of all rows are in the cache; nothing reads more of the other rows.
       part_ = &plan_.tail;
@@ -52,7 +56,8 @@ class Recorder {
     Add({.kind = OpKind::kAttend,
          .in = Buffer::kQkv,
          .out = Buffer::kAttention,
-         .feeds = Matrix::kOutput});
+         .feeds = Matrix::kOutput,
+         .window_tokens = kind.window_tokens});
   }
 
   void NormalizeForMlp() {

@@ -37,7 +37,8 @@ constexpr const char* kNames[] = {"token embedding",
                                   "attention norm bias",
                                   "MLP norm bias",
                                   "final norm bias",
-                                  "head bias"};
+                                  "head bias",
+                                  "attention sinks"};
 static_assert(std::size(kNames) == kParamKinds);
 
 bool IsOfLayer(ParamKind kind) {
@@ -91,6 +92,7 @@ class ParamList {
       Add(ParamKind::kKeyBias, {kv}, Split::kKvHeadRows);
       Add(ParamKind::kValueBias, {kv}, Split::kKvHeadRows);
     }
+    if (spec_.attention_sinks) Add(ParamKind::kSinks, {spec_.heads}, Split::kHeads);
     if (spec_.head_norms) {
       Add(ParamKind::kQueryNorm, {spec_.head_dim}, Split::kWhole);
       Add(ParamKind::kKeyNorm, {spec_.head_dim}, Split::kWhole);

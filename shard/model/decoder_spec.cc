@@ -21,6 +21,17 @@ class FieldHash {
     Add(uint64_t{value.size()});
     for (const char c : value) Add(uint64_t{static_cast<unsigned char>(c)});
   }
+  void Add(const RopeSpec& rope) {
+    Add(rope.theta);
+    Add(rope.dims);
+    Add(static_cast<uint32_t>(rope.scaling));
+    Add(rope.factor);
+    Add(rope.low_freq_factor);
+    Add(rope.high_freq_factor);
+    Add(rope.original_context_tokens);
+    Add(uint64_t{rope.frequency_factors.size()});
+    for (const float factor : rope.frequency_factors) Add(factor);
+  }
   uint64_t hash() const { return hash_.value(); }
 
  private:
@@ -42,6 +53,12 @@ float Llama3Frequency(const RopeSpec& rope, float frequency) {
 
 }  // namespace
 
+uint32_t DecoderSpec::RopeKind(uint32_t kind) const {
+  uint32_t first = 0;
+  while (!(attention_kinds[first].rope == attention_kinds[kind].rope)) ++first;
+  return first;
+}
+
 uint64_t DecoderSpec::Hash() const {
   FieldHash hash;
   hash.Add(family);
@@ -53,24 +70,25 @@ uint64_t DecoderSpec::Hash() const {
   hash.Add(norm_epsilon);
   hash.Add(norm_bias);
   hash.Add(static_cast<uint32_t>(position));
-  hash.Add(rope.theta);
-  hash.Add(rope.dims);
-  hash.Add(static_cast<uint32_t>(rope.scaling));
-  hash.Add(rope.factor);
-  hash.Add(rope.low_freq_factor);
-  hash.Add(rope.high_freq_factor);
-  hash.Add(rope.original_context_tokens);
-  hash.Add(uint64_t{rope.frequency_factors.size()});
-  for (const float factor : rope.frequency_factors) hash.Add(factor);
+  hash.Add(uint64_t{attention_kinds.size()});
+  for (const AttentionKind& kind : attention_kinds) {
+    hash.Add(kind.window_tokens);
+    hash.Add(kind.rope);
+  }
+  hash.Add(uint64_t{layer_attention.size()});
+  for (const uint8_t kind : layer_attention) hash.Add(uint32_t{kind});
   hash.Add(position_rows);
   hash.Add(position_offset);
   hash.Add(static_cast<uint32_t>(activation));
   hash.Add(qkv_clip);
-  for (const bool value : {embedding_norm, gated_mlp, parallel_residual, shared_norm, head_norms,
-                           qkv_bias, output_bias, mlp_bias, tied_head, head_bias}) {
+  for (const bool value :
+       {embedding_norm, gated_mlp, parallel_residual, shared_norm, head_norms, qkv_bias,
+        output_bias, mlp_bias, tied_head, head_bias, attention_sinks}) {
     hash.Add(value);
   }
-  hash.Add(attention_scale);
+  for (const float value : {attention_scale, attention_soft_cap, alibi_bias_max, alibi_scale}) {
+    hash.Add(value);
+  }
   hash.Add(uint64_t{eos_ids.size()});
   for (const uint32_t id : eos_ids) hash.Add(id);
   return hash.hash();
@@ -98,6 +116,20 @@ std::vector<float> RopeInverseFrequencies(const RopeSpec& rope) {
     }
   }
   return out;
+}
+
+std::vector<float> AlibiSlopes(const DecoderSpec& spec) {
+  std::vector<float> slopes;
+  if (spec.position != PositionKind::kAlibi) return slopes;
+  // The slopes of the largest power of two of heads, then every second one of twice as many.
+  const uint32_t power = std::bit_floor(spec.heads);
+  for (uint32_t head = 0; head < spec.heads; ++head) {
+    const float index = head < power ? static_cast<float>(head + 1)
+                                     : static_cast<float>(2 * (head - power) + 1) / 2.0f;
+    const float exponent = index * spec.alibi_bias_max / static_cast<float>(power);
+    slopes.push_back(spec.alibi_scale * std::exp2(-exponent));
+  }
+  return slopes;
 }
 
 }  // namespace weft::shard

@@ -12,8 +12,9 @@
 namespace weft::shard {
 
 enum class NormKind : uint8_t { kRmsNorm, kLayerNorm };
-// kLearned: a row of a table is added to each token's embedding.
-enum class PositionKind : uint8_t { kRotary, kLearned };
+// How a token knows where it stands. kLearned: a row of a table is added to its embedding. kAlibi:
+// a score of attention gets a bias that falls with the distance (AlibiSlopes). kNone: not at all.
+enum class PositionKind : uint8_t { kRotary, kLearned, kAlibi, kNone };
 // kGeluErf is x/2 (1 + erf(x / sqrt 2)); kGeluTanh the approximation of it by tanh.
 enum class Activation : uint8_t { kSilu, kGeluErf, kGeluTanh, kRelu };
 
@@ -33,6 +34,16 @@ struct RopeSpec {
   uint32_t original_context_tokens = 0;
   // kFrequencyFactors (GGUF `rope_freqs`): dims / 2 divisors of the frequencies.
   std::vector<float> frequency_factors;
+
+  bool operator==(const RopeSpec& other) const = default;
+};
+
+// What attention layers of one kind have in common.
+struct AttentionKind {
+  // A query at position p sees positions p - window_tokens + 1 .. p; 0 = all up to p.
+  uint32_t window_tokens = 0;
+  // Without dims, heads are not rotated.
+  RopeSpec rope;
 };
 
 struct DecoderSpec {
@@ -52,8 +63,10 @@ struct DecoderSpec {
   // kLayerNorm only: something is added behind the weights.
   bool norm_bias = false;
   PositionKind position = PositionKind::kRotary;
-  // Without rotary positions its dims are 0.
-  RopeSpec rope;
+  // Without rotary positions their dims are 0. At least one; which one a layer has is in
+  // layer_attention, where empty means the first for all.
+  std::vector<AttentionKind> attention_kinds = std::vector<AttentionKind>(1);
+  std::vector<uint8_t> layer_attention;
   // kLearned: rows of the table; position p has row p + position_offset.
   uint32_t position_rows = 0;
   uint32_t position_offset = 0;
@@ -80,8 +93,23 @@ struct DecoderSpec {
   bool head_bias = false;
   // Attention scores are multiplied by it; normally head_dim^-0.5.
   float attention_scale = 0.0f;
+  // Scaled scores become cap * tanh(score / cap), before anything is added or hidden; 0 = no cap.
+  float attention_soft_cap = 0.0f;
+  // kAlibi: 2^-alibi_bias_max is the smallest slope of a power of two of heads, and all slopes are
+  // multiplied by alibi_scale.
+  float alibi_bias_max = 8.0f;
+  float alibi_scale = 1.0f;
+  // Every query head has one logit more in the denominator of its softmax (ParamKind::kSinks).
+  bool attention_sinks = false;
   // End-of-sequence ids as the model files state them (the router decides what stops).
   std::vector<uint32_t> eos_ids;
+
+  uint32_t KindOf(uint32_t layer) const {
+    return layer_attention.empty() ? 0 : layer_attention[layer];
+  }
+  const AttentionKind& attention(uint32_t layer) const { return attention_kinds[KindOf(layer)]; }
+  // The first kind whose heads are rotated as those of `kind`: they share a rotary table.
+  uint32_t RopeKind(uint32_t kind) const;
 
   // Parameters of the whole model.
   uint64_t parameters() const;
@@ -92,5 +120,10 @@ struct DecoderSpec {
 // The inverse frequencies of rotary embedding, rope.dims / 2 of them, after scaling; float32 as in
 // transformers' modeling_rope_utils.
 std::vector<float> RopeInverseFrequencies(const RopeSpec& rope);
+
+// The slope of each query head under kAlibi, for any number of heads; empty otherwise. A score gets
+// slope * key position (transformers' build_alibi_tensor of BLOOM; MPT's differ from them by a
+// constant per row, which a softmax does not see).
+std::vector<float> AlibiSlopes(const DecoderSpec& spec);
 
 }  // namespace weft::shard

@@ -127,6 +127,8 @@ std::string PlanOpText(const PlanOp& op) {
   if (op.adds_bias) absl::StrAppend(&text, ", adds the bias");
   if (op.adds_to_residual) absl::StrAppend(&text, ", adds to the residual");
   if (op.epilogue != Epilogue::kStore) absl::StrAppend(&text, ", ", EpilogueName(op.epilogue));
+  if (!op.rotates) absl::StrAppend(&text, ", without rotation");
+  if (op.window_tokens > 0) absl::StrAppend(&text, ", window ", op.window_tokens);
   if (op.keeps_sampled) absl::StrAppend(&text, ", keeps the rows that sample");
   if (op.way == Way::kFewRows) absl::StrAppend(&text, ", for few rows");
   if (op.way == Way::kPeers) absl::StrAppend(&text, ", in peers' memory");

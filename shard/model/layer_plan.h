@@ -79,6 +79,10 @@ struct PlanOp {
   bool adds_bias = false;
   // kNorm, kSumRanks: `in` is added to the residual on the way.
   bool adds_to_residual = false;
+  // kAttend: positions that a row sees, its own included; 0 = all up to it.
+  uint32_t window_tokens = 0;
+  // kRotateAppend (and a kLinear that rotates): false where positions do not turn heads.
+  bool rotates = true;
   // kAttend: the rows that sample are picked from what it made, so that the next operation and all
   // after it see them alone.
   bool keeps_sampled = false;

@@ -39,8 +39,9 @@ enum class ParamKind : uint8_t {
   kMlpNormBias,
   kFinalNormBias,
   kHeadBias,  // [vocab slice]
+  kSinks,     // [query heads of this rank]: logits beside the scores of each head
 };
-inline constexpr uint32_t kParamKinds = static_cast<uint32_t>(ParamKind::kHeadBias) + 1;
+inline constexpr uint32_t kParamKinds = static_cast<uint32_t>(ParamKind::kSinks) + 1;
 
 struct ParamKey {
   ParamKind kind;

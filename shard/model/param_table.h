@@ -19,6 +19,7 @@ enum class Split : uint8_t {
   kVocabRows,
   kHeadRows,     // rows of the rank's query heads
   kKvHeadRows,   // rows of the rank's KV heads
+  kHeads,        // one number for each of the rank's query heads
   kHeadColumns,  // columns of the rank's query heads
   kMlpRows,
   kMlpColumns,

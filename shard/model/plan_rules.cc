@@ -59,6 +59,7 @@ bool RotationIntoProduct(Ops& ops, size_t at) {
   if (!IsPlainProduct(ops, at, Matrix::kQkv) || ops[at].way != Way::kFewRows) return false;
   if (!Is(ops, at + 1, OpKind::kRotateAppend)) return false;
   ops[at].epilogue = Epilogue::kRotateAppend;
+  ops[at].rotates = ops[at + 1].rotates;
   ops[at].adds_bias = ops[at + 1].adds_bias;
   Erase(ops, at + 1);
   return true;

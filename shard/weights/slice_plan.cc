@@ -77,6 +77,9 @@ TensorSlice SliceOf(const DecoderParam& param, const DecoderSpec& spec, const Sl
     case Split::kKvHeadRows:
       rows(plan.kv_heads, spec.head_dim);
       break;
+    case Split::kHeads:
+      rows(plan.heads, 1);
+      break;
     case Split::kHeadColumns:
       columns(plan.heads, spec.head_dim);
       break;

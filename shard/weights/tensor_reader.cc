@@ -15,7 +15,9 @@ TensorReader::TensorReader(const ParamTensor& param, const DecoderSpec& spec,
       layout_(param.file),
       stride_(BytesOf(tensor.type, tensor.shape.size() == 2 ? tensor.shape[1] : 1)),
       head_rows_(param.row_order == RowOrder::kInterleavedRotary ? spec.head_dim : 0),
-      paired_rows_(param.row_order == RowOrder::kInterleavedRotary ? spec.rope.dims : 0) {}
+      paired_rows_(param.row_order == RowOrder::kInterleavedRotary
+                       ? spec.attention(param.key.layer).rope.dims
+                       : 0) {}
 
 uint64_t TensorReader::FileRow(uint64_t row) const {
   if (head_rows_ != 0 && row % head_rows_ < paired_rows_) {

@@ -283,6 +283,37 @@ MODELS = {
         lengths=LONG,
         layer_gain=4.0,
     ),
+    # Every layer sees its last 37 positions, fewer than a tile of keys.
+    "mistral_window": dict(
+        config=dict(
+            family="mistral",
+            vocab_size=127,
+            hidden_size=40,
+            num_attention_heads=5,
+            num_key_value_heads=5,
+            head_dim=12,
+            intermediate_size=70,
+            sliding_window=37,
+            tie_word_embeddings=True,
+            rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
+        ),
+        form="BF16",
+    ),
+    # One layer of full attention, then two that see 20 positions.
+    "qwen2_window": dict(
+        config=dict(
+            QWEN2,
+            vocab_size=131,
+            hidden_size=48,
+            num_attention_heads=6,
+            intermediate_size=64,
+            num_hidden_layers=3,
+            use_sliding_window=True,
+            sliding_window=20,
+            max_window_layers=1,
+        ),
+        form="BF16",
+    ),
     # Of four ranks each has two heads, half a block of the output projection.
     "llama_super_blocks": dict(config=SUPER_BLOCKS, form="gguf super", ranks_max=2),
 }
@@ -369,12 +400,11 @@ def head_size(config):
 
 
 def make_config(values):
-    values = dict(values)
+    values = {"num_hidden_layers": 2, **values}
     family = values.pop("family", "llama")
     if hasattr(CONFIGS[family](), "rms_norm_eps"):
         values["rms_norm_eps"] = 1e-5
     return CONFIGS[family](
-        num_hidden_layers=2,
         max_position_embeddings=512,
         bos_token_id=1,
         eos_token_id=2,

@@ -18,8 +18,11 @@ constexpr int kTileVectors = static_cast<int>(kAttentionTile / kLanes);
 struct QueryState {
   const float* query;
   float* out;
-  // Positions it may see: 0 .. limit - 1.
+  // Positions it may see: first .. limit - 1.
+  int64_t first;
   int64_t limit;
+  // Of its head; 0 = no bias.
+  float slope;
   float max;
   Floats sum;
   // Of this tile: what the sums so far are multiplied by.
@@ -92,7 +95,38 @@ inline void ScoreBlocks(const TileBlocks& tile, int b, int64_t head_dim, float s
   }
 }
 
-// Hides what the query may not see; its running maximum rises to that of the tile. Returns old
+// Scores of the tile behind the soft cap, and with the bias of their distance from the query.
+inline void ShapeScores(int64_t tile_begin, float soft_cap, QueryState* query) {
+  const Floats cap = Set(soft_cap);
+  const Floats inverse = Set(soft_cap > 0 ? 1.0f / soft_cap : 0.0f);
+  const Floats slope = Set(query->slope);
+  for (int j = 0; j < kTileVectors; ++j) {
+    float* const at = query->scores + j * kLanes;
+    Floats scores = Load(at);
+    if (soft_cap > 0) scores = Mul(Tanh(Mul(scores, inverse)), cap);
+    const auto begin = static_cast<float>(tile_begin + j * kLanes - (query->limit - 1));
+    const Floats distance = Add(ToFloats(Iota()), Set(begin));
+    Store(at, query->slope != 0 ? Fma(slope, distance, scores) : scores);
+  }
+}
+
+// Whether the tile lies wholly in front of what the query sees.
+inline bool SeesNothing(int64_t tile_begin, const QueryState& query) {
+  return query.first >= tile_begin + kAttentionTile;
+}
+
+// Hides what lies in front of the query's window, also where no score was computed.
+inline void HideBelow(int64_t tile_begin, QueryState* query) {
+  const int64_t below = query->first - tile_begin;
+  const Floats hidden = Set(-kInfinity);
+  for (int j = 0; j * kLanes < below; ++j) {
+    const int64_t n = below - j * kLanes;
+    float* const at = query->scores + j * kLanes;
+    Store(at, n < kLanes ? Select(FirstLanes(n), hidden, Load(at)) : hidden);
+  }
+}
+
+// Hides what comes after the query; its running maximum rises to that of the tile. Returns old
 // maximum - new maximum.
 inline float RaiseMax(int64_t tile_begin, QueryState* query) {
   const int64_t left = query->limit - tile_begin;
@@ -113,11 +147,20 @@ inline float RaiseMax(int64_t tile_begin, QueryState* query) {
 // Scores -> probabilities relative to the running maximum, for all queries; updates their sums.
 inline void SoftmaxTile(int64_t tile_begin, QueryState* queries, int count) {
   alignas(64) float rescale[kLanes] = {};
-  for (int q = 0; q < count; ++q) rescale[q] = RaiseMax(tile_begin, &queries[q]);
+  for (int q = 0; q < count; ++q) {
+    if (SeesNothing(tile_begin, queries[q])) continue;
+    if (queries[q].first > tile_begin) HideBelow(tile_begin, &queries[q]);
+    rescale[q] = RaiseMax(tile_begin, &queries[q]);
+  }
   Store(rescale, Exp(Load(rescale)));
   for (int q = 0; q < count; ++q) {
     QueryState& query = queries[q];
     query.rescale = rescale[q];
+    if (SeesNothing(tile_begin, query)) {
+      // Its sums stay as they are, times one: there may be no maximum yet to subtract.
+      for (int j = 0; j < kTileVectors; ++j) Store(query.scores + j * kLanes, Zero());
+      continue;
+    }
     query.sum = Mul(query.sum, Set(query.rescale));
     const Floats max = Set(query.max);
     for (int j = 0; j < kTileVectors; ++j) {
@@ -151,10 +194,11 @@ inline FloatPair LoadValuePair(const uint8_t* block, int64_t head_dim, int64_t p
   return FloatPair{LoadN(values, n), both ? LoadN(values + head_dim, n) : Zero()};
 }
 
-// acc[q][d ..] = acc * rescale + sum over `positions` of p * v, for kVectors * 16 elements from d.
+// acc[q][d ..] = acc * rescale + sum over positions [begin, positions) of p * v, for kVectors * 16
+// elements from d. `begin` is that of a block.
 template <KvType kType, int kQueries, int kVectors>
-inline void WeighValues(const TileBlocks& tile, int64_t positions, int64_t head_dim, int64_t d,
-                        QueryState* queries) {
+inline void WeighValues(const TileBlocks& tile, int64_t begin, int64_t positions, int64_t head_dim,
+                        int64_t d, QueryState* queries) {
   Floats acc[kQueries][kVectors];
   for (int q = 0; q < kQueries; ++q) {
     const Floats rescale = Set(queries[q].rescale);
@@ -162,7 +206,7 @@ inline void WeighValues(const TileBlocks& tile, int64_t positions, int64_t head_
       acc[q][j] = Mul(Load(queries[q].acc + d + j * kLanes), rescale);
     }
   }
-  for (int64_t t = 0; t < positions; t += 2) {
+  for (int64_t t = begin; t < positions; t += 2) {
     const bool both = t + 1 < positions;
     const uint8_t* block = tile.v[t / kKvBlockTokens];
     const uint8_t* next = tile.next_v[t / kKvBlockTokens];
@@ -196,47 +240,60 @@ inline void WeighValues(const TileBlocks& tile, int64_t positions, int64_t head_
   }
 }
 
-// One tile for kQueries queries, the last of which sees most.
+// One tile for kQueries queries, in ascending order of what they see. Blocks in front of all their
+// windows are neither read nor multiplied by zero.
 template <KvType kType, int kQueries>
-void AttendTile(const TileBlocks& tile, int64_t tile_begin, int64_t head_dim, float scale,
+void AttendTile(const AttentionWork& work, const TileBlocks& tile, int64_t tile_begin,
                 QueryState* queries) {
+  const int64_t head_dim = work.kv.head_dim;
+  const int64_t below = queries[0].first - tile_begin;
+  const int64_t begin = below > 0 ? below / kKvBlockTokens * kKvBlockTokens : 0;
   const int64_t left = queries[kQueries - 1].limit - tile_begin;
   const int64_t positions = left < kAttentionTile ? left : kAttentionTile;
   const int blocks = static_cast<int>((positions + kKvBlockTokens - 1) / kKvBlockTokens);
-  for (int b = 0; b < blocks; b += kScoreBlocks) {
-    ScoreBlocks<kType, kQueries, kScoreBlocks>(tile, b, head_dim, scale, queries);
+  for (int b = static_cast<int>(begin / kKvBlockTokens) / kScoreBlocks * kScoreBlocks; b < blocks;
+       b += kScoreBlocks) {
+    ScoreBlocks<kType, kQueries, kScoreBlocks>(tile, b, head_dim, work.scale, queries);
+  }
+  if (work.soft_cap > 0 || work.slopes != nullptr) {
+    for (int q = 0; q < kQueries; ++q) ShapeScores(tile_begin, work.soft_cap, &queries[q]);
   }
   SoftmaxTile(tile_begin, queries, kQueries);
   int64_t d = 0;
   for (; d + kScoreBlocks * kLanes <= head_dim; d += kScoreBlocks * kLanes) {
-    WeighValues<kType, kQueries, kScoreBlocks>(tile, positions, head_dim, d, queries);
+    WeighValues<kType, kQueries, kScoreBlocks>(tile, begin, positions, head_dim, d, queries);
   }
   for (; d < head_dim; d += kLanes) {
-    WeighValues<kType, kQueries, 1>(tile, positions, head_dim, d, queries);
+    WeighValues<kType, kQueries, 1>(tile, begin, positions, head_dim, d, queries);
   }
 }
 
 template <KvType kType, int kQueries = kQueriesMax>
-void AttendTileOf(int count, const TileBlocks& tile, int64_t tile_begin, int64_t head_dim,
-                  float scale, QueryState* queries) {
+void AttendTileOf(int count, const AttentionWork& work, const TileBlocks& tile, int64_t tile_begin,
+                  QueryState* queries) {
   if (count == kQueries) {
-    AttendTile<kType, kQueries>(tile, tile_begin, head_dim, scale, queries);
+    AttendTile<kType, kQueries>(work, tile, tile_begin, queries);
   } else if constexpr (kQueries > 1) {
-    AttendTileOf<kType, kQueries - 1>(count, tile, tile_begin, head_dim, scale, queries);
+    AttendTileOf<kType, kQueries - 1>(count, work, tile, tile_begin, queries);
   }
 }
 
-// Queries in ascending order of limit.
+// Queries in ascending order of first and limit.
 template <KvType kType>
-void AttendGroup(const KvBlocks& kv, int64_t kv_head, float scale, QueryState* queries, int count) {
+void AttendGroup(const AttentionWork& work, QueryState* queries, int count) {
+  const KvBlocks& kv = work.kv;
   const int64_t head_bytes = kKvBlockTokens * kv.head_dim * ElementBytes(kType);
   const int64_t limit = queries[count - 1].limit;
+  // Neighbours of a tile's blocks that no query sees are replaced by one that some query does.
+  const int64_t first_block = queries[0].first / kKvBlockTokens;
   const int64_t last_block = (limit - 1) / kKvBlockTokens;
   const auto offset_of = [&](int64_t index) {
-    const int64_t block = kv.block_ids[index < last_block ? index : last_block];
-    return block * kv.block_stride_bytes + kv_head * head_bytes;
+    const int64_t seen = index < first_block ? first_block : index;
+    const int64_t block = kv.block_ids[seen < last_block ? seen : last_block];
+    return block * kv.block_stride_bytes + work.kv_head * head_bytes;
   };
-  for (int64_t begin = 0; begin < limit; begin += kAttentionTile) {
+  const int64_t first_tile = queries[0].first / kAttentionTile * kAttentionTile;
+  for (int64_t begin = first_tile; begin < limit; begin += kAttentionTile) {
     TileBlocks tile;
     for (int j = 0; j < kTileVectors; ++j) {
       const int64_t here = offset_of(begin / kKvBlockTokens + j);
@@ -248,7 +305,7 @@ void AttendGroup(const KvBlocks& kv, int64_t kv_head, float scale, QueryState* q
     }
     int first = 0;
     while (queries[first].limit <= begin) ++first;
-    AttendTileOf<kType>(count - first, tile, begin, kv.head_dim, scale, queries + first);
+    AttendTileOf<kType>(count - first, work, tile, begin, queries + first);
   }
   for (int q = 0; q < count; ++q) {
     const Floats total = Set(SumLanes(queries[q].sum));
@@ -267,29 +324,30 @@ void Attention(const AttentionWork& work, void* scratch) {
     const int64_t count = total - begin < kQueriesMax ? total - begin : kQueriesMax;
     for (int64_t q = 0; q < count; ++q) {
       const int64_t row = (begin + q) / work.head_count;
-      const int64_t at = work.heads[(begin + q) % work.head_count] * head_dim;
+      const uint32_t head = work.heads[(begin + q) % work.head_count];
+      const int64_t at = head * head_dim;
       QueryState& state = queries[q];
       state.query = work.query + row * work.query_stride + at;
       state.out = work.out + row * work.out_stride + at;
       state.limit = work.start + row + 1;
-      state.max = -kInfinity;
-      state.sum = Zero();
+      state.first = work.window > 0 && work.window < state.limit ? state.limit - work.window : 0;
+      state.slope = work.slopes != nullptr ? work.slopes[head] : 0.0f;
+      // A sink is a score that came first and has no value.
+      state.max = work.sinks != nullptr ? work.sinks[head] : -kInfinity;
+      state.sum = work.sinks != nullptr ? Select(FirstLanes(1), Set(1.0f), Zero()) : Zero();
       state.acc = static_cast<float*>(scratch) + q * (acc_floats + kAttentionTile);
       state.scores = state.acc + acc_floats;
       for (int64_t d = 0; d < acc_floats; d += kLanes) Store(state.acc + d, Zero());
     }
     switch (work.kv.type) {
       case KvType::kF32:
-        AttendGroup<KvType::kF32>(work.kv, work.kv_head, work.scale, queries,
-                                  static_cast<int>(count));
+        AttendGroup<KvType::kF32>(work, queries, static_cast<int>(count));
         break;
       case KvType::kBf16:
-        AttendGroup<KvType::kBf16>(work.kv, work.kv_head, work.scale, queries,
-                                   static_cast<int>(count));
+        AttendGroup<KvType::kBf16>(work, queries, static_cast<int>(count));
         break;
       case KvType::kF16:
-        AttendGroup<KvType::kF16>(work.kv, work.kv_head, work.scale, queries,
-                                  static_cast<int>(count));
+        AttendGroup<KvType::kF16>(work, queries, static_cast<int>(count));
         break;
     }
   }

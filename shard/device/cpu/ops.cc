@@ -30,8 +30,16 @@ CpuOps::CpuOps(const Parts& parts)
       kv_columns_(int64_t{slice_.kv_heads.size()} * spec_.head_dim),
       qkv_columns_(query_columns_ + 2 * kv_columns_),
       plan_(MakeCpuPlan(spec_, slice_.world, parts.rules)),
-      rows_(parts.limits),
-      rotary_(spec_.rope, spec_.context_tokens, ws_.cosines, ws_.sines) {
+      rows_(parts.limits) {
+  for (uint32_t kind = 0; kind < ws_.rotary.size(); ++kind) {
+    const Workspace::RotaryParts& memory = ws_.rotary[kind];
+    rotary_.emplace_back(spec_.attention_kinds[kind].rope, spec_.context_tokens, memory.cosines,
+                         memory.sines);
+  }
+  const std::vector<float> slopes = AlibiSlopes(spec_);
+  if (!slopes.empty()) {
+    slopes_.assign(slopes.begin() + slice_.heads.begin, slopes.begin() + slice_.heads.end);
+  }
   sampler_rows_.reserve(parts.limits.running_max);
   linear_parts_.reserve(3);
   heads_begin_.assign(slice_.kv_heads.size() + 1, 0);
@@ -57,7 +65,9 @@ void CpuOps::BeginEpoch(const kernels::cpu::Kernels& kernels, HostCommunicator& 
 absl::Status CpuOps::BeginStep(const StepBatch& batch) {
   step_weight_tiles_ = 0;
   WEFT_RETURN_IF_ERROR(rows_.Build(batch, [this](Slot slot) { return sampler_.last_token(slot); }));
-  rotary_.Extend(rows_.positions_end());
+  for (uint32_t kind = 0; kind < rotary_.size(); ++kind) {
+    if (spec_.RopeKind(kind) == kind) rotary_[kind].Extend(rows_.positions_end());
+  }
   pool_.SetWork(rows_.rows() < kComputingRows ? PoolWork::kReading : PoolWork::kComputing);
   return absl::OkStatus();
 }

@@ -143,7 +143,10 @@ class CpuOps : public Ops {
   std::vector<uint32_t> heads_begin_;
 
   StepRows rows_;
-  RotaryTable rotary_;
+  // By attention kind, as in Workspace::rotary.
+  std::vector<RotaryTable> rotary_;
+  // Of this rank's query heads; empty without ALiBi.
+  std::vector<float> slopes_;
   std::vector<Sampler::Row> sampler_rows_;
   // Of the product being run.
   std::vector<LinearPart> linear_parts_;

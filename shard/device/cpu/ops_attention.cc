@@ -33,13 +33,16 @@ void CpuOps::RotateAndAppend(const PlanOp& op) {
   const kernels::cpu::KvBlocks kv_layer = kv_.Layer(op.layer);
   const int64_t head_dim = spec_.head_dim;
   const auto heads = static_cast<int64_t>(slice_.heads.size() + slice_.kv_heads.size());
+  const uint32_t kind = spec_.KindOf(op.layer);
+  const uint32_t dims = spec_.attention_kinds[kind].rope.dims;
+  const RotaryTable& rotary = rotary_[spec_.RopeKind(kind)];
   pool_.Run(static_cast<uint32_t>(rows_.runs().size()), [&](uint32_t item, int) {
     const StepRows::Run& run = rows_.runs()[item];
     float* const first = ws_.qkv + run.row * qkv_columns_;
-    for (uint32_t i = 0; i < run.rows && spec_.rope.dims > 0; ++i) {
+    for (uint32_t i = 0; i < run.rows && dims > 0; ++i) {
       // Query and key heads stand side by side.
-      kernels_->rotary(first + i * qkv_columns_, heads, head_dim, spec_.rope.dims,
-                       rotary_.cosines(run.start + i), rotary_.sines(run.start + i));
+      kernels_->rotary(first + i * qkv_columns_, heads, head_dim, dims,
+                       rotary.cosines(run.start + i), rotary.sines(run.start + i));
     }
     kernels::cpu::KvBlocks kv = kv_layer;
     kv.block_ids = run.block_ids;
@@ -70,6 +73,10 @@ void CpuOps::Attend(const PlanOp& op) {
     work.rows = run.rows;
     work.start = run.start;
     work.scale = spec_.attention_scale;
+    work.soft_cap = spec_.attention_soft_cap;
+    work.window = op.window_tokens;
+    if (!slopes_.empty()) work.slopes = slopes_.data();
+    if (spec_.attention_sinks) work.sinks = weights_.layer(op.layer).sinks.data();
     kernels_->attention(work, ws_.threads[static_cast<size_t>(thread)].attention);
   });
   PrepareRows(op.out, MatricesOf(op.feeds, op.layer), ws_.attention, query_columns_);

@@ -106,6 +106,8 @@ absl::Span<const float>* CpuWeights::VectorOf(ParamKey key) {
       return &layer.query_norm;
     case ParamKind::kKeyNorm:
       return &layer.key_norm;
+    case ParamKind::kSinks:
+      return &layer.sinks;
     case ParamKind::kQueryBias:
       return &layer.query.bias;
     case ParamKind::kKeyBias:

@@ -44,6 +44,8 @@ struct CpuLayer {
   // Float32 [head_dim].
   absl::Span<const float> query_norm, key_norm;
   CpuMatrix query, key, value, output;
+  // By query head of this rank; empty without sinks.
+  absl::Span<const float> sinks;
   CpuMatrix gate, up, down;
 };
 

@@ -33,9 +33,14 @@ uint64_t Workspace::AssignParts(uint8_t* base, const DecoderSpec& spec, const Sl
     exchange_mine = parts.Take<uint8_t>(bytes);
     exchange_all = parts.Take<uint8_t>(bytes * slice.world);
   }
-  const uint64_t angles = uint64_t{spec.context_tokens} * (spec.rope.dims / 2);
-  cosines = parts.Take<float>(angles);
-  sines = parts.Take<float>(angles);
+  rotary.resize(spec.attention_kinds.size());
+  for (uint32_t kind = 0; kind < rotary.size(); ++kind) {
+    if (spec.RopeKind(kind) != kind) continue;
+    const uint32_t pairs = spec.attention_kinds[kind].rope.dims / 2;
+    const uint64_t angles = uint64_t{spec.context_tokens} * pairs;
+    rotary[kind].cosines = parts.Take<float>(angles);
+    rotary[kind].sines = parts.Take<float>(angles);
+  }
   const auto widest =
       static_cast<int64_t>(std::max({uint64_t{spec.hidden}, query, uint64_t{slice.mlp.size()}}));
   const auto prepare = [&](Prepared* out) {

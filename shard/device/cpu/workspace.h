@@ -46,9 +46,13 @@ class Workspace {
   // The sampler's exchange: own records, and those of all ranks. Null in a group of one.
   uint8_t* exchange_mine = nullptr;
   uint8_t* exchange_all = nullptr;
-  // [context, rope.dims / 2] each; nothing without rotary positions.
-  float* cosines = nullptr;
-  float* sines = nullptr;
+  // By attention kind, [context, rope.dims / 2] each; kinds with the rotary settings of an earlier
+  // one have none of their own.
+  struct RotaryParts {
+    float* cosines = nullptr;
+    float* sines = nullptr;
+  };
+  std::vector<RotaryParts> rotary;
   // Linear inputs prepared for the kernels, by ActivationType, wide enough for the widest input:
   // bases and bytes only, CpuOps sets rows and inputs.
   struct Prepared {

@@ -96,7 +96,7 @@ CudaLimits PlanCudaLimits(const DecoderSpec& spec, const CudaShape& shape, const
   limits.vocab = spec.vocab;
   limits.decode_grid = decode_grid;
   limits.group_max = LargestHeadGroup(shape, slice);
-  limits.rotary_pairs = spec.rope.dims / 2;
+  limits.rotary_pairs = spec.attention_kinds[0].rope.dims / 2;
   return limits;
 }
 

@@ -81,7 +81,7 @@ absl::Status CudaOps::FillConstants() {
 }
 
 absl::Status CudaOps::FillRotaryTable() {
-  const std::vector<float> frequencies = RopeInverseFrequencies(spec_.rope);
+  const std::vector<float> frequencies = RopeInverseFrequencies(spec_.attention_kinds[0].rope);
   if (frequencies.empty()) return absl::OkStatus();
   WEFT_CHECK_EQ(frequencies.size(), limits_.rotary_pairs);
   kernels::cuda::RotaryTableParams params;

@@ -52,8 +52,8 @@ kernels::cuda::RotateAndAppendParams CudaOps::HeadsOf(const PlanOp& op, const Ro
   params.qkv_stride = shape_.qkv_columns();
   if (op.adds_bias) params.bias = weights_.layer(op.layer).qkv_bias;
   params.query_heads = shape_.query_heads;
-  params.rotary = spec_.rope.dims != 0 ? ws_.rotary : nullptr;
-  params.rotary_dim = spec_.rope.dims;
+  params.rotary_dim = spec_.attention(op.layer).rope.dims;
+  params.rotary = params.rotary_dim != 0 ? ws_.rotary : nullptr;
   params.positions = inputs_.positions;
   params.sequences = inputs_.row_sequences;
   params.query = ws_.qkv;

@@ -25,7 +25,8 @@ CudaPlanFacts FactsOf(const DecoderSpec& spec, const CudaShape& shape, const Sli
   facts.world = slice.world;
   facts.bfloat16 = shape.type == kernels::cuda::DType::kBfloat16;
   facts.deterministic = deterministic;
-  facts.whole_heads = spec.rope.dims == 0 || spec.rope.dims == shape.head_stride;
+  const uint32_t rotated = spec.attention_kinds[0].rope.dims;
+  facts.whole_heads = rotated == 0 || rotated == shape.head_stride;
   facts.rms_norm = spec.norm == NormKind::kRmsNorm;
   facts.gated_silu = spec.gated_mlp && spec.activation == Activation::kSilu;
   return facts;

@@ -41,11 +41,11 @@ absl::Status Finish(const HfObject& root, DecoderSpec* spec) {
   WEFT_ASSIGN_OR_RETURN(spec->qkv_bias, root.GetBoolOr("attention_bias", true));
   spec->output_bias = spec->qkv_bias;
   spec->mlp_bias = true;
-  WEFT_ASSIGN_OR_RETURN(spec->rope.dims,
+  WEFT_ASSIGN_OR_RETURN(spec->attention_kinds[0].rope.dims,
                         RotaryDimsFromHf(root, "rotary_pct", 0.25f, spec->head_dim));
-  WEFT_RETURN_IF_ERROR(RopeFromHf(root, &spec->rope));
+  WEFT_RETURN_IF_ERROR(RopeFromHf(root, &spec->attention_kinds[0].rope));
   if (root.Has("rotary_emb_base") && !root.Has("rope_parameters")) {
-    WEFT_ASSIGN_OR_RETURN(spec->rope.theta, root.GetFloat("rotary_emb_base"));
+    WEFT_ASSIGN_OR_RETURN(spec->attention_kinds[0].rope.theta, root.GetFloat("rotary_emb_base"));
   }
   return absl::OkStatus();
 }

@@ -31,7 +31,7 @@ constexpr const char* kUnused[] = {"*.attn.bias", "*.attn.masked_bias"};
 absl::Status Finish(const HfObject& root, DecoderSpec* spec) {
   WEFT_ASSIGN_OR_RETURN(spec->activation,
                         ActivationFromHf(root, "activation_function", "gelu_new"));
-  WEFT_ASSIGN_OR_RETURN(spec->rope.dims, root.GetUintOr("rotary_dim", 64));
+  WEFT_ASSIGN_OR_RETURN(spec->attention_kinds[0].rope.dims, root.GetUintOr("rotary_dim", 64));
   spec->parallel_residual = spec->shared_norm = true;
   spec->mlp_bias = spec->head_bias = true;
   return absl::OkStatus();

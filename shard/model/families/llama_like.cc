@@ -164,8 +164,9 @@ absl::StatusOr<ModelDescription> LlamaLikeFromHf(const LlamaLike& family, const 
   WEFT_ASSIGN_OR_RETURN(spec.context_tokens, root.GetUint("max_position_embeddings"));
   WEFT_ASSIGN_OR_RETURN(spec.norm_epsilon, root.GetFloatOr("rms_norm_eps", 1e-6f));
   WEFT_ASSIGN_OR_RETURN(spec.tied_head, root.GetBoolOr("tie_word_embeddings", false));
-  spec.rope.dims = spec.head_dim;
-  WEFT_RETURN_IF_ERROR(RopeFromHf(root, &spec.rope));
+  RopeSpec& rope = spec.attention_kinds[0].rope;
+  rope.dims = spec.head_dim;
+  WEFT_RETURN_IF_ERROR(RopeFromHf(root, &rope));
   WEFT_RETURN_IF_ERROR(family.finish_hf(root, &spec));
   WEFT_RETURN_IF_ERROR(ValidateSpec(spec, KeysOf(root)));
   WEFT_ASSIGN_OR_RETURN(spec.eos_ids, EosFromHf(config, spec.vocab));
@@ -225,8 +226,9 @@ absl::StatusOr<ModelDescription> LlamaLikeFromGguf(const LlamaLike& family, cons
   spec.output_bias = file.FindTensor("blk.0.attn_output.bias") != nullptr;
   spec.mlp_bias = file.FindTensor("blk.0.ffn_gate.bias") != nullptr;
   spec.head_norms = file.FindTensor("blk.0.attn_q_norm.weight") != nullptr;
-  WEFT_ASSIGN_OR_RETURN(spec.rope.dims, keys.Uint("rope.dimension_count", spec.head_dim));
-  WEFT_RETURN_IF_ERROR(RopeFromGguf(file, family.name, &spec.rope));
+  RopeSpec& rope = spec.attention_kinds[0].rope;
+  WEFT_ASSIGN_OR_RETURN(rope.dims, keys.Uint("rope.dimension_count", spec.head_dim));
+  WEFT_RETURN_IF_ERROR(RopeFromGguf(file, family.name, &rope));
   WEFT_RETURN_IF_ERROR(ValidateSpec(spec, KeysOf(keys)));
   WEFT_ASSIGN_OR_RETURN(spec.eos_ids, EosFromGguf(file, spec.vocab));
   spec.attention_scale = 1.0f / std::sqrt(static_cast<float>(spec.head_dim));

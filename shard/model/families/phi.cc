@@ -35,9 +35,9 @@ constexpr const char* kUnused[] = {"*.rotary_emb.inv_freq"};
 absl::Status Finish(const HfObject& root, DecoderSpec* spec) {
   WEFT_RETURN_IF_ERROR(ExpectFalse(root, "qk_layernorm"));
   WEFT_ASSIGN_OR_RETURN(spec->activation, ActivationFromHf(root, "hidden_act", "gelu_new"));
-  WEFT_ASSIGN_OR_RETURN(spec->rope.dims,
+  WEFT_ASSIGN_OR_RETURN(spec->attention_kinds[0].rope.dims,
                         RotaryDimsFromHf(root, "partial_rotary_factor", 0.5f, spec->head_dim));
-  WEFT_RETURN_IF_ERROR(RopeFromHf(root, &spec->rope));
+  WEFT_RETURN_IF_ERROR(RopeFromHf(root, &spec->attention_kinds[0].rope));
   spec->parallel_residual = spec->shared_norm = true;
   spec->qkv_bias = spec->output_bias = spec->mlp_bias = spec->head_bias = true;
   return absl::OkStatus();

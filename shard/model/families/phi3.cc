@@ -30,9 +30,9 @@ absl::Status Finish(const HfObject& root, DecoderSpec* spec) {
   spec->norm = NormKind::kRmsNorm;
   spec->norm_bias = false;
   spec->gated_mlp = true;
-  WEFT_ASSIGN_OR_RETURN(spec->rope.dims,
+  WEFT_ASSIGN_OR_RETURN(spec->attention_kinds[0].rope.dims,
                         RotaryDimsFromHf(root, "partial_rotary_factor", 1.0f, spec->head_dim));
-  return RopeFromHf(root, &spec->rope);
+  return RopeFromHf(root, &spec->attention_kinds[0].rope);
 }
 
 constexpr HfFamily kPhi3 = {

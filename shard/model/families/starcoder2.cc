@@ -38,8 +38,8 @@ absl::Status Finish(const HfObject& root, DecoderSpec* spec) {
                         ActivationFromHf(root, "hidden_act", "gelu_pytorch_tanh"));
   WEFT_ASSIGN_OR_RETURN(const bool bias, root.GetBoolOr("use_bias", true));
   spec->qkv_bias = spec->output_bias = spec->mlp_bias = bias;
-  spec->rope.dims = spec->head_dim;
-  return RopeFromHf(root, &spec->rope);
+  spec->attention_kinds[0].rope.dims = spec->head_dim;
+  return RopeFromHf(root, &spec->attention_kinds[0].rope);
 }
 
 constexpr HfFamily kStarcoder2 = {

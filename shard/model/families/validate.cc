@@ -30,7 +30,6 @@ absl::Status CheckSizes(const DecoderSpec& spec, const SpecKeys& keys) {
       {keys.mlp_hidden, spec.mlp_hidden, 4 * kHiddenMax},
       {keys.vocab, spec.vocab, kVocabMax},
       {keys.context_tokens, spec.context_tokens, kContextTokensMax},
-      {keys.rope_dims, spec.position == PositionKind::kRotary ? spec.rope.dims : 1, spec.head_dim},
   };
   for (const auto& size : sizes) {
     if (size.value == 0 || size.value > size.max) {
@@ -41,9 +40,6 @@ absl::Status CheckSizes(const DecoderSpec& spec, const SpecKeys& keys) {
     return Bad(keys.kv_heads, "must divide the ", spec.heads, " attention heads, found ",
                spec.kv_heads);
   }
-  if (spec.rope.dims % 2 != 0) {
-    return Bad(keys.rope_dims, "the rotary dimensions must be even, found ", spec.rope.dims);
-  }
   return absl::OkStatus();
 }
 
@@ -51,7 +47,13 @@ absl::Status CheckSizes(const DecoderSpec& spec, const SpecKeys& keys) {
 // small enough ones make them infinite.
 bool IsAtLeastOne(float value) { return value >= 1 && std::isfinite(value); }
 
-absl::Status CheckRope(const RopeSpec& rope, const SpecKeys& keys) {
+absl::Status CheckRope(const RopeSpec& rope, uint32_t head_dim, const SpecKeys& keys) {
+  if (rope.dims == 0 || rope.dims > head_dim) {
+    return Bad(keys.rope_dims, "must be from 1 to ", head_dim, ", found ", rope.dims);
+  }
+  if (rope.dims % 2 != 0) {
+    return Bad(keys.rope_dims, "the rotary dimensions must be even, found ", rope.dims);
+  }
   if (!IsAtLeastOne(rope.theta)) {
     return Bad(keys.rope_theta, "must be a finite number of at least 1, found ", rope.theta);
   }
@@ -86,14 +88,20 @@ absl::Status CheckRope(const RopeSpec& rope, const SpecKeys& keys) {
 absl::Status ValidateSpec(const DecoderSpec& spec, const SpecKeys& keys) {
   WEFT_RETURN_IF_ERROR(CheckSizes(spec, keys));
   // What a family's own code is to keep; keys of files cannot break it.
-  WEFT_CHECK(spec.position == PositionKind::kRotary || spec.rope.dims == 0);
+  for (const AttentionKind& kind : spec.attention_kinds) {
+    WEFT_CHECK(spec.position == PositionKind::kRotary || kind.rope.dims == 0);
+  }
   WEFT_CHECK(spec.position != PositionKind::kLearned ||
              uint64_t{spec.context_tokens} + spec.position_offset <= spec.position_rows);
   WEFT_CHECK(!spec.shared_norm || spec.parallel_residual);
   if (!(spec.norm_epsilon > 0 && spec.norm_epsilon < 1)) {
     return Bad(keys.norm_epsilon, "must be above 0 and below 1, found ", spec.norm_epsilon);
   }
-  return CheckRope(spec.rope, keys);
+  if (spec.position != PositionKind::kRotary) return absl::OkStatus();
+  for (const AttentionKind& kind : spec.attention_kinds) {
+    WEFT_RETURN_IF_ERROR(CheckRope(kind.rope, spec.head_dim, keys));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace weft::shard

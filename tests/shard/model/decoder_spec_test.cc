@@ -70,14 +70,23 @@ TEST_CASE("The spec's hash depends on every field", "[shard][model]") {
   changed().vocab = 1;
   changed().context_tokens = 1;
   changed().norm_epsilon = 0.5f;
-  changed().rope.theta = 1.0f;
-  changed().rope.dims = 2;
-  changed().rope.scaling = RopeScalingKind::kLinear;
-  changed().rope.factor = 2.0f;
-  changed().rope.low_freq_factor = 2.0f;
-  changed().rope.high_freq_factor = 2.0f;
-  changed().rope.original_context_tokens = 1;
-  changed().rope.frequency_factors = {1.0f};
+  changed().attention_kinds[0].rope.theta = 1.0f;
+  changed().attention_kinds[0].rope.dims = 2;
+  changed().attention_kinds[0].rope.scaling = RopeScalingKind::kLinear;
+  changed().attention_kinds[0].rope.factor = 2.0f;
+  changed().attention_kinds[0].rope.low_freq_factor = 2.0f;
+  changed().attention_kinds[0].rope.high_freq_factor = 2.0f;
+  changed().attention_kinds[0].rope.original_context_tokens = 1;
+  changed().attention_kinds[0].rope.frequency_factors = {1.0f};
+  changed().position = PositionKind::kAlibi;
+  changed().position = PositionKind::kNone;
+  changed().attention_kinds[0].window_tokens = 1;
+  changed().attention_kinds.emplace_back();
+  changed().layer_attention = {0};
+  changed().attention_soft_cap = 1.0f;
+  changed().alibi_bias_max = 1.0f;
+  changed().alibi_scale = 2.0f;
+  changed().attention_sinks = true;
   changed().norm = NormKind::kLayerNorm;
   changed().norm_bias = true;
   changed().position = PositionKind::kLearned;
@@ -101,6 +110,53 @@ TEST_CASE("The spec's hash depends on every field", "[shard][model]") {
   for (const DecoderSpec& spec : specs) hashes.insert(spec.Hash());
   CHECK(hashes.size() == specs.size());
   CHECK(specs[0].Hash() == DecoderSpec().Hash());
+}
+
+// transformers 5.x: modeling_bloom's _get_alibi_slopes and modeling_mpt's build_mpt_alibi_tensor.
+TEST_CASE("ALiBi slopes are those of transformers for any number of heads", "[shard][model]") {
+  struct Golden {
+    uint32_t heads;
+    float bias_max;
+    std::vector<float> slopes;
+  };
+  const Golden goldens[] = {
+      {1, 8.0f, {0.00390625f}},
+      {3, 8.0f, {0.0625f, 0.00390625f, 0.25f}},
+      {8, 8.0f, {0.5f, 0.25f, 0.125f, 0.0625f, 0.03125f, 0.015625f, 0.0078125f, 0.00390625f}},
+      {12,
+       8.0f,
+       {0.5f, 0.25f, 0.125f, 0.0625f, 0.03125f, 0.015625f, 0.0078125f, 0.00390625f, 0.70710677f,
+        0.35355338f, 0.17677668f, 0.088388339f}},
+      {6, 8.0f, {0.25f, 0.0625f, 0.015625f, 0.00390625f, 0.5f, 0.125f}},
+      {5, 4.0f, {0.5f, 0.25f, 0.125f, 0.0625f, 0.70710677f}}};
+  DecoderSpec spec;
+  CHECK(AlibiSlopes(spec).empty());
+  spec.position = PositionKind::kAlibi;
+  for (const Golden& golden : goldens) {
+    spec.heads = golden.heads;
+    spec.alibi_bias_max = golden.bias_max;
+    const std::vector<float> got = AlibiSlopes(spec);
+    REQUIRE(got.size() == golden.slopes.size());
+    for (size_t i = 0; i < got.size(); ++i) {
+      INFO(golden.heads << " heads, slope " << i);
+      CHECK(got[i] == Approx(golden.slopes[i]).epsilon(1e-6));
+    }
+  }
+  spec.alibi_scale = 0.5f;
+  CHECK(AlibiSlopes(spec)[0] == Approx(goldens[5].slopes[0] / 2));
+}
+
+TEST_CASE("Layers share rotary tables where their settings are the same", "[shard][model]") {
+  DecoderSpec spec;
+  spec.attention_kinds.assign(3, {});
+  spec.attention_kinds[1].window_tokens = 4;
+  spec.attention_kinds[2].rope.theta = 1e6f;
+  spec.layer_attention = {1, 2, 0};
+  CHECK(spec.attention(0).window_tokens == 4);
+  CHECK(spec.attention(1).rope.theta == 1e6f);
+  CHECK(spec.RopeKind(0) == 0);
+  CHECK(spec.RopeKind(1) == 0);
+  CHECK(spec.RopeKind(2) == 2);
 }
 
 TEST_CASE("Biases count as parameters", "[shard][model]") {

@@ -24,8 +24,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!model.ok()) return 0;
   WEFT_CHECK_LE(model->spec.layers, weft::kLayersMax);
   WEFT_CHECK_EQ(model->spec.heads % model->spec.kv_heads, 0u);
-  WEFT_CHECK_EQ(weft::shard::RopeInverseFrequencies(model->spec.rope).size(),
-                model->spec.rope.dims / 2);
+  WEFT_CHECK_EQ(weft::shard::RopeInverseFrequencies(model->spec.attention_kinds[0].rope).size(),
+                model->spec.attention_kinds[0].rope.dims / 2);
   WEFT_CHECK_GT(model->spec.parameters(), 0u);
   return 0;
 }

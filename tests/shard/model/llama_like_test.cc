@@ -2,6 +2,7 @@
 // those of tests/goldens.
 
 #include <catch2/catch.hpp>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "boost/json.hpp"
@@ -51,20 +52,37 @@ TEST_CASE("A minimal Mistral config without a window takes transformers' default
   CHECK_FALSE(Describe(config)->spec.qkv_bias);
 }
 
-TEST_CASE("A Mistral window counts where it is shorter than the context", "[shard][model]") {
+void CheckInvalid(const json::object& config, const char* want) {
+  const absl::Status status = Describe(config).status();
+  INFO(status);
+  CHECK(absl::IsInvalidArgument(status));
+  CHECK(absl::StrContains(status.message(), want));
+}
+
+TEST_CASE("A Mistral window is that of all layers where it is shorter than the context",
+          "[shard][model]") {
   json::object config = SmallConfig("mistral");
+  const auto window = [&config] {
+    const auto model = Describe(config);
+    REQUIRE(model.ok());
+    CHECK(model->spec.attention_kinds.size() == 1);
+    CHECK(model->spec.layer_attention.empty());
+    return model->spec.attention(1).window_tokens;
+  };
   // transformers' default is a window of 4096.
-  CHECK(Describe(config).ok());
+  CHECK(window() == 0);
   config["max_position_embeddings"] = 8192;
-  CheckRefused(config,
-               "config.json: sliding_window: 4096 is not supported below the context of "
-               "8192 tokens; expected null");
+  CHECK(window() == 4096);
   config["sliding_window"] = 8191;
-  CheckRefused(config, "sliding_window: 8191");
+  CHECK(window() == 8191);
   config["sliding_window"] = 8192;
-  CHECK(Describe(config).ok());
+  CHECK(window() == 0);
+  config["sliding_window"] = nullptr;
+  CHECK(window() == 0);
   config["sliding_window"] = "long";
   CHECK(absl::IsInvalidArgument(Describe(config).status()));
+  config["sliding_window"] = 0;
+  CheckInvalid(config, "config.json: sliding_window: must be null or at least 1 token, found 0");
 }
 
 TEST_CASE("A minimal Qwen2 config takes transformers' defaults", "[shard][model]") {
@@ -83,13 +101,41 @@ TEST_CASE("A minimal Qwen2 config takes transformers' defaults", "[shard][model]
   CHECK(Describe(config).ok());
 }
 
-TEST_CASE("Qwen2 windows and other classes are refused by key", "[shard][model]") {
+TEST_CASE("Qwen2 layers from max_window_layers on have the window", "[shard][model]") {
   json::object config = SmallConfig("qwen2");
+  config["num_hidden_layers"] = 3;
   config["use_sliding_window"] = true;
-  CheckRefused(config, "use_sliding_window: true is not supported; expected false");
-  config = SmallConfig("qwen2");
+  config["sliding_window"] = 100;
+  const auto windows = [&config] {
+    const auto model = Describe(config);
+    REQUIRE(model.ok());
+    std::vector<uint32_t> out;
+    for (uint32_t i = 0; i < 3; ++i) out.push_back(model->spec.attention(i).window_tokens);
+    CHECK(model->spec.attention(2).rope.dims == 2);
+    return out;
+  };
+  // By default the first 28.
+  CHECK(windows() == std::vector<uint32_t>{0, 0, 0});
+  config["max_window_layers"] = 1;
+  CHECK(windows() == std::vector<uint32_t>{0, 100, 100});
+  config["max_window_layers"] = 0;
+  CHECK(windows() == std::vector<uint32_t>{100, 100, 100});
+  config["layer_types"] = {"sliding_attention", "full_attention", "sliding_attention"};
+  CHECK(windows() == std::vector<uint32_t>{100, 0, 100});
+  config["sliding_window"] = 512;
+  CHECK(windows() == std::vector<uint32_t>{0, 0, 0});
+}
+
+TEST_CASE("Qwen2 windows that say two things and other classes are refused by key",
+          "[shard][model]") {
+  json::object config = SmallConfig("qwen2");
   config["layer_types"] = {"full_attention", "sliding_attention"};
-  CheckRefused(config, "layer_types: \"sliding_attention\" is not supported");
+  CheckInvalid(config, "layer_types: \"sliding_attention\" needs use_sliding_window and a window");
+  config["use_sliding_window"] = true;
+  config["layer_types"] = {"full_attention"};
+  CheckInvalid(config, "layer_types: must have one entry for each of the 2 layers, found 1");
+  config["layer_types"] = {"full_attention", "chunked_attention"};
+  CheckRefused(config, "layer_types: \"chunked_attention\" is not supported; known are: full_");
   config = SmallConfig("qwen2");
   config["architectures"] = {"Qwen2ForRewardModel"};
   CheckRefused(config, "\"Qwen2ForRewardModel\" is not supported; known is: Qwen2ForCausalLM");
@@ -112,7 +158,7 @@ TEST_CASE("GGUF keys carry the family's name", "[shard][model][gguf]") {
   };
   const auto model = describe(builder);
   REQUIRE(model.ok());
-  CHECK(model->spec.rope.theta == 1e6f);
+  CHECK(model->spec.attention_kinds[0].rope.theta == 1e6f);
   for (const ParamTensor& param : model->params) CHECK(param.row_order == RowOrder::kPlain);
   const absl::Status status = describe(builder.Uint("qwen2.expert_count", 2)).status();
   CHECK(absl::StrContains(status.message(), "m.gguf: qwen2.expert_count: 2 is not supported"));

@@ -46,9 +46,9 @@ TEST_CASE("A minimal Llama config takes transformers' defaults", "[shard][model]
   CHECK(spec.kv_heads == 4);
   CHECK(spec.head_dim == 16);
   CHECK(spec.norm_epsilon == 1e-6f);
-  CHECK(spec.rope.theta == 10000.0f);
-  CHECK(spec.rope.dims == 16);
-  CHECK(spec.rope.scaling == RopeScalingKind::kNone);
+  CHECK(spec.attention_kinds[0].rope.theta == 10000.0f);
+  CHECK(spec.attention_kinds[0].rope.dims == 16);
+  CHECK(spec.attention_kinds[0].rope.scaling == RopeScalingKind::kNone);
   CHECK_FALSE(spec.tied_head);
   CHECK(spec.attention_scale == 0.25f);
   CHECK(spec.eos_ids.empty());
@@ -74,14 +74,14 @@ TEST_CASE("Rotary settings read alike in transformers' old and new form", "[shar
   REQUIRE(a.ok());
   REQUIRE(b.ok());
   CHECK(a->spec.Hash() == b->spec.Hash());
-  CHECK(a->spec.rope.theta == 500000.0f);
-  CHECK(a->spec.rope.scaling == RopeScalingKind::kLlama3);
-  CHECK(a->spec.rope.original_context_tokens == 64);
+  CHECK(a->spec.attention_kinds[0].rope.theta == 500000.0f);
+  CHECK(a->spec.attention_kinds[0].rope.scaling == RopeScalingKind::kLlama3);
+  CHECK(a->spec.attention_kinds[0].rope.original_context_tokens == 64);
 
   const auto linear = With("rope_scaling", {{"type", "linear"}, {"factor", 2}});
   REQUIRE(linear.ok());
-  CHECK(linear->spec.rope.scaling == RopeScalingKind::kLinear);
-  CHECK(linear->spec.rope.factor == 2.0f);
+  CHECK(linear->spec.attention_kinds[0].rope.scaling == RopeScalingKind::kLinear);
+  CHECK(linear->spec.attention_kinds[0].rope.factor == 2.0f);
 }
 
 TEST_CASE("The end set is generation_config.json's where there is one", "[shard][model]") {
@@ -239,7 +239,7 @@ TEST_CASE("GGUF metadata gives the spec", "[shard][model]") {
   CHECK(model->spec.vocab == 10);
   CHECK(model->spec.tied_head);
   CHECK(model->spec.norm_epsilon == 1e-5f);
-  CHECK(model->spec.rope.theta == 10000.0f);
+  CHECK(model->spec.attention_kinds[0].rope.theta == 10000.0f);
 
   model = Describe(SmallGguf()
                        .Uint("llama.attention.key_length", 20)
@@ -253,10 +253,10 @@ TEST_CASE("GGUF metadata gives the spec", "[shard][model]") {
                        .Tensor("output.weight", {64, 10}, 0, std::string(64 * 10 * 4, '\0')));
   REQUIRE(model.ok());
   CHECK(model->spec.head_dim == 20);
-  CHECK(model->spec.rope.dims == 8);
-  CHECK(model->spec.rope.theta == 1e5f);
-  CHECK(model->spec.rope.scaling == RopeScalingKind::kLinear);
-  CHECK(model->spec.rope.factor == 4.0f);
+  CHECK(model->spec.attention_kinds[0].rope.dims == 8);
+  CHECK(model->spec.attention_kinds[0].rope.theta == 1e5f);
+  CHECK(model->spec.attention_kinds[0].rope.scaling == RopeScalingKind::kLinear);
+  CHECK(model->spec.attention_kinds[0].rope.factor == 4.0f);
   CHECK(model->spec.eos_ids == std::vector<uint32_t>{2, 7});
   CHECK_FALSE(model->spec.tied_head);
 }
@@ -268,8 +268,8 @@ TEST_CASE("The rope_freqs tensor becomes frequency factors", "[shard][model]") {
                             .Uint("llama.rope.dimension_count", 8)
                             .Tensor("rope_freqs.weight", {4}, 0, factors.substr(0, 16)));
   REQUIRE(model.ok());
-  CHECK(model->spec.rope.scaling == RopeScalingKind::kFrequencyFactors);
-  CHECK(model->spec.rope.frequency_factors == std::vector<float>{1, 2, 4, 8});
+  CHECK(model->spec.attention_kinds[0].rope.scaling == RopeScalingKind::kFrequencyFactors);
+  CHECK(model->spec.attention_kinds[0].rope.frequency_factors == std::vector<float>{1, 2, 4, 8});
   // Zeros would make infinite frequencies.
   CHECK(absl::StrContains(
       Describe(SmallGguf().Tensor("rope_freqs.weight", {8}, 0, factors)).status().message(),

@@ -14,6 +14,7 @@ namespace {
 DecoderSpec Spec(uint32_t layers, bool biases = false) {
   DecoderSpec spec;
   spec.layers = layers;
+  spec.attention_kinds[0].rope.dims = 8;
   spec.qkv_bias = spec.output_bias = spec.mlp_bias = biases;
   return spec;
 }
@@ -26,6 +27,30 @@ std::vector<std::string> Texts(const std::vector<PlanOp>& ops) {
   std::vector<std::string> texts;
   for (const PlanOp& op : ops) texts.push_back(PlanOpText(op));
   return texts;
+}
+
+TEST_CASE("Each layer is recorded with its own kind of attention", "[shard][plan]") {
+  DecoderSpec spec = Spec(3);
+  spec.attention_kinds.resize(2);
+  spec.attention_kinds[1].window_tokens = 16;
+  spec.layer_attention = {1, 0, 1};
+  const LayerPlan plan = RecordForward(spec, 1);
+  std::vector<std::string> texts;
+  for (const auto* part : {&plan.body, &plan.tail}) {
+    for (const PlanOp& op : *part) {
+      if (op.kind == OpKind::kAttend || op.kind == OpKind::kRotateAppend) {
+        texts.push_back(PlanOpText(op));
+      }
+    }
+  }
+  CHECK(texts == std::vector<std::string>{
+                     "rotate and append: qkv -> qkv, without rotation",
+                     "attend: qkv -> attention, window 16",
+                     "rotate and append: qkv -> qkv",
+                     "attend: qkv -> attention",
+                     "rotate and append: qkv -> qkv, without rotation",
+                     "attend: qkv -> attention, window 16",
+                 });
 }
 
 TEST_CASE("A forward is recorded plainly, cut where only sampled rows go on", "[shard][plan]") {

@@ -68,7 +68,7 @@ TEST_CASE("The demo model opens and loads at memory speed", "[shard][weights][de
   CHECK(spec.vocab == 49152);
   CHECK(spec.tied_head);
   CHECK(spec.norm_epsilon == 9.999999747e-06f);
-  CHECK(spec.rope.theta == 100000.0f);
+  CHECK(spec.attention_kinds[0].rope.theta == 100000.0f);
   CHECK(spec.eos_ids == std::vector<uint32_t>{2});
   CHECK(spec.parameters() == 134515008);
   CHECK((*files)->main_type() == TensorType::kQ4_1);

@@ -128,8 +128,8 @@ TEST_CASE("A GGUF file's F32 weights are those of its safetensors twin", "[shard
       CHECK(param.values == b.at(id).values);
     }
     // llama3 scaling is told as a tensor of divisors, and means the same.
-    const auto x = RopeInverseFrequencies(twin->spec().rope);
-    const auto y = RopeInverseFrequencies(gguf->spec().rope);
+    const auto x = RopeInverseFrequencies(twin->spec().attention_kinds[0].rope);
+    const auto y = RopeInverseFrequencies(gguf->spec().attention_kinds[0].rope);
     REQUIRE(x.size() == y.size());
     for (size_t i = 0; i < x.size(); ++i) CHECK(x[i] == Approx(y[i]).epsilon(1e-6));
     CHECK(twin->Hash() != gguf->Hash());

@@ -149,7 +149,7 @@ TEST_CASE("The shapes of the benchmarks have the sizes that are published", "[sh
     const DecoderSpec& spec = (*files)->spec();
     CHECK(spec.parameters() == c.parameters);
     CHECK(spec.tied_head == c.tied);
-    CHECK(spec.rope.scaling == RopeScalingKind::kLlama3);
+    CHECK(spec.attention_kinds[0].rope.scaling == RopeScalingKind::kLlama3);
     CHECK(spec.eos_ids == std::vector<uint32_t>{128001, 128008, 128009});
   }
 }

@@ -12,7 +12,7 @@ TEST_CASE("Rotary pairs are put apart and the rest of a head stays", "[shard][we
   for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<float>(i);
   DecoderSpec spec;
   spec.head_dim = 8;
-  spec.rope.dims = 6;
+  spec.attention_kinds[0].rope.dims = 6;
   const TensorView tensor{
       "q", TensorType::kF32, {16, 1}, {reinterpret_cast<const uint8_t*>(rows.data()), 64}, nullptr};
   const ParamTensor param{

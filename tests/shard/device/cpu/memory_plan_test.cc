@@ -21,7 +21,7 @@ DecoderSpec SmallSpec() {
   spec.mlp_hidden = 128;
   spec.vocab = 199;
   spec.context_tokens = 256;
-  spec.rope.dims = 16;
+  spec.attention_kinds[0].rope.dims = 16;
   return spec;
 }
 

@@ -198,8 +198,9 @@ void CheckRows(const GroupOptions& options) {
 TEST_CASE("A row's numbers do not depend on how and beside whom it is computed",
           "[shard][compute][num.row]") {
   for (const std::string& isa : SupportedInstructionSets()) {
-    for (const std::string name : {"llama_q4_1", "llama_q8_0", "llama_mixed", "llama_super_blocks",
-                                   "llama_nine_heads_f16", "llama_untied_linear_parts"}) {
+    for (const std::string name :
+         {"llama_q4_1", "llama_q8_0", "llama_mixed", "llama_super_blocks", "llama_nine_heads_f16",
+          "llama_untied_linear_parts", "mistral_window", "qwen2_window"}) {
       for (const NumberType dtype : {NumberType::kFloat32, NumberType::kBfloat16}) {
         DYNAMIC_SECTION(name << " " << NumberTypeName(dtype) << " " << isa) {
           GroupOptions options;

@@ -12,6 +12,7 @@ namespace {
 DecoderSpec Spec(bool biases = false) {
   DecoderSpec spec;
   spec.layers = 2;
+  spec.attention_kinds[0].rope.dims = 8;
   spec.qkv_bias = spec.output_bias = spec.mlp_bias = biases;
   return spec;
 }

@@ -1,0 +1,52 @@
+#include "shard/model/families/attention_keys.h"
+
+#include <string>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "shard/model/families/rope_keys.h"
+
+namespace weft::shard {
+
+absl::Status SetWindow(absl::string_view where, uint32_t tokens, const std::vector<bool>& windowed,
+                       DecoderSpec* spec) {
+  if (tokens == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, ": must be null or at least 1 token, found 0"));
+  }
+  if (tokens >= spec->context_tokens || !absl::c_linear_search(windowed, true)) {
+    return absl::OkStatus();
+  }
+  if (!absl::c_linear_search(windowed, false)) {
+    spec->attention_kinds[0].window_tokens = tokens;
+    return absl::OkStatus();
+  }
+  AttentionKind kind = spec->attention_kinds[0];
+  kind.window_tokens = tokens;
+  spec->attention_kinds.push_back(kind);
+  spec->layer_attention.assign(windowed.begin(), windowed.end());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<bool>> WindowedLayers(const HfObject& root, uint32_t layers) {
+  std::vector<bool> windowed;
+  WEFT_ASSIGN_OR_RETURN(const std::vector<std::string> kinds, root.GetStrings("layer_types"));
+  if (kinds.empty()) return windowed;
+  if (kinds.size() != layers) {
+    return root.Bad("layer_types", absl::StrCat("must have one entry for each of the ", layers,
+                                                " layers, found ", kinds.size()));
+  }
+  for (const std::string& kind : kinds) {
+    if (kind != "full_attention" && kind != "sliding_attention") {
+      return Unsupported(root.Where("layer_types"),
+                         absl::StrCat("\"", kind,
+                                      "\" is not supported; known are: full_attention, "
+                                      "sliding_attention"));
+    }
+    windowed.push_back(kind == "sliding_attention");
+  }
+  return windowed;
+}
+
+}  // namespace weft::shard
