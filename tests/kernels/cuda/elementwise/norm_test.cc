@@ -83,6 +83,36 @@ TEST_CASE("Norms with the residual sum agree with double precision", "[cuda][nor
   CHECK(testing::RelativeError(device_residual.Host(), reference.residual) < 1e-6);
 }
 
+TEST_CASE("Norms in place agree with double precision", "[cuda][norm]") {
+  std::mt19937_64 random(testing::Seed());
+  const auto shape = GENERATE(Case{1, 1}, Case{3, 7}, Case{5, 576}, Case{33, 4096});
+  const DType type = GENERATE(DType::kFloat32, DType::kBfloat16);
+  const bool layer = GENERATE(false, true);
+  CAPTURE(shape.rows, shape.hidden, static_cast<int>(type), layer);
+  const size_t size = size_t{shape.rows} * shape.hidden;
+  const auto residual = testing::RandomFloats(random, size, 3.0f);
+  const auto weight = testing::Rounded(testing::RandomFloats(random, shape.hidden), type);
+  const auto bias = testing::Rounded(testing::RandomFloats(random, shape.hidden), type);
+  DeviceArray<float> device_residual(residual);
+  DeviceTensor device_weight(type, weight);
+  DeviceTensor device_bias(type, bias);
+  NormParams params;
+  params.residual = device_residual.data();
+  params.weight = device_weight.data();
+  params.bias = layer ? device_bias.data() : nullptr;
+  params.rows = shape.rows;
+  params.hidden = shape.hidden;
+  params.epsilon = 1e-5f;
+  params.type = type;
+  WEFT_CUDA_CHECK(layer ? LayerNormInPlace(params, nullptr) : RmsNormInPlace(params, nullptr));
+  const Reference reference =
+      Compute(shape, residual, nullptr, weight, layer ? &bias : nullptr, params.epsilon, layer);
+  // The residual is float32, whatever the weights are.
+  CHECK(testing::RelativeError(device_residual.Host(), reference.out) < 1e-5);
+  params.out = device_residual.data();
+  CHECK(RmsNormInPlace(params, nullptr) == cudaErrorInvalidValue);
+}
+
 TEST_CASE("Norms: time", "[cuda][norm][time]") {
   std::mt19937_64 random(testing::Seed());
   const auto shape = GENERATE(Case{1, 4096}, Case{64, 4096}, Case{8192, 4096}, Case{64, 8192});

@@ -114,5 +114,20 @@ TEST_CASE("Slices are joined to whole rows", "[cuda][rows]") {
   CHECK(wrong == 0);
 }
 
+TEST_CASE("A delta is added to the residual in float32", "[cuda][rows]") {
+  std::mt19937_64 random(testing::Seed());
+  const DType type = GENERATE(DType::kFloat32, DType::kBfloat16);
+  const size_t count = GENERATE(1u, 255u, 4096u, 70001u);
+  const auto residual = testing::RandomFloats(random, count + 1, 3.0f);
+  const auto delta = testing::Rounded(testing::RandomFloats(random, count + 1), type);
+  testing::DeviceArray<float> device_residual(residual);
+  testing::DeviceTensor device_delta(type, delta);
+  WEFT_CUDA_CHECK(
+      AddToResidual({device_residual.data(), device_delta.data(), count, type}, nullptr));
+  const std::vector<float> got = device_residual.Host();
+  for (size_t i = 0; i < count; ++i) REQUIRE(got[i] == residual[i] + delta[i]);
+  CHECK(got[count] == residual[count]);
+}
+
 }  // namespace
 }  // namespace weft::kernels::cuda
