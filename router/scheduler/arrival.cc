@@ -35,9 +35,9 @@ absl::Status Scheduler::Impl::CheckArrival(const Arrival& arrival) const {
   }
   // Between groups nobody knows the next pool: whoever does not fit ends when it forms.
   if (formed_ && !FitsPool(static_cast<uint32_t>(length))) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("prompt and output together are ", length, " tokens; the KV pool holds ",
-                     uint64_t{pool_.total()} * config_.block_tokens));
+    return absl::ResourceExhaustedError(absl::StrCat("prompt and output together are ", length,
+                                                     " tokens; the KV pool holds ",
+                                                     TokensIn(pool_.total())));
   }
   return absl::OkStatus();
 }
@@ -55,8 +55,11 @@ absl::Status Scheduler::Impl::OnArrival(Arrival arrival) {
   s->ignore_eos = arrival.ignore_eos;
   s->bypass_prefix_cache = arrival.bypass_prefix_cache;
   s->cache_salt = arrival.prompt.cache_salt();
-  // The table grows in Plan(), which must not allocate.
-  s->table.reserve(BlocksFor(s->length_limit));
+  // The tables grow in Plan(), which must not allocate.
+  s->tables.reserve(groups_.count());
+  for (uint32_t group = 0; group < groups_.count(); ++group) {
+    s->tables.emplace_back(groups_.TableMax(group, BlocksFor(s->length_limit)));
+  }
   if (!config_.prefix_cache) {
     s->log = arrival.prompt.ReleaseIds();
   } else if (!hasher_.Take(std::move(arrival.prompt), &s->log, &s->block_hashes)) {

@@ -1,89 +1,145 @@
 #include "router/scheduler/block_pool.h"
 
+#include <algorithm>
+
 #include "common/check.h"
 
 namespace weft::router {
 
+uint32_t BlockPool::Block::set_aside() const {
+  if (references == 0) return 0;
+  // The last holder that goes frees this block itself.
+  return std::min<uint32_t>(rolling, references - 1);
+}
+
 void BlockPool::Reset(uint32_t kv_blocks) {
   cache_.Reset(kv_blocks);
-  references_.assign(kv_blocks, 0);
-  older_.assign(kv_blocks, kNoBlock);
-  newer_.assign(kv_blocks, kNoBlock);
+  blocks_.assign(kv_blocks, Block{});
   plain_.clear();
   plain_.reserve(kv_blocks);
   // Block 0 goes first.
   for (BlockId block = kv_blocks; block-- > 0;) plain_.push_back(block);
   oldest_cached_ = newest_cached_ = kNoBlock;
-  cached_count_ = 0;
+  cached_count_ = set_aside_ = 0;
+  used_in_.fill(0);
+  cached_in_.fill(0);
   ++freed_count_;
 }
 
-BlockId BlockPool::Allocate() {
+BlockId BlockPool::Allocate(uint32_t group, bool rolls) {
+  WEFT_CHECK_GT(free_count(), 0u);
   BlockId block;
   if (!plain_.empty()) {
     block = plain_.back();
     plain_.pop_back();
   } else {
     block = oldest_cached_;
-    WEFT_CHECK_NE(block, kNoBlock);
     UnlinkCached(block);
     cache_.Forget(block);
     ++evicted_count_;
   }
-  WEFT_CHECK_EQ(references_[block], 0u);
-  references_[block] = 1;
+  Block& taken = blocks_[block];
+  WEFT_CHECK_EQ(taken.references, 0u);
+  taken.references = 1;
+  taken.rolling = rolls;
+  taken.group = static_cast<uint16_t>(group);
+  ++used_in_[group];
   return block;
 }
 
-void BlockPool::Share(BlockId block) {
+void BlockPool::Share(BlockId block, bool rolls) {
   WEFT_CHECK(cache_.Holds(block));
-  if (references_[block]++ == 0) UnlinkCached(block);
+  Block& shared = blocks_[block];
+  set_aside_ -= shared.set_aside();
+  if (shared.references++ == 0) {
+    UnlinkCached(block);
+    ++used_in_[shared.group];
+  }
+  shared.rolling += rolls;
+  set_aside_ += shared.set_aside();
 }
 
-void BlockPool::Release(BlockId block) {
-  WEFT_CHECK_GT(references_[block], 0u);
-  --references_[block];
-  if (references_[block] > 0) return;
-  ++freed_count_;
-  if (cache_.Holds(block)) {
-    LinkCached(block);
-  } else {
-    plain_.push_back(block);
+uint32_t BlockPool::CostOfShare(BlockId block, bool rolls) const {
+  Block shared = blocks_[block];
+  if (shared.references == 0) return 1;
+  const uint32_t before = shared.set_aside();
+  ++shared.references;
+  shared.rolling += rolls;
+  return shared.set_aside() - before;
+}
+
+void BlockPool::Release(BlockId block, bool rolls) {
+  const uint32_t free_before = free_count();
+  Block& released = blocks_[block];
+  WEFT_CHECK_GT(released.references, 0u);
+  set_aside_ -= released.set_aside();
+  released.rolling -= rolls;
+  --released.references;
+  set_aside_ += released.set_aside();
+  if (released.references == 0) {
+    --used_in_[released.group];
+    if (cache_.Holds(block)) {
+      LinkCached(block);
+    } else {
+      plain_.push_back(block);
+    }
   }
+  if (free_count() > free_before) ++freed_count_;
+}
+
+void BlockPool::StopRolling(BlockId block) {
+  Block& held = blocks_[block];
+  WEFT_CHECK_GT(held.rolling, 0u);
+  const uint32_t before = held.set_aside();
+  --held.rolling;
+  const uint32_t after = held.set_aside();
+  set_aside_ -= before - after;
+  if (after < before) ++freed_count_;
 }
 
 void BlockPool::LinkCached(BlockId block) {
-  older_[block] = newest_cached_;
-  newer_[block] = kNoBlock;
-  (newest_cached_ == kNoBlock ? oldest_cached_ : newer_[newest_cached_]) = block;
+  Block& linked = blocks_[block];
+  linked.older = newest_cached_;
+  linked.newer = kNoBlock;
+  (newest_cached_ == kNoBlock ? oldest_cached_ : blocks_[newest_cached_].newer) = block;
   newest_cached_ = block;
   ++cached_count_;
+  ++cached_in_[linked.group];
 }
 
 void BlockPool::UnlinkCached(BlockId block) {
-  const BlockId older = older_[block];
-  const BlockId newer = newer_[block];
-  (older == kNoBlock ? oldest_cached_ : newer_[older]) = newer;
-  (newer == kNoBlock ? newest_cached_ : older_[newer]) = older;
+  const Block& linked = blocks_[block];
+  (linked.older == kNoBlock ? oldest_cached_ : blocks_[linked.older].newer) = linked.newer;
+  (linked.newer == kNoBlock ? newest_cached_ : blocks_[linked.newer].older) = linked.older;
   --cached_count_;
+  --cached_in_[linked.group];
 }
 
 void BlockPool::CheckInvariantsForTest() const {
   std::vector<bool> free(total(), false);
   for (const BlockId block : plain_) {
-    WEFT_CHECK(!free[block] && references_[block] == 0 && !cache_.Holds(block));
+    WEFT_CHECK(!free[block] && references(block) == 0 && !cache_.Holds(block));
     free[block] = true;
   }
   uint32_t cached = 0;
-  for (BlockId block = oldest_cached_; block != kNoBlock; block = newer_[block]) {
-    WEFT_CHECK(!free[block] && references_[block] == 0 && cache_.Holds(block));
+  for (BlockId block = oldest_cached_; block != kNoBlock; block = blocks_[block].newer) {
+    WEFT_CHECK(!free[block] && references(block) == 0 && cache_.Holds(block));
     free[block] = true;
     ++cached;
   }
   WEFT_CHECK_EQ(cached, cached_count_);
+  uint32_t set_aside = 0;
+  std::array<uint32_t, kKvGroupsMax> used{};
   for (BlockId block = 0; block < total(); ++block) {
-    WEFT_CHECK_EQ(free[block], references_[block] == 0);
+    const Block& held = blocks_[block];
+    WEFT_CHECK_EQ(free[block], held.references == 0);
+    WEFT_CHECK_LE(held.rolling, held.references);
+    set_aside += held.set_aside();
+    used[held.group] += held.references > 0;
   }
+  WEFT_CHECK_EQ(set_aside, set_aside_);
+  WEFT_CHECK_LE(uint64_t{set_aside}, uint64_t{plain_.size()} + cached_count_);
+  WEFT_CHECK(used == used_in_);
 }
 
 }  // namespace weft::router

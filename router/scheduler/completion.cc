@@ -47,8 +47,12 @@ void Scheduler::Impl::ConfirmKv(Sequence* s, Position kv_end) {
   const absl::Span<const TokenId> log = s->log;
   for (; (s->published_blocks + 1) * config_.block_tokens <= s->confirmed; ++s->published_blocks) {
     const uint32_t i = s->published_blocks;
-    cache_.Publish(s->block_hashes[i], log.subspan(i * config_.block_tokens, config_.block_tokens),
-                   s->table[i]);
+    const auto ids = log.subspan(i * config_.block_tokens, config_.block_tokens);
+    for (uint32_t group = 0; group < groups_.count(); ++group) {
+      // One that had to leave before its KV was written belongs to somebody else by now.
+      if (!s->tables[group].Covers(i)) continue;
+      cache_.Publish(group, s->block_hashes[i], ids, s->tables[group][i]);
+    }
   }
 }
 

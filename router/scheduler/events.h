@@ -33,6 +33,8 @@ struct SchedulerConfig {
   uint32_t step_tokens_max = kStepTokensDefault;
   // Tokens of a KV block.
   uint32_t block_tokens = kKvBlockTokensCpu;
+  // By KV group, 1 .. kKvGroupsMax of them: tokens that a query sees, itself included; 0: all.
+  std::vector<uint32_t> kv_windows = {0};
   // Longest sequence, prompt and output together.
   uint32_t context_tokens_max = 0;
   // Waiting sequences, for sizing; admission keeps the real limit.
@@ -56,7 +58,7 @@ struct SchedulerConfig {
 // A formed group: the start of an epoch.
 struct GroupInfo {
   Epoch epoch = 0;
-  // Blocks of the pool (one KV group).
+  // Blocks of the pool that all KV groups share.
   uint32_t kv_blocks = 0;
   // First points of the cost model, from Warmup.
   struct Cost {

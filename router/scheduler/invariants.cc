@@ -52,7 +52,9 @@ void Scheduler::Impl::CheckSequence(const Sequence& s) const {
     WEFT_CHECK_EQ(s.block_hashes.size(), s.log.size() / config_.block_tokens);
   }
   if (s.phase == Phase::kWaiting) {
-    WEFT_CHECK(s.table.empty() && s.slot == kNoSlot && s.computed == 0 && s.confirmed == 0);
+    WEFT_CHECK(s.slot == kNoSlot && s.computed == 0 && s.confirmed == 0);
+    WEFT_CHECK(s.reach == 0 && !s.has_untold);
+    for (const BlockTable& table : s.tables) WEFT_CHECK_EQ(table.end(), 0u);
     return;
   }
   WEFT_CHECK(formed_ && !s.first_chunk);
@@ -62,18 +64,37 @@ void Scheduler::Impl::CheckSequence(const Sequence& s) const {
   // A decoding sequence has run everything but the token it sampled (or samples) last.
   if (s.phase == Phase::kDecoding) {
     WEFT_CHECK_EQ(s.computed + 1, s.planned_length());
-    WEFT_CHECK_EQ(s.table.size(), BlocksFor(std::max(s.computed, s.kept_until)));
+    WEFT_CHECK_EQ(s.reach, BlocksFor(std::max(s.computed, s.kept_until)));
     WEFT_CHECK(decoding_slots_.Contains(s.slot));
   } else {
     WEFT_CHECK_LT(s.computed, s.log.size());
     WEFT_CHECK_EQ(s.samples_in_flight, 0u);
-    WEFT_CHECK_EQ(s.table.size(),
-                  BlocksFor(std::max(static_cast<uint32_t>(s.log.size()), s.kept_until)));
+    WEFT_CHECK_EQ(s.reach, BlocksFor(std::max(static_cast<uint32_t>(s.log.size()), s.kept_until)));
     WEFT_CHECK(!decoding_slots_.Contains(s.slot));
   }
   if (config_.prefix_cache) {
     WEFT_CHECK_EQ(s.published_blocks, s.confirmed / config_.block_tokens);
   }
+  CheckTables(s);
+}
+
+void Scheduler::Impl::CheckTables(const Sequence& s) const {
+  bool has_untold = false;
+  for (uint32_t group = 0; group < groups_.count(); ++group) {
+    const BlockTable& table = s.tables[group];
+    has_untold |= table.untold_left() + table.untold_appended() > 0;
+    WEFT_CHECK_LE(table.end(), s.reach);
+    // What has run is there as far as the next row reads it, and no more than a table may hold.
+    WEFT_CHECK_LE(table.first(), groups_.FirstNeeded(group, s.computed));
+    WEFT_CHECK_LE(BlocksFor(s.computed), table.end());
+    WEFT_CHECK_LE(table.size(), groups_.TableMax(group, s.reach));
+    // A table that rolls is full.
+    WEFT_CHECK(!s.rolls(table) || table.size() == groups_.TableMax(group, s.reach));
+    WEFT_CHECK(groups_.has_window(group) || (table.first() == 0 && !s.rolls(table)));
+    WEFT_CHECK(!groups_.has_window(group) ||
+               s.next_leave <= groups_.EndOfUse(group, table.first()));
+  }
+  WEFT_CHECK_EQ(has_untold, s.has_untold);
 }
 
 void Scheduler::Impl::CheckSlots() const {
@@ -91,15 +112,23 @@ void Scheduler::Impl::CheckBlocks() const {
   pool_.CheckInvariantsForTest();
   cache_.CheckInvariantsForTest();
   std::vector<uint32_t> references(pool_.total(), 0);
+  std::vector<uint32_t> group_of(pool_.total(), kKvGroupsMax);
+  uint32_t untold = 0;
   for (const Sequence* const s : running_) {
-    for (size_t i = 0; i < s->table.size(); ++i) {
-      const BlockId block = s->table[i];
-      ++references[block];
-      // What others may read is what this sequence has read or written, and never writes again.
-      WEFT_CHECK(!cache_.Holds(block) || i < s->published_blocks);
-      WEFT_CHECK(pool_.references(block) == 1 || cache_.Holds(block));
+    untold += s->has_untold;
+    for (uint32_t group = 0; group < groups_.count(); ++group) {
+      const BlockTable& table = s->tables[group];
+      for (uint32_t i = table.first(); i < table.end(); ++i) {
+        const BlockId block = table[i];
+        WEFT_CHECK(references[block]++ == 0 || group_of[block] == group);
+        group_of[block] = group;
+        // What others may read is what this sequence has read or written, and never writes again.
+        WEFT_CHECK(!cache_.Holds(block) || i < s->published_blocks);
+        WEFT_CHECK(pool_.references(block) == 1 || cache_.Holds(block));
+      }
     }
   }
+  WEFT_CHECK_EQ(untold, untold_);
   for (BlockId block = 0; block < pool_.total(); ++block) {
     WEFT_CHECK_EQ(references[block], pool_.references(block));
   }

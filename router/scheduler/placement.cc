@@ -17,33 +17,32 @@ bool Scheduler::Impl::TryAdmit(Sequence* s) {
   // Its log is not complete before the answers are in (invariant ahead.count).
   if (s->steps_in_flight > 0) return false;
   if (s->refused_at_freed == pool_.freed_count()) return false;
+  // Windows give blocks back in most steps: there is no use in another look before there are as
+  // many as it lacked. Alone it comes in as it is.
+  if (groups_.any_window() && !running_.empty() && s->refused_cost > pool_.free_count()) {
+    return false;
+  }
   const bool leaves_reserve = LeavesReserve(*s);
   if (leaves_reserve && config_.running_max - running_.size() <= reserve_slots_) return false;
 
-  LookUpPrefix(s);
+  const uint32_t hits = LookUpPrefix(s);
   const auto length = static_cast<uint32_t>(s->log.size());
   // Who comes in out of the order of arrival brings the blocks that it is kept for.
   const bool out_of_order = tenants_.active() > 1 || waiting_.HigherPriorityWaits(s->priority);
   const uint32_t kept_until =
       out_of_order ? std::min(length + config_.block_tokens, s->length_limit - 1) : 0;
-  const uint32_t hits = static_cast<uint32_t>(s->table.size());
-  const uint32_t needed = BlocksFor(std::max(length, kept_until)) - hits;
-  const auto idle_hits =
-      static_cast<uint32_t>(std::count_if(s->table.begin(), s->table.end(), [this](BlockId block) {
-        return pool_.references(block) == 0;
-      }));
+  const uint32_t reach = BlocksFor(std::max(length, kept_until));
+  const uint32_t needed = CostOfTables(*s, hits, reach);
   // Alone, any sequence may have the whole pool: so there is never a deadlock.
   const uint32_t spared =
       running_.empty() ? 0 : watermark_blocks_ + (leaves_reserve ? reserve_blocks_ : 0);
-  if (needed + idle_hits + spared > pool_.free_count()) {
-    s->table.clear();
+  if (needed + spared > pool_.free_count()) {
+    for (BlockTable& table : s->tables) table.Clear();
     s->refused_at_freed = pool_.freed_count();
+    s->refused_cost = needed;
     return false;
   }
-  // First the hits, so that they are not evicted for the rest.
-  for (const BlockId block : s->table) pool_.Share(block);
-  for (uint32_t i = 0; i < needed; ++i) s->table.push_back(pool_.Allocate());
-
+  TakeTables(s, hits, reach);
   s->computed = s->confirmed = hits * config_.block_tokens;
   s->published_blocks = hits;
   s->kept_until = kept_until;
@@ -53,9 +52,7 @@ bool Scheduler::Impl::TryAdmit(Sequence* s) {
   s->phase = Phase::kPrefilling;
   s->first_chunk = true;
   EnterRunning(s);
-  plan_.blocks.push_back({slot, static_cast<uint32_t>(plan_.block_ids.size()),
-                          static_cast<uint32_t>(s->table.size())});
-  plan_.block_ids.insert(plan_.block_ids.end(), s->table.begin(), s->table.end());
+  Tell(s);
   return true;
 }
 
@@ -76,24 +73,10 @@ void Scheduler::Impl::CountAdmission(Sequence* s) {
   tenants_.Charge(s->tenant, s->prompt_length - s->prompt_reached);
 }
 
-void Scheduler::Impl::LookUpPrefix(Sequence* s) const {
-  if (!config_.prefix_cache || s->bypass_prefix_cache) return;
-  // The last token is always computed: its row samples.
-  const size_t hits_max = (s->log.size() - 1) / config_.block_tokens;
-  const absl::Span<const TokenId> log = s->log;
-  for (size_t i = 0; i < hits_max; ++i) {
-    const BlockId block = cache_.Find(s->block_hashes[i],
-                                      log.subspan(i * config_.block_tokens, config_.block_tokens));
-    if (block == kNoBlock) return;
-    s->table.push_back(block);
-  }
-}
-
 void Scheduler::Impl::Vacate(Sequence* s) {
   // Steps run in order and a plan's drops go first, so slot and blocks may be used by the very next
   // plan although rows of this sequence are in flight (invariant wire.once).
-  for (size_t i = s->table.size(); i-- > 0;) pool_.Release(s->table[i]);
-  s->table.clear();
+  ReleaseTables(s);
   drops_.push_back(s->slot);
   LeaveRunning(s);
   s->slot = kNoSlot;

@@ -52,23 +52,18 @@ void Scheduler::Impl::PlanDecodeRows() {
 void Scheduler::Impl::PlanDecodeRow(Sequence* s) {
   // Its last token may already be on its way (invariant ahead.count).
   if (s->planned_length() >= s->length_limit) return;
+  LeaveBehind(s, s->computed, s->computed + 1, /*all=*/false);
   if (NeedsBlock(*s)) {
     // All the others were just let in: this one stands still until one of them may go.
-    if (pool_.free_count() == 0) return;
-    TakeBlock(s);
+    if (pool_.free_count() < groups_.count()) return;
+    TakeBlocks(s);
   }
+  Tell(s);
   row_slots_.Insert(s->slot);
   ++s->computed;
   ++s->samples_in_flight;
   ++shape_.rows;
   shape_.context_tokens += s->computed;
-}
-
-void Scheduler::Impl::TakeBlock(Sequence* s) {
-  const BlockId block = pool_.Allocate();
-  s->table.push_back(block);
-  plan_.blocks.push_back({s->slot, static_cast<uint32_t>(plan_.block_ids.size()), 1});
-  plan_.block_ids.push_back(block);
 }
 
 void Scheduler::Impl::PlanChunks() {
@@ -167,6 +162,8 @@ void Scheduler::Impl::PlanChunk(Sequence* s) {
   chunk.count = s->granted;
   chunk.first = s->first_chunk;
   s->first_chunk = false;
+  LeaveBehind(s, s->computed, s->computed + s->granted, /*all=*/false);
+  Tell(s);
   s->computed += s->granted;
   s->prompt_reached = std::max(s->prompt_reached, std::min(s->computed, s->prompt_length));
   s->granted = 0;
@@ -187,6 +184,10 @@ const StepPlan* Scheduler::Impl::FinishPlan() {
   plan_.kind = !plan_.chunks.empty() ? StepKind::kPrefill
                : shape_.rows > 0     ? StepKind::kDecode
                                      : StepKind::kFilter;
+  // Whoever left blocks and stands still all the same.
+  if (untold_ > 0 && plan_.kind != StepKind::kFilter) {
+    for (Sequence* const s : running_) Tell(s);
+  }
   plan_.with_decode = shape_.rows > 0;
   plan_.predicted_us =
       plan_.kind == StepKind::kFilter ? 0 : static_cast<uint32_t>(cost_.StepUs(shape_));

@@ -9,17 +9,27 @@ namespace weft::router {
 
 bool Scheduler::Impl::NeedsBlock(const Sequence& s) const {
   return s.phase == Phase::kDecoding && s.planned_length() < s.length_limit &&
-         s.computed == s.table.size() * config_.block_tokens;
+         s.computed == uint64_t{s.reach} * config_.block_tokens;
+}
+
+uint32_t Scheduler::Impl::BlocksNeeded() const {
+  const auto rows = std::count_if(running_.begin(), running_.end(),
+                                  [this](const Sequence* s) { return NeedsBlock(*s); });
+  return static_cast<uint32_t>(rows) * groups_.count();
 }
 
 void Scheduler::Impl::MakeRoomForRows() {
-  if (pool_.free_count() >= running_.size()) return;
-  auto needed = static_cast<uint32_t>(std::count_if(
-      running_.begin(), running_.end(), [this](const Sequence* s) { return NeedsBlock(*s); }));
+  if (pool_.free_count() >= running_.size() * groups_.count()) return;
+  uint32_t needed = BlocksNeeded();
+  // What lies behind the windows goes first: what may be published later last.
+  for (const bool all : {false, true}) {
+    if (needed <= pool_.free_count()) return;
+    for (Sequence* const s : running_) LeaveBehind(s, s->computed, s->computed + 1, all);
+  }
   while (needed > pool_.free_count()) {
     Sequence* const victim = ChooseVictim();
     if (victim == nullptr) return;
-    needed -= NeedsBlock(*victim) ? 1 : 0;
+    needed -= NeedsBlock(*victim) ? groups_.count() : 0;
     Preempt(victim);
   }
 }

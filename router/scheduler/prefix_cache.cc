@@ -10,29 +10,32 @@ void PrefixCache::Reset(uint32_t kv_blocks) {
   index_.clear();
   index_.reserve(kv_blocks);
   published_.assign(kv_blocks, false);
-  hashes_.assign(kv_blocks, BlockHash{});
+  keys_.assign(kv_blocks, Key{});
   ids_.assign(size_t{kv_blocks} * block_tokens_, 0);
 }
 
-BlockId PrefixCache::Find(const BlockHash& hash, absl::Span<const TokenId> ids) const {
-  const auto it = index_.find(hash);
+BlockId PrefixCache::Find(uint32_t group, const BlockHash& hash,
+                          absl::Span<const TokenId> ids) const {
+  const auto it = index_.find(Key{hash, group});
   if (it == index_.end() || Ids(it->second) != ids) return kNoBlock;
   return it->second;
 }
 
-void PrefixCache::Publish(const BlockHash& hash, absl::Span<const TokenId> ids, BlockId block) {
+void PrefixCache::Publish(uint32_t group, const BlockHash& hash, absl::Span<const TokenId> ids,
+                          BlockId block) {
   WEFT_CHECK(!published_[block]);
   WEFT_CHECK_EQ(ids.size(), block_tokens_);
-  if (!index_.try_emplace(hash, block).second) return;
+  const Key key = {hash, group};
+  if (!index_.try_emplace(key, block).second) return;
   published_[block] = true;
-  hashes_[block] = hash;
+  keys_[block] = key;
   std::copy(ids.begin(), ids.end(), ids_.begin() + size_t{block} * block_tokens_);
 }
 
 void PrefixCache::Forget(BlockId block) {
   WEFT_CHECK(published_[block]);
   published_[block] = false;
-  index_.erase(hashes_[block]);
+  index_.erase(keys_[block]);
 }
 
 void PrefixCache::CheckInvariantsForTest() const {
@@ -40,7 +43,7 @@ void PrefixCache::CheckInvariantsForTest() const {
   for (BlockId block = 0; block < published_.size(); ++block) {
     if (!published_[block]) continue;
     ++count;
-    WEFT_CHECK_EQ(Find(hashes_[block], Ids(block)), block);
+    WEFT_CHECK_EQ(Find(keys_[block].group, keys_[block].hash, Ids(block)), block);
   }
   WEFT_CHECK_EQ(count, index_.size());
 }

@@ -1,6 +1,7 @@
-// Which KV blocks hold which published prefix: an index from block hash to block, and the token ids
-// of each published block to compare on a hit. It owns no block and counts no reference; that is
-// BlockPool, which also asks it to forget a block that is taken for something else.
+// Which KV blocks hold which published prefix: an index from block hash and KV group to block, and
+// the token ids of each published block to compare on a hit. It owns no block and counts no
+// reference; that is BlockPool, which also asks it to forget a block that is taken for something
+// else.
 // Part of the scheduler, one thread. Find() and Forget() never allocate.
 
 #pragma once
@@ -24,12 +25,13 @@ class PrefixCache {
   // Forgets everything; from now on blocks are 0 .. kv_blocks - 1.
   void Reset(uint32_t kv_blocks);
 
-  // The block published under `hash` if it holds exactly `ids` (block_tokens of them), or kNoBlock.
-  BlockId Find(const BlockHash& hash, absl::Span<const TokenId> ids) const;
+  // The block published under `hash` for the KV of `group` if it holds exactly `ids` (block_tokens
+  // of them), or kNoBlock.
+  BlockId Find(uint32_t group, const BlockHash& hash, absl::Span<const TokenId> ids) const;
 
   // Makes `block`, whose KV is complete, findable. Does nothing when another block already holds
   // this prefix: then `block` stays private to its sequence. REQUIRES: `block` is not published.
-  void Publish(const BlockHash& hash, absl::Span<const TokenId> ids, BlockId block);
+  void Publish(uint32_t group, const BlockHash& hash, absl::Span<const TokenId> ids, BlockId block);
 
   bool Holds(BlockId block) const { return published_[block]; }
   void Forget(BlockId block);
@@ -38,9 +40,17 @@ class PrefixCache {
   void CheckInvariantsForTest() const;
 
  private:
-  // The key is already a keyed hash.
+  struct Key {
+    BlockHash hash;
+    uint32_t group = 0;
+
+    friend bool operator==(const Key&, const Key&) = default;
+  };
+  // A key is already a keyed hash; the groups of one prefix are spread by an odd number.
   struct UseLowWord {
-    size_t operator()(const BlockHash& hash) const { return hash.low; }
+    size_t operator()(const Key& key) const {
+      return key.hash.low + key.group * uint64_t{0x9e3779b97f4a7c15};
+    }
   };
 
   absl::Span<const TokenId> Ids(BlockId block) const {
@@ -48,10 +58,10 @@ class PrefixCache {
   }
 
   const uint32_t block_tokens_;
-  absl::flat_hash_map<BlockHash, BlockId, UseLowWord> index_;
+  absl::flat_hash_map<Key, BlockId, UseLowWord> index_;
   // By block.
   std::vector<bool> published_;
-  std::vector<BlockHash> hashes_;
+  std::vector<Key> keys_;
   std::vector<TokenId> ids_;
 };
 

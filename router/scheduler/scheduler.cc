@@ -17,6 +17,7 @@ constexpr uint32_t kReserveShare = 16;
 
 Scheduler::Impl::Impl(const SchedulerConfig& config)
     : config_(config),
+      groups_(config.kv_windows, config.block_tokens, config.step_tokens_max),
       hasher_(config.hash_key, config.block_tokens),
       waiting_(&tenants_),
       slots_(config.running_max, nullptr),
@@ -39,7 +40,7 @@ Scheduler::Impl::Impl(const SchedulerConfig& config)
   drops_.reserve(config.running_max);
   prefilling_.reserve(config.running_max);
   plan_.drops.reserve(config.running_max);
-  plan_.blocks.reserve(config.running_max);
+  plan_.blocks.reserve(size_t{config.running_max} * groups_.count());
   plan_.chunks.reserve(kChunksPerStepMax);
   plan_.skip_slots.reserve(config.running_max);
   plan_.decode_slots.reserve(config.running_max);
@@ -62,10 +63,12 @@ void Scheduler::Impl::OnGroupFormed(const GroupInfo& group, std::vector<Ended>* 
   cost_.Reset(group.costs);
   reserve_blocks_ = reserve_slots_ > 0 ? group.kv_blocks / kReserveShare : 0;
   EndWhoFitsNoMore(ended);
-  // Per step: whole tables of the new sequences and one block for each row.
-  const size_t table_blocks_max = std::min(BlocksFor(config_.context_tokens_max), group.kv_blocks);
+  // Per step: whole tables of the new sequences, which may share blocks, and no block is taken
+  // twice.
+  const uint64_t tables_blocks_max = std::min<uint64_t>(
+      groups_.SequenceMax(BlocksFor(config_.context_tokens_max)), group.kv_blocks);
   const size_t admissions_max = std::min(config_.running_max, kChunksPerStepMax);
-  plan_.block_ids.reserve(admissions_max * table_blocks_max + config_.running_max);
+  plan_.block_ids.reserve(admissions_max * tables_blocks_max + group.kv_blocks);
 }
 
 void Scheduler::Impl::OnGroupLost(std::vector<Ended>* ended) {
@@ -116,6 +119,12 @@ void Scheduler::Impl::EndWhoFitsNoMore(std::vector<Ended>* ended) {
   for (Sequence* const sequence : too_long) End(sequence, EndReason::kPoolShrank, ended);
 }
 
+uint64_t Scheduler::Impl::TokensIn(uint32_t kv_blocks) const {
+  // A pool that holds the longest context of a model that sees only windows holds any.
+  constexpr uint32_t kBlocksMax = 1u << 31;
+  return uint64_t{groups_.LongestIn(kv_blocks, kBlocksMax)} * config_.block_tokens;
+}
+
 void Scheduler::Impl::CaughtUp(Sequence* sequence) {
   if (!sequence->recovering) return;
   sequence->recovering = false;
@@ -128,8 +137,13 @@ SchedulerStats Scheduler::Impl::Stats() const {
   stats.waiting = waiting_.size();
   stats.suspects = suspects_;
   stats.blocks_total = pool_.total();
-  stats.blocks_used = pool_.total() - pool_.free_count();
+  stats.blocks_used = pool_.used_count();
   stats.blocks_cached = pool_.cached_count();
+  stats.kv_groups = groups_.count();
+  for (uint32_t group = 0; group < groups_.count(); ++group) {
+    stats.group_blocks_used[group] = pool_.used_in(group);
+    stats.group_blocks_cached[group] = pool_.cached_in(group);
+  }
   stats.preemptions = preemptions_;
   stats.tenants = tenants_.size();
   stats.prompts_hashed_here = prompts_hashed_here_;
@@ -180,6 +194,7 @@ uint32_t Scheduler::PromptLength(SequenceId id) const { return impl_->Live(id).p
 uint32_t Scheduler::CachedTokens(SequenceId id) const { return impl_->Live(id).cached_tokens; }
 bool Scheduler::IsLive(SequenceId id) const { return impl_->IsLive(id); }
 const PrefixHasher& Scheduler::prefix_hasher() const { return impl_->hasher(); }
+uint64_t Scheduler::TokensIn(uint32_t kv_blocks) const { return impl_->TokensIn(kv_blocks); }
 bool Scheduler::IsSuspectForTest(SequenceId id) const { return impl_->Live(id).suspect(); }
 bool Scheduler::IsKeptForTest(SequenceId id) const { return impl_->Live(id).kept(); }
 double Scheduler::ServedForTest(SequenceId id) const { return impl_->Live(id).tenant->served; }

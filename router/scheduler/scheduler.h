@@ -22,6 +22,7 @@
 
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -30,6 +31,7 @@
 #include "absl/types/span.h"
 #include "common/ids.h"
 #include "router/scheduler/events.h"
+#include "router/scheduler/kv_groups.h"
 #include "router/scheduler/prefix_hasher.h"
 #include "router/scheduler/step_plan.h"
 
@@ -46,6 +48,10 @@ struct SchedulerStats {
   uint32_t blocks_used = 0;
   // Free but holding a published prefix.
   uint32_t blocks_cached = 0;
+  // Of both, those of each KV group; `kv_groups` of them.
+  uint32_t kv_groups = 0;
+  std::array<uint32_t, kKvGroupsMax> group_blocks_used{};
+  std::array<uint32_t, kKvGroupsMax> group_blocks_cached{};
   uint64_t preemptions = 0;
   // Tenants that are known: those with sequences and those remembered for a while.
   uint32_t tenants = 0;
@@ -101,6 +107,9 @@ class Scheduler {
   bool IsLive(SequenceId id) const;
   // Copy it to hash prompts on other threads; it never changes.
   const PrefixHasher& prefix_hasher() const;
+  // Tokens that one sequence may have when a pool of so many blocks holds it alone: a multiple of
+  // the block, or more than the context when the pool holds that.
+  uint64_t TokensIn(uint32_t kv_blocks) const;
   SchedulerStats Stats() const;
 
   // The sequence runs alone, see SchedulerStats.suspects. REQUIRES: `id` is live.

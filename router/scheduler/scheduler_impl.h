@@ -3,6 +3,7 @@
 //   arrival.cc     sequences that arrive, and limits that are cut
 //   placement.cc   who gets a slot and blocks, and how they are given back
 //   planning.cc    one step: decode rows, prompt chunks, the finished plan
+//   tables.cc      the KV blocks of a sequence: what it finds, takes and leaves as it goes on
 //   preemption.cc  who loses both when blocks run out
 //   suspects.cc    who may be what loses the groups, and its steps alone
 //   completion.cc  the answer to a step: tokens, ends, published blocks
@@ -20,6 +21,7 @@
 #include "absl/types/span.h"
 #include "router/scheduler/block_pool.h"
 #include "router/scheduler/cost_model.h"
+#include "router/scheduler/kv_groups.h"
 #include "router/scheduler/prefix_cache.h"
 #include "router/scheduler/prefix_hasher.h"
 #include "router/scheduler/scheduler.h"
@@ -66,6 +68,7 @@ class Scheduler::Impl {
   // REQUIRES: `id` is live.
   const Sequence& Live(SequenceId id) const;
   const PrefixHasher& hasher() const { return hasher_; }
+  uint64_t TokensIn(uint32_t kv_blocks) const;
   SchedulerStats Stats() const;
   void CheckInvariantsForTest() const;
 
@@ -74,8 +77,6 @@ class Scheduler::Impl {
   void BeginPlan();
   void PlanDecodeRows();
   void PlanDecodeRow(Sequence* sequence);
-  // A block for the position that the sequence's next row writes.
-  void TakeBlock(Sequence* sequence);
   void PlanChunks();
   // Tokens that all chunks of this step may take.
   uint32_t ChunkBudget(const Sequence& leader);
@@ -97,17 +98,45 @@ class Scheduler::Impl {
   bool LeavesReserve(const Sequence& sequence) const;
   // It was let in: its tenant is charged for the prompt if this is the first time.
   void CountAdmission(Sequence* sequence);
-  // Fills the table with the longest published prefix of the log; nothing is shared yet.
-  void LookUpPrefix(Sequence* sequence) const;
   // Gives back slot and blocks; the next plan tells the shards.
   void Vacate(Sequence* sequence);
   void EnterRunning(Sequence* sequence);
   void LeaveRunning(Sequence* sequence);
 
+  // -- tables.cc
+  // Makes the tables cover the longest published prefix of the log whose blocks are all there: all
+  // of groups that see the whole context, the last window of the others. Nothing is shared yet.
+  // Returns its blocks.
+  uint32_t LookUpPrefix(Sequence* sequence) const;
+  uint32_t HitsOfWholeContexts(Sequence* sequence, uint32_t hits_max) const;
+  uint32_t HitsOfWindows(Sequence* sequence, uint32_t hits_max) const;
+  BlockId FindBlock(const Sequence& sequence, uint32_t group, uint32_t block) const;
+  // Where the table of `group` would end if the sequence came in with `hits` blocks of prefix.
+  uint32_t EndAtAdmission(uint32_t group, uint32_t hits, uint32_t reach) const;
+  // What coming in would take from the pool's free_count(). REQUIRES: LookUpPrefix() gave `hits`.
+  uint32_t CostOfTables(const Sequence& sequence, uint32_t hits, uint32_t reach) const;
+  // Takes all of that. REQUIRES: there is so much.
+  void TakeTables(Sequence* sequence, uint32_t hits, uint32_t reach);
+  // A block in each group for the position that the sequence's next row writes.
+  void TakeBlocks(Sequence* sequence);
+  // Lets blocks leave that lie behind the windows of rows at `start` .. end - 1 and later ones, and
+  // tables that roll take as many. A block whose KV is not known to be written stays a while, to be
+  // published, unless `all` leave or the table lacks room.
+  void LeaveBehind(Sequence* sequence, Position start, Position end, bool all);
+  // The front block of a table leaves.
+  void LeaveOne(Sequence* sequence, uint32_t group);
+  void FindNextLeave(Sequence* sequence) const;
+  // Enters into the plan what the shards do not know of the sequence's tables.
+  void Tell(Sequence* sequence);
+  void ReleaseTables(Sequence* sequence);
+  void NoteUntold(Sequence* sequence);
+
   // -- preemption.cc
   // Preempts until every row of the next step that needs a block gets one. Sequences that may not
   // be preempted may be all that is left: then the first by turn stands still for a few steps.
   void MakeRoomForRows();
+  // Blocks that rows of the next step need.
+  uint32_t BlocksNeeded() const;
   // Its next row writes into a block that it does not have.
   bool NeedsBlock(const Sequence& sequence) const;
   // Who is preempted next; null when nobody may be.
@@ -124,8 +153,8 @@ class Scheduler::Impl {
   // Plans the rows of one suspect, or none while it waits for what is in flight; false when there
   // is no room for any. REQUIRES: suspects_ > 0.
   bool PlanTrial();
-  // A block for the suspect's row, from whoever stands last; false when that is itself.
-  bool TakeBlockForTrial(Sequence* sequence);
+  // Blocks for the suspect's row, from whoever stands last; false when that is itself.
+  bool TakeBlocksForTrial(Sequence* sequence);
   // The suspect that holds a slot, or the first of the queue.
   Sequence* FindSuspect();
 
@@ -144,7 +173,7 @@ class Scheduler::Impl {
   // Alone, the pool holds a sequence of so many tokens. (The KV of the last token is never
   // written.)
   bool FitsPool(uint32_t length_limit) const {
-    return BlocksFor(length_limit - 1) <= pool_.total();
+    return groups_.SequenceMax(BlocksFor(length_limit - 1)) <= pool_.total();
   }
   // Ends whom the pool of the group that has just formed cannot hold.
   void EndWhoFitsNoMore(std::vector<Ended>* ended);
@@ -159,11 +188,13 @@ class Scheduler::Impl {
 
   // -- invariants.cc
   void CheckSequence(const Sequence& sequence) const;
+  void CheckTables(const Sequence& sequence) const;
   void CheckSlots() const;
   void CheckBlocks() const;
   void CheckInFlight() const;
 
   const SchedulerConfig config_;
+  const KvGroups groups_;
 
   absl::flat_hash_map<SequenceId, std::unique_ptr<Sequence>> live_;
   // The latest time of any event.
@@ -188,6 +219,8 @@ class Scheduler::Impl {
   BlockPool pool_;
   // Blocks that stay free when a sequence is admitted beside others.
   uint32_t watermark_blocks_ = 0;
+  // Sequences with `has_untold` set.
+  uint32_t untold_ = 0;
   // The last slots and blocks, which are for tenants that hold less than their share of the slots.
   const uint32_t reserve_slots_;
   uint32_t reserve_blocks_ = 0;

@@ -10,6 +10,7 @@
 
 #include "common/ids.h"
 #include "common/limits.h"
+#include "router/scheduler/block_table.h"
 #include "router/scheduler/events.h"
 #include "router/scheduler/prefix_hash.h"
 
@@ -64,6 +65,8 @@ struct Sequence {
   uint32_t prompt_reached = 0;
   // Value of BlockPool::freed_count() when it did not fit: no use to try again before it grows.
   uint64_t refused_at_freed = 0;
+  // What it would have taken from BlockPool::free_count() then.
+  uint32_t refused_cost = 0;
 
   // -- Lost groups (suspects.cc) ----------------------------------------------------------------
   // Groups lost with this sequence in flight since it last got beyond `lost_at`.
@@ -79,20 +82,27 @@ struct Sequence {
 
   // -- On the shards; void while waiting ----------------------------------------------------------
   Slot slot = kNoSlot;
-  // Blocks in order of position.
-  std::vector<BlockId> table;
+  // By KV group.
+  std::vector<BlockTable> tables;
+  // Every table covers the blocks below, or will: one that does not yet takes a block for each that
+  // leaves its front. Such a table rolls.
+  uint32_t reach = 0;
+  // No block of any table leaves before a row at this position.
+  uint64_t next_leave = 0;
+  // Its tables have changed since the shards were told.
+  bool has_untold = false;
   // The KV of positions below is written once all planned steps have run ...
   Position computed = 0;
   // ... and is known to be written.
   Position confirmed = 0;
   // No chunk was planned since it was admitted.
   bool first_chunk = false;
-  // Blocks of the table that are published or will never be.
+  // Blocks from the beginning that are published in each group, or will never be.
   uint32_t published_blocks = 0;
   // Tokens of this plan's chunk; 0 outside PlanChunks().
   uint32_t granted = 0;
-  // No victim of a preemption while `computed` is below; its table reaches this far from the start.
-  // 0 when it was let in by age alone.
+  // No victim of a preemption while `computed` is below; its tables have blocks for so many tokens
+  // from the start, or roll towards them. 0 when it was let in by age alone.
   Position kept_until = 0;
 
   // -- Links of WaitingQueue ----------------------------------------------------------------------
@@ -109,6 +119,7 @@ struct Sequence {
   uint32_t planned_length() const { return static_cast<uint32_t>(log.size()) + samples_in_flight; }
   // Tokens of the log still to be run through the model. REQUIRES: prefilling.
   uint32_t rest() const { return static_cast<uint32_t>(log.size()) - computed; }
+  bool rolls(const BlockTable& table) const { return table.end() < reach; }
   // It may be what loses the groups: it runs alone.
   bool suspect() const { return losses > kGroupLossesShared; }
   // It was just let in out of the order of arrival: it is no victim of a preemption.

@@ -23,9 +23,13 @@ struct PlannedChunk {
   bool last;
 };
 
-// New blocks of a sequence's table; with its first chunk the whole table so far.
+// What changes in a sequence's table of one KV group: blocks that leave at the front, then new ones
+// at the end. With its first chunk: the blocks of its beginning that the table lacks, and the whole
+// table.
 struct PlannedBlocks {
   Slot slot;
+  uint32_t group;
+  uint32_t leave_front;
   // Range in StepPlan::block_ids.
   uint32_t begin;
   uint32_t count;

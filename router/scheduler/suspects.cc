@@ -41,14 +41,15 @@ Sequence* Scheduler::Impl::FindSuspect() {
   return waiting_.FindIf([](const Sequence& s) { return s.suspect(); });
 }
 
-bool Scheduler::Impl::TakeBlockForTrial(Sequence* s) {
+bool Scheduler::Impl::TakeBlocksForTrial(Sequence* s) {
   // The others stand still: who was just let in would never get on.
-  while (pool_.free_count() == 0) {
+  LeaveBehind(s, s->computed, s->computed + 1, /*all=*/true);
+  while (pool_.free_count() < groups_.count()) {
     Sequence* const victim = running_.back();
     Preempt(victim);
     if (victim == s) return false;
   }
-  TakeBlock(s);
+  TakeBlocks(s);
   return true;
 }
 
@@ -65,7 +66,7 @@ bool Scheduler::Impl::PlanTrial() {
     if (!admitted) return false;
   }
   if (s->phase == Phase::kDecoding) {
-    if (!NeedsBlock(*s) || TakeBlockForTrial(s)) PlanDecodeRow(s);
+    if (!NeedsBlock(*s) || TakeBlocksForTrial(s)) PlanDecodeRow(s);
     return true;
   }
   uint32_t budget = config_.step_tokens_max;

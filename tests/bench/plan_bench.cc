@@ -39,6 +39,9 @@ struct Load {
   // Outputs: long ones leave the batch alone, short ones end and admit in most steps.
   uint32_t new_tokens_min;
   uint32_t new_tokens_max;
+  // By KV group; 0 sees the whole context.
+  std::vector<uint32_t> kv_windows = {0};
+  uint32_t block_tokens = kKvBlockTokensCpu;
 };
 
 void Run(const Load& load) {
@@ -49,6 +52,8 @@ void Run(const Load& load) {
   config.waiting_max = kWaiting;
   config.inter_token_target_us = 20000;
   config.eos_ids = {0};
+  config.kv_windows = load.kv_windows;
+  config.block_tokens = load.block_tokens;
   Scheduler scheduler(config);
   const GroupInfo::Cost costs[] = {{1, 0, 100, 5000}, {0, 64, 64, 6000}, {0, 512, 512, 20000}};
   GroupInfo group;
@@ -140,5 +145,9 @@ void Run(const Load& load) {
 int main() {
   weft::router::Run({"long outputs", 2000, 4000});
   weft::router::Run({"short outputs", 20, 200});
+  // Groups as of a Gemma 3, with a GPU's blocks: one in six sees the whole context.
+  const std::vector<uint32_t> windows = {1024, 1024, 1024, 1024, 1024, 0};
+  weft::router::Run({"long outputs, six KV groups", 2000, 4000, windows, weft::kKvBlockTokensCuda});
+  weft::router::Run({"short outputs, six KV groups", 20, 200, windows, weft::kKvBlockTokensCuda});
   return 0;
 }

@@ -29,6 +29,7 @@ std::string CaughtBy(uint64_t seed, bool check_invariants) {
     options.seed = seed;
     options.requests = 2000;
     options.check_invariants = check_invariants;
+    options.kv_windows = WEFT_MUTANT_OF_WINDOWS != 0;
     RunSimulation(options);
     _exit(0);
   }

@@ -12,7 +12,7 @@ SimulationReport RunSimulation(const SimulationOptions& options) {
   for (uint32_t i = 0; i < options.worlds; ++i) {
     const uint32_t share = left / (options.worlds - i);
     left -= share;
-    World(Mix(options.seed * 1000 + i), share, options.check_invariants, &report).Run();
+    World(Mix(options.seed * 1000 + i), share, options, &report).Run();
   }
   return report;
 }

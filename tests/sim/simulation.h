@@ -16,6 +16,8 @@ struct SimulationOptions {
   // Also Scheduler::CheckInvariantsForTest() after every event. Off, only what can be seen from
   // outside counts.
   bool check_invariants = true;
+  // Several KV groups, most of them with windows; off, one that sees the whole context.
+  bool kv_windows = false;
 };
 
 // How often what the simulation is for did happen.
@@ -37,6 +39,11 @@ struct SimulationReport {
   uint64_t rows_in_vain = 0;
   uint64_t prefix_hit_tokens = 0;
   uint64_t evicted_blocks = 0;
+  // Of KV groups with a window, see MockShard::WindowReport.
+  uint64_t blocks_left = 0;
+  uint64_t window_hits = 0;
+  uint64_t rolled = 0;
+  uint64_t came_back = 0;
   uint64_t groups_lost = 0;
   // Requests that ended because groups were lost with them: those whose own steps lost them, and
   // those that happened to be there.

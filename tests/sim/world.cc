@@ -4,6 +4,7 @@
 
 #include "common/check.h"
 #include "common/limits.h"
+#include "router/scheduler/kv_groups.h"
 
 namespace weft::router {
 namespace {
@@ -13,14 +14,17 @@ constexpr int kIdleEventsMax = 10000;
 
 }  // namespace
 
-World::World(uint64_t seed, uint32_t requests, bool check_invariants, SimulationReport* report)
+World::World(uint64_t seed, uint32_t requests, const SimulationOptions& options,
+             SimulationReport* report)
     : random_(seed),
       requests_left_(requests),
-      check_invariants_(check_invariants),
+      check_invariants_(options.check_invariants),
       report_(*report) {
   ChooseConfig();
+  if (options.kv_windows) ChooseWindows();
+  ChoosePool();
   scheduler_ = std::make_unique<Scheduler>(config_);
-  shard_ = std::make_unique<MockShard>(config_.running_max, config_.block_tokens);
+  shard_ = std::make_unique<MockShard>(config_);
 }
 
 void World::ChooseConfig() {
@@ -37,9 +41,26 @@ void World::ChooseConfig() {
   config_.hash_key[0] = random_();
   config_.hash_key[1] = random_();
   config_.eos_ids = {0};
+}
+
+void World::ChooseWindows() {
+  config_.kv_windows.clear();
+  for (uint64_t groups = 1 + Random(4); groups > 0; --groups) {
+    // Whole contexts, windows of less than a block or a chunk, and windows that no sequence fills.
+    config_.kv_windows.push_back(Chance(30) ? 0 : 1 + Random(Chance(60) ? 12 : length_max_));
+  }
+  // Small chunks, so that prompts are longer than a window and a chunk.
+  if (Chance(50)) config_.step_tokens_max = config_.running_max + Random(4);
+}
+
+void World::ChoosePool() {
   // From a pool that holds one long sequence to one that holds all.
-  const uint32_t sequence_blocks = (length_max_ + config_.block_tokens - 1) / config_.block_tokens;
+  const KvGroups groups(config_.kv_windows, config_.block_tokens, config_.step_tokens_max);
+  const auto sequence_blocks = static_cast<uint32_t>(
+      groups.SequenceMax((length_max_ + config_.block_tokens - 1) / config_.block_tokens));
   kv_blocks_ = sequence_blocks + Random(1 + sequence_blocks * (1 + Random(config_.running_max)));
+  // With windows a pool of a few sequences' blocks holds many: without this hardly one would end.
+  if (groups.any_window() && Chance(60)) kv_blocks_ = sequence_blocks + Random(sequence_blocks);
   live_max_ = 1 + Random(4 * config_.running_max);
   for (int i = 0; i < 4; ++i) {
     std::vector<TokenId> prefix(Random(length_max_ / 2));

@@ -19,7 +19,8 @@ namespace weft::router {
 
 class World {
  public:
-  World(uint64_t seed, uint32_t requests, bool check_invariants, SimulationReport* report);
+  World(uint64_t seed, uint32_t requests, const SimulationOptions& options,
+        SimulationReport* report);
 
   // Until every request has ended.
   void Run();
@@ -60,6 +61,8 @@ class World {
   bool Chance(uint64_t percent) { return Random(100) < percent; }
 
   void ChooseConfig();
+  void ChooseWindows();
+  void ChoosePool();
   void FormGroup();
   void LoseGroup();
   void Arrive();

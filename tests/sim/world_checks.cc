@@ -19,6 +19,9 @@ void World::CheckPlan(const StepPlan& plan) {
   report_.digest = Mix(report_.digest ^ plan.step);
   for (const Slot slot : plan.decode_slots) report_.digest = Mix(report_.digest ^ slot);
   for (const BlockId block : plan.block_ids) report_.digest = Mix(report_.digest ^ block);
+  for (const PlannedBlocks& delta : plan.blocks) {
+    if (delta.leave_front > 0) report_.digest = Mix(report_.digest ^ delta.leave_front);
+  }
   for (const PlannedChunk& chunk : plan.chunks) {
     report_.digest = Mix(report_.digest ^ Mix(chunk.id) ^ chunk.count);
   }
@@ -211,6 +214,11 @@ void World::CheckAtEnd() const {
   report_.preemptions += stats.preemptions;
   report_.prefix_hit_tokens += stats.prefix_hit_tokens;
   report_.evicted_blocks += stats.evicted_blocks;
+  const MockShard::WindowReport& windows = shard_->window_report();
+  report_.blocks_left += windows.left;
+  report_.window_hits += windows.hits;
+  report_.rolled += windows.rolled;
+  report_.came_back += windows.came_back;
 }
 
 }  // namespace weft::router

@@ -35,9 +35,11 @@ int allocations = 0;
 namespace weft::router {
 namespace {
 
-TEST_CASE("Plan allocates no memory, also when it admits, preempts and evicts",
-          "[router][scheduler]") {
+// Thousands of plans that admit, preempt and evict; how many allocations they made.
+void RunPlans(const std::vector<uint32_t>& kv_windows, uint32_t kv_blocks) {
+  allocations = 0;
   SchedulerConfig config;
+  config.kv_windows = kv_windows;
   config.running_max = 64;
   config.step_tokens_max = 128;
   config.block_tokens = 4;
@@ -47,7 +49,7 @@ TEST_CASE("Plan allocates no memory, also when it admits, preempts and evicts",
   Scheduler scheduler(config);
   const GroupInfo::Cost costs[] = {{1, 0, 0, 100}, {0, 64, 0, 3200}};
   GroupInfo group;
-  group.kv_blocks = 300;
+  group.kv_blocks = kv_blocks;
   group.costs = costs;
   std::mt19937_64 random(7);
   SequenceId id = 0;
@@ -103,6 +105,14 @@ TEST_CASE("Plan allocates no memory, also when it admits, preempts and evicts",
   CHECK(stats.prefix_hit_tokens > 100);
   CHECK(stats.tenants > 100);
   CHECK(allocations == 0);
+}
+
+TEST_CASE("Plan allocates no memory, also when it admits, preempts and evicts",
+          "[router][scheduler]") {
+  SECTION("one KV group") { RunPlans({0}, 300); }
+  // Chunks of up to 128 tokens on windows that are shorter: prompts of 100 tokens do not roll, logs
+  // that are prefilled again do.
+  SECTION("KV groups with windows") { RunPlans({20, 0, 3, 70}, 900); }
   // The counter itself works.
   counting = true;
   ::operator delete(::operator new(8));

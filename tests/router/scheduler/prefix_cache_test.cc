@@ -42,10 +42,10 @@ TEST_CASE("A hit compares the ids, not only the hash", "[router][scheduler]") {
   const std::vector<TokenId> ids = {5, 6};
   const std::vector<TokenId> other = {5, 7};
   const BlockHash hash = {1, 2};
-  cache.Publish(hash, ids, 3);
-  CHECK(cache.Find(hash, ids) == 3);
-  CHECK(cache.Find(hash, other) == kNoBlock);
-  CHECK(cache.Find({1, 3}, ids) == kNoBlock);
+  cache.Publish(0, hash, ids, 3);
+  CHECK(cache.Find(0, hash, ids) == 3);
+  CHECK(cache.Find(0, hash, other) == kNoBlock);
+  CHECK(cache.Find(0, {1, 3}, ids) == kNoBlock);
 }
 
 TEST_CASE("The first block that publishes a prefix keeps it", "[router][scheduler]") {
@@ -53,12 +53,12 @@ TEST_CASE("The first block that publishes a prefix keeps it", "[router][schedule
   cache.Reset(4);
   const std::vector<TokenId> ids = {5};
   const BlockHash hash = {1, 2};
-  cache.Publish(hash, ids, 3);
-  cache.Publish(hash, ids, 1);
-  CHECK(cache.Find(hash, ids) == 3);
+  cache.Publish(0, hash, ids, 3);
+  cache.Publish(0, hash, ids, 1);
+  CHECK(cache.Find(0, hash, ids) == 3);
   CHECK_FALSE(cache.Holds(1));
   cache.Forget(3);
-  CHECK(cache.Find(hash, ids) == kNoBlock);
+  CHECK(cache.Find(0, hash, ids) == kNoBlock);
   cache.CheckInvariantsForTest();
 }
 
@@ -68,28 +68,28 @@ TEST_CASE("The pool hands out plain blocks, then the cached one released longest
   BlockPool pool(&cache);
   pool.Reset(3);
   const std::vector<TokenId> ids = {5};
-  CHECK(pool.Allocate() == 0);
-  CHECK(pool.Allocate() == 1);
-  CHECK(pool.Allocate() == 2);
-  cache.Publish({1, 0}, ids, 1);
-  cache.Publish({2, 0}, ids, 2);
-  pool.Release(2);
-  pool.Release(1);
-  pool.Release(0);
+  CHECK(pool.Allocate(0, false) == 0);
+  CHECK(pool.Allocate(0, false) == 1);
+  CHECK(pool.Allocate(0, false) == 2);
+  cache.Publish(0, {1, 0}, ids, 1);
+  cache.Publish(0, {2, 0}, ids, 2);
+  pool.Release(2, false);
+  pool.Release(1, false);
+  pool.Release(0, false);
   CHECK(pool.free_count() == 3);
   CHECK(pool.cached_count() == 2);
   // 2 is used again: it is younger than 1 afterwards.
-  pool.Share(2);
+  pool.Share(2, false);
   CHECK(pool.free_count() == 2);
-  pool.Share(2);
-  pool.Release(2);
+  pool.Share(2, false);
+  pool.Release(2, false);
   CHECK(pool.references(2) == 1);
-  pool.Release(2);
-  CHECK(pool.Allocate() == 0);
-  CHECK(pool.Allocate() == 1);
+  pool.Release(2, false);
+  CHECK(pool.Allocate(0, false) == 0);
+  CHECK(pool.Allocate(0, false) == 1);
   CHECK(pool.evicted_count() == 1);
-  CHECK(cache.Find({1, 0}, ids) == kNoBlock);
-  CHECK(cache.Find({2, 0}, ids) == 2);
+  CHECK(cache.Find(0, {1, 0}, ids) == kNoBlock);
+  CHECK(cache.Find(0, {2, 0}, ids) == 2);
   pool.CheckInvariantsForTest();
 }
 

@@ -88,7 +88,11 @@ std::string Describe(const StepPlan& plan) {
   if (plan.predicted_us > 0) absl::StrAppend(&out, " predicted ", plan.predicted_us, " us");
   absl::StrAppend(&out, "\n");
   for (const PlannedBlocks& delta : plan.blocks) {
-    absl::StrAppend(&out, "  slot ", delta.slot, " blocks");
+    absl::StrAppend(&out, "  slot ", delta.slot);
+    // Group 0 goes without saying.
+    if (delta.group > 0) absl::StrAppend(&out, " group ", delta.group);
+    if (delta.leave_front > 0) absl::StrAppend(&out, " leave ", delta.leave_front);
+    if (delta.count > 0) absl::StrAppend(&out, " blocks");
     for (uint32_t i = 0; i < delta.count; ++i) {
       absl::StrAppend(&out, " ", plan.block_ids[delta.begin + i]);
     }
@@ -128,6 +132,9 @@ class Runner {
     config.watermark_permille = command.Number("watermark_permille", 0);
     config.ageing_us = command.Number("ageing_us", kAgeingUsDefault);
     config.prefix_cache = command.Number("prefix_cache", 1) != 0;
+    if (command.values.count("windows") != 0) {
+      config.kv_windows = ParseTokens(command.values.at("windows"));
+    }
     config.hash_key[0] = 1;
     config.hash_key[1] = 2;
     config.eos_ids = {static_cast<TokenId>(command.Number("eos", 0))};
@@ -170,6 +177,7 @@ class Runner {
       return absl::StrCat(scheduler_->CachedTokens(std::stoull(command.words.at(0))), "\n");
     }
     if (command.name == "stats") return Stats();
+    if (command.name == "groups") return Groups();
     throw std::invalid_argument(absl::StrCat("unknown command ", command.name));
   }
 
@@ -264,6 +272,16 @@ class Runner {
                         " used ", s.blocks_used, " cached ", s.blocks_cached, " preemptions ",
                         s.preemptions, " queried ", s.prefix_queried_tokens, " hit ",
                         s.prefix_hit_tokens, " evicted ", s.evicted_blocks, "\n");
+  }
+
+  std::string Groups() const {
+    const SchedulerStats s = scheduler_->Stats();
+    std::string out;
+    for (uint32_t group = 0; group < s.kv_groups; ++group) {
+      absl::StrAppend(&out, "group ", group, " used ", s.group_blocks_used[group], " cached ",
+                      s.group_blocks_cached[group], "\n");
+    }
+    return out;
   }
 
   static std::string Ends(const std::vector<Ended>& ended) {

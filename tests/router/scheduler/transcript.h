@@ -5,7 +5,8 @@
 // Commands:
 //   config [running_max=N] [step_tokens_max=N] [block_tokens=N] [context_tokens_max=N]
 //          [inter_token_target_us=N] [watermark_permille=N] [prefix_cache=0|1] [eos=ID]
-//          [ageing_us=N]; a target is a second unless given
+//          [ageing_us=N] [windows=N,...]; a target is a second unless given; one KV group for
+//          each window, where 0 sees the whole context
 //   at US                                    the time of the commands that follow; 0 at the start
 //   group blocks=N [cost=ROWS/PROMPT_TOKENS/CONTEXT/US,...]       the group forms
 //   lost                                                          the group is lost
@@ -19,7 +20,7 @@
 //                                   900, 901, ... counted over the whole file
 //   run [STEPS]                     plan and done in turn, without output except ends, until there
 //                                   is nothing to do or for so many steps
-//   log ID, cached ID, stats
+//   log ID, cached ID, stats, groups
 // Every command is followed by a check of the scheduler's invariants.
 
 #pragma once
