@@ -27,6 +27,8 @@ void FillHeader(Epoch epoch, const StepPlan& plan, wire::StepHeader* header) {
   for (const PlannedBlocks& blocks : plan.blocks) {
     wire::BlockDelta* delta = header->add_block_deltas();
     delta->set_slot(blocks.slot);
+    delta->set_group(blocks.group);
+    delta->set_leave_front(blocks.leave_front);
     const auto begin = plan.block_ids.begin() + blocks.begin;
     delta->mutable_blocks()->Add(begin, begin + blocks.count);
   }

@@ -43,7 +43,7 @@ void EngineLoop::OnGroupFormed(const FormedGroup& group, int64_t now_us) {
     costs.push_back({cost.rows(), cost.prompt_tokens(), cost.context_tokens(), cost.step_us()});
   }
   info.costs = costs;
-  const uint64_t pool_tokens = uint64_t{group.kv_blocks} * group.info.kv_groups(0).block_tokens();
+  const uint64_t pool_tokens = scheduler_->TokensIn(group.kv_blocks);
   const uint32_t request_tokens_max =
       static_cast<uint32_t>(std::min<uint64_t>(Shape().context_tokens, pool_tokens));
   if (pool_tokens < Shape().context_tokens) {
@@ -86,6 +86,8 @@ void EngineLoop::MakeScheduler(const FormedGroup& group) {
   config.step_tokens_max = std::max(
       std::min(options_.step_tokens_max, group.agreement.step_tokens_max), config.running_max);
   config.block_tokens = group.info.kv_groups(0).block_tokens();
+  config.kv_windows.clear();
+  for (const auto& kv : group.info.kv_groups()) config.kv_windows.push_back(kv.window_tokens());
   config.context_tokens_max = group.info.context_tokens();
   if (options_.context_tokens_max > 0) {
     config.context_tokens_max = std::min(config.context_tokens_max, options_.context_tokens_max);

@@ -9,6 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "common/limits.h"
+#include "router/scheduler/kv_groups.h"
 
 namespace weft::router {
 namespace {
@@ -63,6 +64,8 @@ absl::Status SameFacts(const InfoResponse& a, const InfoResponse& b) {
   expect("KV groups", a.kv_groups_size(), b.kv_groups_size());
   for (int i = 0; i < std::min(a.kv_groups_size(), b.kv_groups_size()); ++i) {
     expect("KV block tokens", a.kv_groups(i).block_tokens(), b.kv_groups(i).block_tokens());
+    expect(absl::StrCat("window of KV group ", i), a.kv_groups(i).window_tokens(),
+           b.kv_groups(i).window_tokens());
   }
   if (differences.empty() && a.spec_hash() != b.spec_hash()) {
     differences.push_back(absl::StrCat(
@@ -73,6 +76,30 @@ absl::Status SameFacts(const InfoResponse& a, const InfoResponse& b) {
   return absl::FailedPreconditionError(
       absl::StrCat("rank ", b.rank(), " differs from rank 0: ", absl::StrJoin(differences, ", "),
                    "; start all shards with the same --model, --dtype and --kv-dtype"));
+}
+
+// One pool serves all KV groups, so their blocks have one size.
+absl::Status CheckKvGroups(uint32_t rank, const InfoResponse& info) {
+  const auto refuse = [&](const auto&... what) {
+    return absl::FailedPreconditionError(absl::StrCat("shard ", rank, ": ", what...));
+  };
+  if (info.kv_groups_size() < 1 || info.kv_groups_size() > static_cast<int>(kKvGroupsMax)) {
+    return refuse("expected 1 to ", kKvGroupsMax, " KV groups, found ", info.kv_groups_size());
+  }
+  const auto& first = info.kv_groups(0);
+  if (first.block_tokens() == 0) return refuse("expected KV blocks of at least one token");
+  for (int i = 1; i < info.kv_groups_size(); ++i) {
+    const auto& group = info.kv_groups(i);
+    if (group.block_tokens() != first.block_tokens()) {
+      return refuse("expected the ", first.block_tokens(), " tokens of group 0 in a KV block of ",
+                    "group ", i, ", found ", group.block_tokens());
+    }
+    if (group.block_bytes() != first.block_bytes()) {
+      return refuse("expected the ", first.block_bytes(), " bytes of group 0 in a KV block of ",
+                    "group ", i, ", found ", group.block_bytes());
+    }
+  }
+  return absl::OkStatus();
 }
 
 // A model may have rows for more ids than its tokenizer has, to round its matrices up: the
@@ -109,12 +136,11 @@ absl::StatusOr<GroupAgreement> Agree(absl::Span<const InfoResponse> infos) {
       status = Expect(rank, "number of shards", static_cast<uint32_t>(infos.size()), info.world());
     }
     if (status.ok()) status = SameFacts(first, info);
+    if (status.ok()) status = CheckKvGroups(rank, info);
     if (!status.ok()) return status;
-    if (info.kv_groups_size() != 1 || info.kv_groups(0).block_tokens() == 0 ||
-        info.running_max() == 0 || info.step_tokens_max() == 0 || info.context_tokens() == 0) {
+    if (info.running_max() == 0 || info.step_tokens_max() == 0 || info.context_tokens() == 0) {
       return absl::FailedPreconditionError(absl::StrCat(
-          "shard ", rank, ": expected one KV group and sizes above zero, found ",
-          info.kv_groups_size(), " KV groups, running_max ", info.running_max(),
+          "shard ", rank, ": expected sizes above zero, found running_max ", info.running_max(),
           ", step_tokens_max ", info.step_tokens_max(), ", context ", info.context_tokens()));
     }
     agreement.running_max =

@@ -31,6 +31,26 @@ absl::Status Malformed(const ShardReply& reply) {
 
 }  // namespace
 
+absl::StatusOr<uint32_t> EpochForming::PoolBlocks(
+    Rank rank, const weft::shard::v1::WarmupResponse& response) const {
+  const auto refuse = [&](const auto&... what) {
+    return absl::InternalError(absl::StrCat("rank ", rank, ", Warmup: ", what...));
+  };
+  const int groups = group_.info.kv_groups_size();
+  if (response.kv_blocks_size() != groups) {
+    return refuse("expected a number of blocks for each of ", groups, " KV groups, found ",
+                  response.kv_blocks_size());
+  }
+  const uint32_t blocks = response.kv_blocks(0);
+  if (blocks == 0) return refuse("the KV pool has no block");
+  for (int i = 1; i < groups; ++i) {
+    if (response.kv_blocks(i) == blocks) continue;
+    return refuse("expected one pool for all KV groups, found ", blocks, " blocks for group 0 and ",
+                  response.kv_blocks(i), " for group ", i);
+  }
+  return blocks;
+}
+
 absl::Status EpochForming::Check(absl::Span<const InfoResponse> infos) {
   WEFT_ASSIGN_OR_RETURN(group_.agreement, Agree(infos));
   if (!first_info_.has_value()) {
@@ -66,11 +86,8 @@ absl::StatusOr<EpochForming::Progress> EpochForming::OnReply(const ShardReply& r
     return AllDone(reply.rank) ? Progress::kJoined : Progress::kUnderWay;
   }
   weft::shard::v1::WarmupResponse response;
-  if (!response.ParseFromString(reply.body) || response.kv_blocks_size() != 1 ||
-      response.kv_blocks(0) == 0) {
-    return Malformed(reply);
-  }
-  const uint32_t kv_blocks = response.kv_blocks(0);
+  if (!response.ParseFromString(reply.body)) return Malformed(reply);
+  WEFT_ASSIGN_OR_RETURN(const uint32_t kv_blocks, PoolBlocks(reply.rank, response));
   group_.kv_blocks = group_.kv_blocks == 0 ? kv_blocks : std::min(group_.kv_blocks, kv_blocks);
   if (reply.rank == 0) group_.warmup = std::move(response);
   return AllDone(reply.rank) ? Progress::kWarm : Progress::kUnderWay;

@@ -63,6 +63,9 @@ class EpochForming {
 
  private:
   absl::Status Join(const ShardReply& rendezvous);
+  // Blocks of the rank's pool, which it answers for each KV group alike.
+  absl::StatusOr<uint32_t> PoolBlocks(Rank rank,
+                                      const weft::shard::v1::WarmupResponse& response) const;
   // `rank` is through the present stage; true when all are.
   bool AllDone(Rank rank);
 

@@ -220,8 +220,8 @@ void ShardGroup::Formed(int64_t now_us) {
   health_.SetOnCpu(group.info.device() == "cpu");
   health_.Restart(now_us);
   EnterState(GroupState::kServing, "", now_us);
-  WEFT_LOG_INFO("group formed epoch={} shards={} kv_blocks={} isa={}", epoch_, world(),
-                group.kv_blocks, group.agreement.isa);
+  WEFT_LOG_INFO("group formed epoch={} shards={} kv_groups={} kv_blocks={} isa={}", epoch_, world(),
+                group.info.kv_groups_size(), group.kv_blocks, group.agreement.isa);
   listener_->OnGroupFormed(group, now_us);
 }
 

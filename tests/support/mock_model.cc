@@ -97,18 +97,36 @@ void MockModel::Apply(const wire::StepHeader& header) {
     Expect(slots_.erase(slot) == 1, absl::StrCat("drop of free slot ", slot));
   }
   new_tables_.clear();
-  for (const wire::BlockDelta& delta : header.block_deltas()) {
-    Expect(delta.group() == 0 && delta.slot() < shape_.running_max, "a delta for no group or slot");
-    const auto held = slots_.find(delta.slot());
-    std::vector<BlockId>& table =
-        held != slots_.end() ? held->second.blocks : new_tables_[delta.slot()];
-    for (BlockId block : delta.blocks()) {
-      Expect(block < shape_.kv_blocks, absl::StrCat("block ", block, " is beyond the pool"));
-      Expect(std::find(table.begin(), table.end(), block) == table.end(),
-             absl::StrCat("slot ", delta.slot(), " has block ", block, " twice"));
-      table.push_back(std::min(block, shape_.kv_blocks - 1));
-    }
+  for (const wire::BlockDelta& delta : header.block_deltas()) ApplyDelta(delta);
+}
+
+void MockModel::ApplyDelta(const wire::BlockDelta& delta) {
+  if (delta.group() >= shape_.kv_windows.size() || delta.slot() >= shape_.running_max) {
+    return Expect(false, "a delta for no group or slot");
   }
+  const auto held = slots_.find(delta.slot());
+  const bool is_new = held == slots_.end();
+  Tables& tables = is_new ? new_tables_[delta.slot()] : held->second.tables;
+  tables.resize(shape_.kv_windows.size());
+  Table& table = tables[delta.group()];
+  const uint32_t window = shape_.kv_windows[delta.group()];
+  Expect(delta.leave_front() == 0 || window > 0,
+         "a block leaves a group that sees the whole context");
+  Expect(is_new || delta.leave_front() <= table.ids.size(), "more blocks leave than there are");
+  table.first += delta.leave_front();
+  for (uint32_t i = 0; i < delta.leave_front() && !table.ids.empty(); ++i) {
+    table.ids.pop_front();
+    ++blocks_left_;
+  }
+  for (BlockId block : delta.blocks()) {
+    Expect(block < shape_.kv_blocks, absl::StrCat("block ", block, " is beyond the pool"));
+    Expect(std::find(table.ids.begin(), table.ids.end(), block) == table.ids.end(),
+           absl::StrCat("slot ", delta.slot(), " has block ", block, " twice"));
+    table.ids.push_back(std::min(block, shape_.kv_blocks - 1));
+  }
+  Expect(window == 0 ||
+             table.ids.size() <= (window + shape_.step_tokens_max) / shape_.block_tokens + 2,
+         "a table holds more than its window, a chunk and two blocks");
 }
 
 void MockModel::DecodeRows(const google::protobuf::RepeatedField<uint32_t>& skip,
@@ -172,7 +190,8 @@ void MockModel::BeginSequence(const wire::Chunk& chunk) {
   state.sequence = chunk.sequence();
   state.written = chunk.start();
   state.sampling = chunk.sampling();
-  state.blocks = std::move(new_tables_[chunk.slot()]);
+  state.tables = std::move(new_tables_[chunk.slot()]);
+  state.tables.resize(shape_.kv_windows.size());
   new_tables_.erase(chunk.slot());
   if (chunk.start() > 0) ++prefix_hits_;
   Expect(chunk.start() % shape_.block_tokens == 0, "a prefix hit inside a block");
@@ -198,33 +217,64 @@ void MockModel::CheckPenaltyIds(const wire::Chunk& chunk, uint64_t chain_before)
 void MockModel::Write(Slot slot, SlotState& state, TokenId id) {
   const Position position = state.written;
   Expect(position < shape_.context_tokens, absl::StrCat("position ", position));
-  const size_t index = position / shape_.block_tokens;
-  if (index >= state.blocks.size()) {
-    return Expect(false, absl::StrCat("slot ", slot, " has no block for position ", position));
-  }
-  const BlockId block = state.blocks[index];
-  for (const auto& [other, other_state] : slots_) {
-    const auto& blocks = other_state.blocks;
-    Expect(other == slot || std::find(blocks.begin(), blocks.end(), block) == blocks.end(),
-           absl::StrCat("slot ", slot, " writes block ", block, ", which slot ", other, " shares"));
-  }
   const uint64_t chain = MockChain(ChainBefore(slot, state, position), id);
-  kv_[size_t{block} * shape_.block_tokens + position % shape_.block_tokens] = {chain, true};
+  for (uint32_t group = 0; group < state.tables.size(); ++group) {
+    CheckReads(slot, state, group, position);
+    Entry* const entry = Find(slot, state, group, position);
+    if (entry == nullptr) continue;
+    const auto block = static_cast<BlockId>((entry - kv_.data()) / shape_.block_tokens);
+    for (const auto& [other, other_state] : slots_) {
+      for (uint32_t i = 0; i < other_state.tables.size(); ++i) {
+        const auto& ids = other_state.tables[i].ids;
+        Expect(
+            (other == slot && i == group) || std::find(ids.begin(), ids.end(), block) == ids.end(),
+            absl::StrCat("slot ", slot, " writes block ", block, ", which slot ", other,
+                         " has too"));
+      }
+    }
+    *entry = {chain, position, group, true};
+  }
   ++state.written;
+}
+
+MockModel::Entry* MockModel::Find(Slot slot, const SlotState& state, uint32_t group,
+                                  Position position) {
+  const Table& table = state.tables[group];
+  const uint32_t block = position / shape_.block_tokens;
+  if (block < table.first || block - table.first >= table.ids.size()) {
+    Expect(false, absl::StrCat("slot ", slot, " has no block of group ", group, " for position ",
+                               position));
+    return nullptr;
+  }
+  return &kv_[size_t{table.ids[block - table.first]} * shape_.block_tokens +
+              position % shape_.block_tokens];
+}
+
+void MockModel::CheckReads(Slot slot, const SlotState& state, uint32_t group, Position position) {
+  const uint32_t window = shape_.kv_windows[group];
+  const Position first = window == 0 || position < window ? 0 : position - window + 1;
+  // Its two ends; what lies between is in the same table.
+  for (const Position read : {first, position - 1}) {
+    if (read < first || read >= position) continue;
+    const Entry* const entry = Find(slot, state, group, read);
+    Expect(entry == nullptr || (entry->valid && entry->group == group && entry->position == read),
+           absl::StrCat("slot ", slot, " reads position ", read, " of group ", group,
+                        ", which was never written"));
+  }
 }
 
 uint64_t MockModel::ChainBefore(Slot slot, const SlotState& state, Position position) {
   if (position == 0) return 0;
-  const size_t index = (position - 1) / shape_.block_tokens;
-  if (index >= state.blocks.size()) {
-    Expect(false, absl::StrCat("slot ", slot, " has no block for position ", position - 1));
-    return 0;
+  for (uint32_t group = 0; group < state.tables.size(); ++group) {
+    if (shape_.kv_windows[group] == 1) continue;
+    const Entry* const entry = Find(slot, state, group, position - 1);
+    if (entry == nullptr) return 0;
+    Expect(entry->valid, absl::StrCat("slot ", slot, " reads position ", position - 1,
+                                      ", which was never written"));
+    return entry->chain;
   }
-  const Entry& entry =
-      kv_[size_t{state.blocks[index]} * shape_.block_tokens + (position - 1) % shape_.block_tokens];
-  Expect(entry.valid, absl::StrCat("slot ", slot, " reads position ", position - 1,
-                                   ", which was never written"));
-  return entry.chain;
+  Expect(false, "no group shows the position before");
+  return 0;
 }
 
 void MockModel::Sample(Slot slot, SlotState& state, wire::StepResponse* response) {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <string>
 #include <vector>
@@ -41,6 +42,8 @@ std::vector<TokenId> MockAnswer(const MockVocabulary& vocabulary, absl::Span<con
 struct MockShape {
   uint32_t kv_blocks = 256;
   uint32_t block_tokens = 16;
+  // By KV group; 0: the whole context.
+  std::vector<uint32_t> kv_windows = {0};
   uint32_t context_tokens = 1024;
   uint32_t running_max = 64;
   uint32_t step_tokens_max = 512;
@@ -72,17 +75,27 @@ class MockModel {
   uint64_t chunks() const { return chunks_; }
   uint64_t mixed_steps() const { return mixed_steps_; }
   uint64_t prefix_hits() const { return prefix_hits_; }
+  // Blocks that left the front of a table.
+  uint64_t blocks_left() const { return blocks_left_; }
 
  private:
   struct Entry {
     uint64_t chain = 0;
+    Position position = 0;
+    uint32_t group = 0;
     bool valid = false;
   };
+  struct Table {
+    uint32_t first = 0;
+    std::deque<BlockId> ids;
+  };
+  // By KV group.
+  using Tables = std::vector<Table>;
   struct SlotState {
     SequenceId sequence = 0;
     bool running = false;
     Position written = 0;
-    std::vector<BlockId> blocks;
+    Tables tables;
     TokenId last = 0;
     weft::shard::v1::SamplingParams sampling;
   };
@@ -94,6 +107,12 @@ class MockModel {
   void BeginSequence(const weft::shard::v1::Chunk& chunk);
   void CheckPenaltyIds(const weft::shard::v1::Chunk& chunk, uint64_t chain_before);
   void Write(Slot slot, SlotState& state, TokenId id);
+  void ApplyDelta(const weft::shard::v1::BlockDelta& delta);
+  // The entry of a position in a group; null, and a broken rule, when the table does not cover it.
+  Entry* Find(Slot slot, const SlotState& state, uint32_t group, Position position);
+  // The table covers all that a row at `position` reads before itself, and holds it.
+  void CheckReads(Slot slot, const SlotState& state, uint32_t group, Position position);
+  // The chain up to `position`, from the first group whose window shows it.
   uint64_t ChainBefore(Slot slot, const SlotState& state, Position position);
   void Sample(Slot slot, SlotState& state, weft::shard::v1::StepResponse* response);
   void Expect(bool condition, const std::string& what);
@@ -101,13 +120,14 @@ class MockModel {
   const MockShape shape_;
   std::map<Slot, SlotState> slots_;
   // Tables of slots whose first chunk is in this step.
-  std::map<Slot, std::vector<BlockId>> new_tables_;
+  std::map<Slot, Tables> new_tables_;
   std::vector<Entry> kv_;
   std::vector<std::string> violations_;
   StepNumber step_ = 0;
   uint64_t chunks_ = 0;
   uint64_t mixed_steps_ = 0;
   uint64_t prefix_hits_ = 0;
+  uint64_t blocks_left_ = 0;
 };
 
 }  // namespace weft::testing

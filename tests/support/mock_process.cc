@@ -71,9 +71,12 @@ Reactor* MockProcess::Info(grpc::CallbackServerContext* context, const wire::Inf
     response->add_isa_supported("mock");
     response->set_dtype(weft::v1::DATA_TYPE_FLOAT32);
     response->set_kv_dtype(weft::v1::DATA_TYPE_FLOAT32);
-    wire::KvGroup* group = response->add_kv_groups();
-    group->set_layers(1);
-    group->set_block_tokens(options_.shape.block_tokens);
+    for (const uint32_t window : options_.shape.kv_windows) {
+      wire::KvGroup* group = response->add_kv_groups();
+      group->set_layers(1);
+      group->set_window_tokens(window);
+      group->set_block_tokens(options_.shape.block_tokens);
+    }
     const bool loaded = infos_++ >= options_.loading_answers;
     response->mutable_load()->set_bytes_total(100);
     response->mutable_load()->set_bytes_done(loaded ? 100 : 50);
@@ -262,7 +265,9 @@ Reactor* MockProcess::Warmup(grpc::CallbackServerContext* context,
     status = CheckEpoch(request->epoch());
     if (status.ok()) {
       warm_ = true;
-      response->add_kv_blocks(options_.shape.kv_blocks);
+      for (size_t i = 0; i < options_.shape.kv_windows.size(); ++i) {
+        response->add_kv_blocks(options_.shape.kv_blocks);
+      }
       for (uint32_t rows : {1u, 32u}) {
         wire::StepCost* cost = response->add_costs();
         cost->set_rows(rows);

@@ -58,6 +58,7 @@ class MockShard::Impl : public MockProcessOwner {
     totals_.chunks += model.chunks();
     totals_.mixed_steps += model.mixed_steps();
     totals_.prefix_hits += model.prefix_hits();
+    totals_.blocks_left += model.blocks_left();
     totals_.violations.insert(totals_.violations.end(), model.violations().begin(),
                               model.violations().end());
   }
@@ -161,6 +162,7 @@ MockShardStats MockShard::stats() const {
     stats.chunks += model.chunks();
     stats.mixed_steps += model.mixed_steps();
     stats.prefix_hits += model.prefix_hits();
+    stats.blocks_left += model.blocks_left();
     stats.held_slots = model.held_slots();
     stats.violations.insert(stats.violations.end(), model.violations().begin(),
                             model.violations().end());

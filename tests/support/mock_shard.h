@@ -69,6 +69,7 @@ struct MockShardStats {
   uint64_t chunks = 0;
   uint64_t mixed_steps = 0;
   uint64_t prefix_hits = 0;
+  uint64_t blocks_left = 0;
   // Most steps that were unanswered at one time.
   uint64_t in_flight_max = 0;
   uint64_t request_bytes = 0;

@@ -65,6 +65,42 @@ TEST_CASE("Shards that do not fit are named with what was expected and found", "
                           "instruction set"));
 }
 
+TEST_CASE("KV groups share one pool: as many tokens and bytes in each one's blocks",
+          "[router][shards]") {
+  const auto error = [](const std::function<void(wire::InfoResponse*)>& change) {
+    std::vector<wire::InfoResponse> infos = Infos(2);
+    for (wire::InfoResponse& info : infos) {
+      info.mutable_kv_groups(0)->set_block_bytes(100);
+      wire::KvGroup* const second = info.add_kv_groups();
+      second->set_window_tokens(64);
+      second->set_block_tokens(16);
+      second->set_block_bytes(100);
+    }
+    change(&infos[1]);
+    return std::string(Agree(infos).status().message());
+  };
+  CHECK(error([](auto*) {}).empty());
+  CHECK(absl::StrContains(error([](auto* i) { i->mutable_kv_groups(1)->set_window_tokens(32); }),
+                          "rank 1 differs from rank 0: window of KV group 1 32 instead of 64"));
+  CHECK(error([](auto* i) { i->mutable_kv_groups(1)->set_block_bytes(101); }) ==
+        "shard 1: expected the 100 bytes of group 0 in a KV block of group 1, found 101");
+  const auto both = [](const std::function<void(wire::InfoResponse*)>& change) {
+    std::vector<wire::InfoResponse> infos = Infos(1);
+    change(&infos[0]);
+    return std::string(Agree(infos).status().message());
+  };
+  CHECK(both([](auto* i) { i->add_kv_groups()->set_block_tokens(32); }) ==
+        "shard 0: expected the 16 tokens of group 0 in a KV block of group 1, found 32");
+  CHECK(both([](auto* i) { i->clear_kv_groups(); }) ==
+        "shard 0: expected 1 to 16 KV groups, found 0");
+  CHECK(both([](auto* i) {
+          while (i->kv_groups_size() < 17) i->add_kv_groups()->set_block_tokens(16);
+        }) == "shard 0: expected 1 to 16 KV groups, found 17");
+  CHECK(both([](auto* i) { i->mutable_kv_groups(0)->set_block_tokens(0); }) ==
+        "shard 0: expected KV blocks of at least one token");
+  CHECK(absl::StrContains(both([](auto* i) { i->set_running_max(0); }), "running_max 0"));
+}
+
 TEST_CASE("Shards of two models say in words how they differ", "[router][shards]") {
   std::vector<wire::InfoResponse> infos = Infos(2);
   for (wire::InfoResponse& info : infos) {

@@ -127,8 +127,8 @@ struct Rig : ShardGroupListener, ShardRestarter {
     }
     return total;
   }
-  // From READY shards to an epoch that serves.
-  void Form() {
+  // From READY shards to an epoch whose shards are asked to warm up.
+  void Join() {
     Grant();
     for (int i = 0; i < 5 && group->state() != GroupState::kJoining; ++i) Poll();
     REQUIRE(group->state() == GroupState::kJoining);
@@ -138,11 +138,18 @@ struct Rig : ShardGroupListener, ShardRestarter {
     for (Rank rank = 0; rank < clients.size(); ++rank) {
       Answer(rank, ShardCall::kJoinGroup, absl::OkStatus());
     }
+  }
+  void Warm(const std::vector<uint32_t>& kv_blocks) {
     wire::WarmupResponse warmup;
-    warmup.add_kv_blocks(10);
+    for (const uint32_t blocks : kv_blocks) warmup.add_kv_blocks(blocks);
     for (Rank rank = 0; rank < clients.size(); ++rank) {
       Answer(rank, ShardCall::kWarmup, absl::OkStatus(), warmup.SerializeAsString());
     }
+  }
+  // To an epoch that serves.
+  void Form() {
+    Join();
+    Warm({10});
     REQUIRE(group->state() == GroupState::kServing);
     for (wire::InfoResponse& info : infos) {
       info.set_state(wire::SHARD_STATE_JOINED);
@@ -178,6 +185,32 @@ TEST_CASE("A group forms once all its shards are ready and held", "[router][shar
   rig.Form();
   CHECK(rig.formed == 1);
   CHECK(rig.Count(0, ShardCall::kHold) == 1);
+}
+
+TEST_CASE("Warmup answers the blocks of one pool for each KV group", "[router][shards]") {
+  struct Case {
+    std::vector<uint32_t> kv_blocks;
+    std::string why;
+  };
+  const std::vector<Case> cases = {
+      {{10, 10}, ""},
+      {{10, 9},
+       "rank 0, Warmup: expected one pool for all KV groups, found 10 blocks for group 0 and 9 for "
+       "group 1"},
+      {{10}, "rank 0, Warmup: expected a number of blocks for each of 2 KV groups, found 1"},
+      {{0, 0}, "rank 0, Warmup: the KV pool has no block"},
+  };
+  for (const Case& test : cases) {
+    INFO(test.why);
+    Rig rig(1);
+    wire::KvGroup* const second = rig.infos[0].add_kv_groups();
+    second->set_block_tokens(16);
+    second->set_window_tokens(20);
+    rig.Join();
+    rig.Warm(test.kv_blocks);
+    CHECK(rig.formed == (test.why.empty() ? 1 : 0));
+    CHECK(rig.group->detail() == test.why);
+  }
 }
 
 TEST_CASE("A router that is refused a shard says so, waits and asks again", "[router][shards]") {
