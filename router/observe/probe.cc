@@ -115,6 +115,16 @@ void Probe::RenderScheduler() {
   m.kv_used.Set(stats.blocks_used);
   m.kv_cached.Set(stats.blocks_cached);
   m.kv_free.Set(static_cast<double>(stats.blocks_total) - stats.blocks_used - stats.blocks_cached);
+  // One group until the shards have said how many there are.
+  while (m.kv_groups.size() < std::max(stats.kv_groups, 1u)) {
+    const std::string group = absl::StrCat(m.kv_groups.size());
+    m.kv_groups.push_back({&m.kv_group_blocks.Add({{"group", group}, {"state", "used"}}),
+                           &m.kv_group_blocks.Add({{"group", group}, {"state", "cached"}})});
+  }
+  for (uint32_t group = 0; group < stats.kv_groups; ++group) {
+    m.kv_groups[group].used->Set(stats.group_blocks_used[group]);
+    m.kv_groups[group].cached->Set(stats.group_blocks_cached[group]);
+  }
   m.kv_usage.Set(stats.blocks_total == 0 ? 0.0
                                          : static_cast<double>(stats.blocks_used) /
                                                static_cast<double>(stats.blocks_total));

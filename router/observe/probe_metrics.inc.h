@@ -174,10 +174,17 @@ struct Probe::Metrics {
 
   // KV and prefix cache.
   Gauge& kv_usage = OneGauge("weft_kv_cache_usage_perc", "Share of KV blocks in use, 0 .. 1");
-  Family<Gauge>& kv_blocks = GaugeFamily("weft_kv_blocks", "KV blocks, by state");
+  Family<Gauge>& kv_blocks = GaugeFamily("weft_kv_blocks", "KV blocks of the pool, by state");
   Gauge& kv_used = kv_blocks.Add({{"state", "used"}});
   Gauge& kv_cached = kv_blocks.Add({{"state", "cached"}});
   Gauge& kv_free = kv_blocks.Add({{"state", "free"}});
+  Family<Gauge>& kv_group_blocks =
+      GaugeFamily("weft_kv_group_blocks", "KV blocks of a KV group, by state");
+  struct KvGroup {
+    Gauge* used;
+    Gauge* cached;
+  };
+  std::vector<KvGroup> kv_groups ABSL_GUARDED_BY(now_mutex);
   Family<Gauge>& cache_config =
       GaugeFamily("weft_cache_config_info", "Shape of the KV cache; always 1");
   Gauge* cache_config_now = nullptr;
