@@ -122,12 +122,18 @@ class Scheduler::Impl {
   // Lets blocks leave that lie behind the windows of rows at `start` .. end - 1 and later ones, and
   // tables that roll take as many. A block whose KV is not known to be written stays a while, to be
   // published, unless `all` leave or the table lacks room.
-  void LeaveBehind(Sequence* sequence, Position start, Position end, bool all);
+  void LeaveBehind(Sequence* sequence, Position start, Position end, bool all) {
+    if (start >= sequence->next_leave) LeaveFronts(sequence, start, end, all);
+  }
+  void LeaveFronts(Sequence* sequence, Position start, Position end, bool all);
   // The front block of a table leaves.
   void LeaveOne(Sequence* sequence, uint32_t group);
   void FindNextLeave(Sequence* sequence) const;
   // Enters into the plan what the shards do not know of the sequence's tables.
-  void Tell(Sequence* sequence);
+  void Tell(Sequence* sequence) {
+    if (sequence->has_untold) TellTables(sequence);
+  }
+  void TellTables(Sequence* sequence);
   void ReleaseTables(Sequence* sequence);
   void NoteUntold(Sequence* sequence);
 

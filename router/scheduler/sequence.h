@@ -8,6 +8,7 @@
 #include <set>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "common/ids.h"
 #include "common/limits.h"
 #include "router/scheduler/block_table.h"
@@ -82,8 +83,8 @@ struct Sequence {
 
   // -- On the shards; void while waiting ----------------------------------------------------------
   Slot slot = kNoSlot;
-  // By KV group.
-  std::vector<BlockTable> tables;
+  // By KV group; most models have one.
+  absl::InlinedVector<BlockTable, 1> tables;
   // Every table covers the blocks below, or will: one that does not yet takes a block for each that
   // leaves its front. Such a table rolls.
   uint32_t reach = 0;

@@ -126,8 +126,7 @@ void Scheduler::Impl::TakeBlocks(Sequence* s) {
   NoteUntold(s);
 }
 
-void Scheduler::Impl::LeaveBehind(Sequence* s, Position start, Position end, bool all) {
-  if (start < s->next_leave) return;
+void Scheduler::Impl::LeaveFronts(Sequence* s, Position start, Position end, bool all) {
   for (uint32_t group = 0; group < groups_.count(); ++group) {
     if (!groups_.has_window(group)) continue;
     const BlockTable& table = s->tables[group];
@@ -172,8 +171,7 @@ void Scheduler::Impl::NoteUntold(Sequence* s) {
   s->has_untold = true;
 }
 
-void Scheduler::Impl::Tell(Sequence* s) {
-  if (!s->has_untold) return;
+void Scheduler::Impl::TellTables(Sequence* s) {
   s->has_untold = false;
   --untold_;
   for (uint32_t group = 0; group < groups_.count(); ++group) {
