@@ -67,6 +67,9 @@ struct Kernels {
   // out = x cut to [-limit, limit], `count` elements. NaN stays NaN. out may be x.
   void (*clip)(const float* x, float limit, int64_t count, float* out);
 
+  // out = cap * tanh(x / cap), `count` elements. NaN stays NaN. out may be x.
+  void (*soft_cap)(const float* x, float cap, int64_t count, float* out);
+
   // out = a + b, `count` elements; residuals and biases. out may be a or b.
   void (*add)(const float* a, const float* b, int64_t count, float* out);
 

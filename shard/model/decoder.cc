@@ -20,12 +20,16 @@ class Recorder {
       Attend();
       // With a parallel residual the MLP reads what attention has read.
       if (spec_.parallel_residual) NormalizeForMlp();
-      MultiplyIntoResidual(Matrix::kOutput, Buffer::kAttention, spec_.output_bias);
+      MultiplyIntoResidual(Matrix::kOutput, Buffer::kAttention, spec_.output_bias,
+                           Norm::kPostAttention);
       if (!spec_.parallel_residual) NormalizeForMlp();
       Mlp();
     }
     Normalize(Norm::kFinal, Matrix::kHead);
     Multiply(Matrix::kHead, Buffer::kNormed, Buffer::kLogits, spec_.head_bias);
+    if (spec_.logit_soft_cap > 0) {
+      Add({.kind = OpKind::kCapLogits, .in = Buffer::kLogits, .out = Buffer::kLogits});
+    }
     if (world_ > 1) {
       Add({.kind = OpKind::kGatherLogits, .in = Buffer::kLogits, .out = Buffer::kLogits});
     }
@@ -71,7 +75,7 @@ class Recorder {
          .in = Buffer::kGateUp,
          .out = Buffer::kMlp,
          .feeds = Matrix::kDown});
-    MultiplyIntoResidual(Matrix::kDown, Buffer::kMlp, spec_.mlp_bias);
+    MultiplyIntoResidual(Matrix::kDown, Buffer::kMlp, spec_.mlp_bias, Norm::kPostMlp);
   }
 
   void Normalize(Norm norm, Matrix feeds) {
@@ -88,9 +92,15 @@ class Recorder {
   }
 
   // Row-parallel matrices give each rank a part of every sum.
-  void MultiplyIntoResidual(Matrix matrix, Buffer in, bool bias) {
+  void MultiplyIntoResidual(Matrix matrix, Buffer in, bool bias, Norm post_norm) {
     Multiply(matrix, in, Buffer::kPartial, bias);
     if (world_ > 1) Sum(Buffer::kPartial);
+    if (spec_.post_norms) {
+      Add({.kind = OpKind::kNormPartial,
+           .in = Buffer::kPartial,
+           .out = Buffer::kPartial,
+           .norm = post_norm});
+    }
     Add({.kind = OpKind::kAddResidual, .in = Buffer::kPartial, .out = Buffer::kResidual});
   }
 

@@ -31,6 +31,8 @@ constexpr const char* kNames[] = {"token embedding",
                                   "down bias",
                                   "position embedding",
                                   "embedding norm",
+                                  "norm behind attention",
+                                  "norm behind the MLP",
                                   "query norm",
                                   "key norm",
                                   "embedding norm bias",
@@ -97,6 +99,7 @@ class ParamList {
       Add(ParamKind::kQueryNorm, {spec_.head_dim}, Split::kWhole);
       Add(ParamKind::kKeyNorm, {spec_.head_dim}, Split::kWhole);
     }
+    if (spec_.post_norms) Add(ParamKind::kPostAttentionNorm, {spec_.hidden}, Split::kWhole);
     // What row-parallel matrices add is whole on every rank; the device adds it once.
     if (spec_.output_bias) Add(ParamKind::kOutputBias, {spec_.hidden}, Split::kWhole);
   }
@@ -107,6 +110,7 @@ class ParamList {
     if (spec_.gated_mlp) Add(ParamKind::kGate, {mlp, spec_.hidden}, Split::kMlpRows);
     Add(ParamKind::kUp, {mlp, spec_.hidden}, Split::kMlpRows);
     Add(ParamKind::kDown, {spec_.hidden, mlp}, Split::kMlpColumns);
+    if (spec_.post_norms) Add(ParamKind::kPostMlpNorm, {spec_.hidden}, Split::kWhole);
     if (!spec_.mlp_bias) return;
     if (spec_.gated_mlp) Add(ParamKind::kGateBias, {mlp}, Split::kMlpRows);
     Add(ParamKind::kUpBias, {mlp}, Split::kMlpRows);

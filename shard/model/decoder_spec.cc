@@ -82,11 +82,12 @@ uint64_t DecoderSpec::Hash() const {
   hash.Add(static_cast<uint32_t>(activation));
   hash.Add(qkv_clip);
   for (const bool value :
-       {embedding_norm, gated_mlp, parallel_residual, shared_norm, head_norms, qkv_bias,
+       {embedding_norm, gated_mlp, parallel_residual, shared_norm, post_norms, head_norms, qkv_bias,
         output_bias, mlp_bias, tied_head, head_bias, attention_sinks}) {
     hash.Add(value);
   }
-  for (const float value : {attention_scale, attention_soft_cap, alibi_bias_max, alibi_scale}) {
+  for (const float value : {norm_weight_offset, embedding_scale, logit_soft_cap, attention_scale,
+                            attention_soft_cap, alibi_bias_max, alibi_scale}) {
     hash.Add(value);
   }
   hash.Add(uint64_t{eos_ids.size()});

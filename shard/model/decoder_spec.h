@@ -60,6 +60,8 @@ struct DecoderSpec {
   uint32_t context_tokens = 0;
   NormKind norm = NormKind::kRmsNorm;
   float norm_epsilon = 1e-5f;
+  // Added to the weights of every norm: files of some families keep them less 1.
+  float norm_weight_offset = 0.0f;
   // kLayerNorm only: something is added behind the weights.
   bool norm_bias = false;
   PositionKind position = PositionKind::kRotary;
@@ -70,6 +72,8 @@ struct DecoderSpec {
   // kLearned: rows of the table; position p has row p + position_offset.
   uint32_t position_rows = 0;
   uint32_t position_offset = 0;
+  // A token's embedding is multiplied by it.
+  float embedding_scale = 1.0f;
   // The sum of token and position embedding is normalised before the first layer.
   bool embedding_norm = false;
   // MLP: down(activation(gate) * up), or without a gate down(activation(up)).
@@ -80,6 +84,8 @@ struct DecoderSpec {
   bool parallel_residual = false;
   // With a parallel residual: one norm feeds both.
   bool shared_norm = false;
+  // What attention and the MLP make is normalised before it is added to the residual.
+  bool post_norms = false;
   // Query and key heads are RMS-normalised, each by itself, before they are rotated.
   bool head_norms = false;
   // Query, key and value are cut to [-qkv_clip, qkv_clip]; 0 = they are not.
@@ -91,6 +97,8 @@ struct DecoderSpec {
   // The head is the embedding matrix.
   bool tied_head = false;
   bool head_bias = false;
+  // Logits become cap * tanh(logit / cap); 0 = no cap.
+  float logit_soft_cap = 0.0f;
   // Attention scores are multiplied by it; normally head_dim^-0.5.
   float attention_scale = 0.0f;
   // Scaled scores become cap * tanh(score / cap), before anything is added or hidden; 0 = no cap.

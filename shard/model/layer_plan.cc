@@ -13,6 +13,10 @@ const char* NormName(Norm norm) {
       return "embedding";
     case Norm::kAttention:
       return "attention";
+    case Norm::kPostAttention:
+      return "post-attention";
+    case Norm::kPostMlp:
+      return "post-MLP";
     case Norm::kMlp:
       return "mlp";
     case Norm::kFinal:
@@ -43,6 +47,8 @@ const char* OpName(OpKind kind) {
       return "embed";
     case OpKind::kNormResidual:
       return "norm of the residual";
+    case OpKind::kNormPartial:
+      return "norm of what is to be added";
     case OpKind::kNorm:
       return "norm";
     case OpKind::kLinear:
@@ -65,6 +71,8 @@ const char* OpName(OpKind kind) {
       return "sum over ranks";
     case OpKind::kAddResidual:
       return "add to residual";
+    case OpKind::kCapLogits:
+      return "cap logits";
     case OpKind::kGatherLogits:
       return "gather logits";
   }
@@ -118,7 +126,8 @@ const char* MatrixName(Matrix matrix) {
 std::string PlanOpText(const PlanOp& op) {
   std::string text = OpName(op.kind);
   if (op.matrix != Matrix::kNone) absl::StrAppend(&text, " ", MatrixName(op.matrix));
-  const bool is_norm = op.kind == OpKind::kNorm || op.kind == OpKind::kNormResidual;
+  const bool is_norm = op.kind == OpKind::kNorm || op.kind == OpKind::kNormResidual ||
+                       op.kind == OpKind::kNormPartial;
   if (is_norm) absl::StrAppend(&text, " ", NormName(op.norm));
   absl::StrAppend(&text, ": ", BufferName(op.in), " -> ", BufferName(op.out));
   if (!is_norm && op.norm != Norm::kNone) {

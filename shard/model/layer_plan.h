@@ -18,6 +18,7 @@ enum class OpKind : uint8_t {
   kEmbed,         // out = embedding rows of the step's ids; of other ranks' vocabulary, zeros. Rank
                   // 0 adds the rows of the position table, where there is one
   kNormResidual,  // residual = norm(residual)
+  kNormPartial,   // partial = norm(partial)
   kNorm,          // out = norm(in), rounded to the activation type
   kLinear,        // out = in times a matrix
   kAddBias,       // out += the bias of a matrix
@@ -29,6 +30,7 @@ enum class OpKind : uint8_t {
   kActivate,      // out = activation(gate) * up, or without a gate activation(up)
   kSumRanks,      // out = the sum of all ranks' `in`
   kAddResidual,   // out += in
+  kCapLogits,     // logits = cap * tanh(logits / cap)
   kGatherLogits,  // out = the logits of all ranks, joined to rows of the whole vocabulary
 };
 
@@ -48,7 +50,7 @@ enum class Buffer : uint8_t {
 
 enum class Matrix : uint8_t { kNone, kQkv, kOutput, kGateUp, kDown, kHead };
 
-enum class Norm : uint8_t { kNone, kEmbedding, kAttention, kMlp, kFinal };
+enum class Norm : uint8_t { kNone, kEmbedding, kAttention, kPostAttention, kMlp, kPostMlp, kFinal };
 
 // What a product does with its sums, besides storing them.
 enum class Epilogue : uint8_t { kStore, kAddToOut, kActivate, kRotateAppend };

@@ -32,6 +32,8 @@ enum class ParamKind : uint8_t {
   kDownBias,
   kPositionEmbedding,  // [positions, hidden]
   kEmbeddingNorm,      // [hidden]
+  kPostAttentionNorm,  // [hidden]
+  kPostMlpNorm,        // [hidden]
   kQueryNorm,          // [head_dim]
   kKeyNorm,            // [head_dim]
   kEmbeddingNormBias,
@@ -62,6 +64,8 @@ inline constexpr bool IsNorm(ParamKind kind) {
     case ParamKind::kAttentionNorm:
     case ParamKind::kMlpNorm:
     case ParamKind::kEmbeddingNorm:
+    case ParamKind::kPostAttentionNorm:
+    case ParamKind::kPostMlpNorm:
     case ParamKind::kQueryNorm:
     case ParamKind::kKeyNorm:
       return true;

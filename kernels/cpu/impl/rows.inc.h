@@ -158,6 +158,14 @@ void Clip(const float* x, float limit, int64_t count, float* out) {
   }
 }
 
+void SoftCap(const float* x, float cap, int64_t count, float* out) {
+  const Floats inverse = Set(1.0f / cap);
+  for (int64_t i = 0; i < count; i += kLanes) {
+    const int64_t n = count - i;
+    StoreN(out + i, Mul(Tanh(Mul(LoadN(x + i, n), inverse)), Set(cap)), n);
+  }
+}
+
 void AddRows(const float* a, const float* b, int64_t count, float* out) {
   for (int64_t i = 0; i < count; i += kLanes) {
     const int64_t n = count - i;

@@ -19,6 +19,7 @@ constexpr Kernels MakeTable(Isa isa, decltype(Kernels::prepare_activations) prep
                  .activate = Activate,
                  .multiply = MultiplyRows,
                  .clip = Clip,
+                 .soft_cap = SoftCap,
                  .add = AddRows,
                  .to_bf16 = ToBf16,
                  .from_bf16 = FromBf16,

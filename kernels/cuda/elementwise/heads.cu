@@ -9,7 +9,6 @@ namespace {
 
 constexpr uint32_t kThreads = 256;
 constexpr uint32_t kHeadsOfBlock = kThreads / kWarp;
-constexpr uint32_t kHeadDimMax = 1024;
 
 // One warp a head.
 template <typename T>
@@ -28,7 +27,7 @@ __global__ void __launch_bounds__(kThreads) NormHead(NormHeadsParams params) {
   }
   const float scale = rsqrtf(WarpSum(sum) / params.head_dim + params.epsilon);
   for (uint32_t i = lane; i < params.head_dim; i += kWarp) {
-    x[i] = FromFloat<T>(ToFloat(x[i]) * scale * ToFloat(norm[i]));
+    x[i] = FromFloat<T>(ToFloat(x[i]) * scale * (ToFloat(norm[i]) + params.weight_offset));
   }
 }
 
@@ -46,7 +45,6 @@ __global__ void __launch_bounds__(kThreads) ClipElements(ClipParams params) {
 }  // namespace
 
 cudaError_t NormHeads(const NormHeadsParams& params, cudaStream_t stream) {
-  if (params.head_dim > kHeadDimMax) return cudaErrorInvalidValue;
   if (params.rows == 0 || params.head_dim == 0) return cudaSuccess;
   const uint32_t heads = params.query_heads + params.kv_heads;
   const dim3 grid(params.rows, (heads + kHeadsOfBlock - 1) / kHeadsOfBlock);

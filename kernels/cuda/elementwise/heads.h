@@ -4,7 +4,8 @@
 //   Clip:      x cut to [-limit, limit]; NaN stays NaN
 //
 // float32 inside, rounded once, in place. A row's numbers do not depend on its neighbours. Moves
-// each element in and out once. Any head size up to 1,024.
+// each element in and out once. Any head size. A whole row counts as one head where a model
+// normalises what it adds to the residual.
 
 #pragma once
 
@@ -17,9 +18,10 @@ struct NormHeadsParams {
   // row_stride elements apart. Values stay as they are.
   void* qkv = nullptr;
   uint32_t row_stride = 0;
-  // [head_dim] of `type`.
+  // [head_dim] of `type`; weight_offset is added to every weight.
   const void* query_norm = nullptr;
   const void* key_norm = nullptr;
+  float weight_offset = 0;
   uint32_t query_heads = 0;
   uint32_t kv_heads = 0;
   // Elements of a head, and from one head to the next.

@@ -18,6 +18,9 @@ __device__ __forceinline__ float Sum(float4 x) { return (x.x + x.y) + (x.z + x.w
 __device__ __forceinline__ float4 operator+(float4 a, float4 b) {
   return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w};
 }
+__device__ __forceinline__ float4 operator+(float4 a, float b) {
+  return {a.x + b, a.y + b, a.z + b, a.w + b};
+}
 __device__ __forceinline__ float4 operator-(float4 a, float b) {
   return {a.x - b, a.y - b, a.z - b, a.w - b};
 }
@@ -68,7 +71,8 @@ __global__ void __launch_bounds__(kThreadsMax) NormRow(NormParams params) {
   for (int i = 0; i < kQuads; ++i) {
     const uint32_t quad = threadIdx.x + i * blockDim.x;
     if (quad >= quads) continue;
-    float4 out = row[i] * scale * LoadQuad(static_cast<const T*>(params.weight) + quad * kQuad);
+    const float4 weight = LoadQuad(static_cast<const T*>(params.weight) + quad * kQuad);
+    float4 out = row[i] * scale * (weight + params.weight_offset);
     if (kKind == Kind::kLayer && params.bias != nullptr) {
       out = out + LoadQuad(static_cast<const T*>(params.bias) + quad * kQuad);
     }
@@ -108,7 +112,8 @@ __global__ void __launch_bounds__(kThreadsMax) NormRowOfAnySize(NormParams param
   const float scale = rsqrtf(sum + params.epsilon);
   T* out = kInPlace ? nullptr : static_cast<T*>(params.out) + size_t{blockIdx.x} * params.hidden;
   for (uint32_t i = threadIdx.x; i < params.hidden; i += blockDim.x) {
-    float x = (residual[i] - mean) * scale * ToFloat(static_cast<const T*>(params.weight)[i]);
+    const float weight = ToFloat(static_cast<const T*>(params.weight)[i]) + params.weight_offset;
+    float x = (residual[i] - mean) * scale * weight;
     if (kKind == Kind::kLayer && params.bias != nullptr) {
       x += ToFloat(static_cast<const T*>(params.bias)[i]);
     }

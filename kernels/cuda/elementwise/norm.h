@@ -24,6 +24,8 @@ struct NormParams {
   float* residual = nullptr;
   // [hidden].
   const void* weight = nullptr;
+  // Added to every weight.
+  float weight_offset = 0;
   // [hidden], or null; LayerNorm only.
   const void* bias = nullptr;
   // [rows, hidden], 16-byte aligned.

@@ -33,6 +33,11 @@ __global__ void __launch_bounds__(kThreads) AddElements(AddToResidualParams para
   if (i < params.count) params.residual[i] += ToFloat(static_cast<const T*>(params.delta)[i]);
 }
 
+__global__ void __launch_bounds__(kThreads) CapElements(CapLogitsParams params) {
+  const uint64_t i = uint64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (i < params.count) params.logits[i] = params.cap * tanhf(params.logits[i] / params.cap);
+}
+
 __global__ void __launch_bounds__(kThreads) UnpackTable(UnpackBlockTablesParams params) {
   const uint32_t sequence = blockIdx.x;
   const uint32_t begin = params.begin[sequence];
@@ -89,6 +94,13 @@ cudaError_t AddToResidual(const AddToResidualParams& params, cudaStream_t stream
   } else {
     AddElements<__nv_bfloat16><<<blocks, kThreads, 0, stream>>>(params);
   }
+  return cudaGetLastError();
+}
+
+cudaError_t CapLogits(const CapLogitsParams& params, cudaStream_t stream) {
+  if (params.count == 0) return cudaSuccess;
+  const auto blocks = static_cast<uint32_t>((params.count + kThreads - 1) / kThreads);
+  CapElements<<<blocks, kThreads, 0, stream>>>(params);
   return cudaGetLastError();
 }
 

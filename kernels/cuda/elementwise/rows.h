@@ -3,6 +3,7 @@
 //   GatherRows:        out[i] = in[source[i]], whole rows
 //   AddBias:           rows[r, i] += bias[i]
 //   AddToResidual:     residual[i] += delta[i]
+//   CapLogits:         x[i] = cap * tanh(x[i] / cap)
 //   UnpackBlockTables: out[s, j] = ids[begin[s] + j] for j < begin[s + 1] - begin[s]
 //   JoinSlices:        out[r, column_begin[p] + j] = slices[p, r, j]
 //
@@ -48,6 +49,13 @@ struct AddToResidualParams {
   DType type = DType::kBfloat16;
 };
 
+struct CapLogitsParams {
+  // [count] float32.
+  float* logits = nullptr;
+  uint64_t count = 0;
+  float cap = 0;
+};
+
 struct UnpackBlockTablesParams {
   const uint32_t* ids = nullptr;
   // [sequences + 1].
@@ -75,6 +83,7 @@ struct JoinSlicesParams {
 cudaError_t GatherRows(const GatherRowsParams& params, cudaStream_t stream);
 cudaError_t AddBias(const AddBiasParams& params, cudaStream_t stream);
 cudaError_t AddToResidual(const AddToResidualParams& params, cudaStream_t stream);
+cudaError_t CapLogits(const CapLogitsParams& params, cudaStream_t stream);
 cudaError_t UnpackBlockTables(const UnpackBlockTablesParams& params, cudaStream_t stream);
 cudaError_t JoinSlices(const JoinSlicesParams& params, cudaStream_t stream);
 

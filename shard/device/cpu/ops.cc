@@ -86,7 +86,10 @@ absl::Status CpuOps::Execute(const PlanOp& op, PlanPart) {
       Embed();
       break;
     case OpKind::kNormResidual:
-      NormalizeResidual(op);
+      NormalizeInPlace(op, ws_.residual);
+      break;
+    case OpKind::kNormPartial:
+      NormalizeInPlace(op, ws_.partial);
       break;
     case OpKind::kNorm:
       Normalize(op);
@@ -119,6 +122,9 @@ absl::Status CpuOps::Execute(const PlanOp& op, PlanPart) {
       return SumRanks(op);
     case OpKind::kAddResidual:
       AddResidual();
+      break;
+    case OpKind::kCapLogits:
+      CapLogits();
       break;
     case OpKind::kGatherLogits:
       break;  // the sampler exchanges what it needs
@@ -159,8 +165,11 @@ void CpuOps::Embed() {
     for (uint32_t row = begin; row < end; ++row) {
       const TokenId id = rows_.ids()[row];
       if (id >= slice_.vocab.begin && id < slice_.vocab.end) {
-        kernels::cpu::UnpackRow(weights_.embedding().packed, id - slice_.vocab.begin,
-                                out + row * hidden);
+        float* const to = out + row * hidden;
+        kernels::cpu::UnpackRow(weights_.embedding().packed, id - slice_.vocab.begin, to);
+        if (spec_.embedding_scale != 1.0f) {
+          for (int64_t i = 0; i < hidden; ++i) to[i] *= spec_.embedding_scale;
+        }
       } else {
         std::fill_n(out + row * hidden, hidden, 0.0f);
       }
@@ -185,8 +194,12 @@ const CpuNorm& CpuOps::WeightsOf(Norm norm, uint32_t layer) const {
       return weights_.embedding_norm();
     case Norm::kAttention:
       return weights_.layer(layer).attention_norm;
+    case Norm::kPostAttention:
+      return weights_.layer(layer).post_attention_norm;
     case Norm::kMlp:
       return weights_.layer(layer).mlp_norm;
+    case Norm::kPostMlp:
+      return weights_.layer(layer).post_mlp_norm;
     case Norm::kFinal:
     case Norm::kNone:
       break;
@@ -206,13 +219,21 @@ void CpuOps::NormalizeRow(const CpuNorm& weights, const float* in, float* out) c
                        hidden);
 }
 
-void CpuOps::NormalizeResidual(const PlanOp& op) {
+void CpuOps::NormalizeInPlace(const PlanOp& op, float* rows) {
   const CpuNorm& weights = WeightsOf(op.norm, op.layer);
   ForRows(rows_.rows(), kRowGrain, [&](uint32_t begin, uint32_t end, int) {
     for (uint32_t r = begin; r < end; ++r) {
-      float* const row = ws_.residual + int64_t{r} * spec_.hidden;
+      float* const row = rows + int64_t{r} * spec_.hidden;
       NormalizeRow(weights, row, row);
     }
+  });
+}
+
+void CpuOps::CapLogits() {
+  const uint32_t columns = slice_.vocab.size();
+  ForRows(rows_.rows(), 1, [&](uint32_t begin, uint32_t end, int) {
+    float* const first = ws_.logits + uint64_t{begin} * columns;
+    kernels_->soft_cap(first, spec_.logit_soft_cap, int64_t{end - begin} * columns, first);
   });
 }
 

@@ -101,7 +101,9 @@ class CpuOps : public Ops {
   const CpuNorm& WeightsOf(Norm norm, uint32_t layer) const;
   // out = norm(in), one row.
   void NormalizeRow(const CpuNorm& weights, const float* in, float* out) const;
-  void NormalizeResidual(const PlanOp& op);
+  // Rows of `hidden` elements, in place.
+  void NormalizeInPlace(const PlanOp& op, float* rows);
+  void CapLogits();
   void Normalize(const PlanOp& op);
   void RunProduct(const PlanOp& op);
   void RunActivatedProduct(const PlanOp& op, absl::Span<const LinearPart> parts);

@@ -98,6 +98,10 @@ absl::Span<const float>* CpuWeights::VectorOf(ParamKey key) {
       return &layer.attention_norm.weight;
     case ParamKind::kAttentionNormBias:
       return &layer.attention_norm.bias;
+    case ParamKind::kPostAttentionNorm:
+      return &layer.post_attention_norm.weight;
+    case ParamKind::kPostMlpNorm:
+      return &layer.post_mlp_norm.weight;
     case ParamKind::kMlpNorm:
       return &layer.mlp_norm.weight;
     case ParamKind::kMlpNormBias:
@@ -182,8 +186,10 @@ absl::Status CpuWeights::AddVector(ParamKey key, absl::Span<const float> values)
     return absl::InternalError(absl::StrCat(ParamName(key), " is no vector"));
   }
   WEFT_ASSIGN_OR_RETURN(uint8_t* const memory, Allocate(values.size() * sizeof(float)));
-  std::memcpy(memory, values.data(), values.size() * sizeof(float));
-  *vector = absl::MakeConstSpan(reinterpret_cast<const float*>(memory), values.size());
+  auto* const numbers = reinterpret_cast<float*>(memory);
+  const float offset = IsNorm(key.kind) ? spec_.norm_weight_offset : 0.0f;
+  for (size_t i = 0; i < values.size(); ++i) numbers[i] = values[i] + offset;
+  *vector = absl::MakeConstSpan(numbers, values.size());
   return absl::OkStatus();
 }
 

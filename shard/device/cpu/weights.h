@@ -39,8 +39,10 @@ struct CpuNorm {
 // What the spec has no parameters for is empty.
 struct CpuLayer {
   CpuNorm attention_norm;
+  CpuNorm post_attention_norm;
   // Of both halves where the spec has one norm.
   CpuNorm mlp_norm;
+  CpuNorm post_mlp_norm;
   // Float32 [head_dim].
   absl::Span<const float> query_norm, key_norm;
   CpuMatrix query, key, value, output;

@@ -193,6 +193,8 @@ absl::Status CudaOps::Execute(const PlanOp& op, PlanPart part) {
       return Embed();
     case OpKind::kNormResidual:
       return NormalizeResidual(op, rows);
+    case OpKind::kNormPartial:
+      return NormalizePartial(op, rows);
     case OpKind::kNorm:
       return Normalize(op, rows);
     case OpKind::kLinear:
@@ -211,6 +213,8 @@ absl::Status CudaOps::Execute(const PlanOp& op, PlanPart part) {
       return Activate(op, rows);
     case OpKind::kSumRanks:
       return SumRanks(op, rows);
+    case OpKind::kCapLogits:
+      return CapLogits();
     case OpKind::kGatherLogits:
       return GatherLogits();
     case OpKind::kAddResidual:
@@ -237,6 +241,7 @@ absl::Status CudaOps::Embed() {
         uint64_t{spec_.position_offset} * shape_.hidden * kernels::cuda::BytesOf(shape_.type);
     embed.positions = inputs_.positions;
   }
+  embed.scale = spec_.embedding_scale;
   embed.residual = body_.residual;
   embed.rows = body_.count;
   embed.hidden = shape_.hidden;

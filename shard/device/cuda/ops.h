@@ -112,6 +112,8 @@ class CudaOps : public Ops {
   // Block tables, and what attention of decode rows and of chunks plans ahead.
   absl::Status PrepareAttention();
   absl::Status NormalizeResidual(const PlanOp& op, const Rows& rows);
+  absl::Status NormalizePartial(const PlanOp& op, const Rows& rows);
+  absl::Status CapLogits();
   absl::Status Normalize(const PlanOp& op, const Rows& rows);
   absl::Status AddResidual(const PlanOp& op, const Rows& rows);
   absl::Status Multiply(const PlanOp& op, const Rows& rows);

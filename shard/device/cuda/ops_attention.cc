@@ -78,6 +78,7 @@ absl::Status CudaOps::NormalizeHeads(const PlanOp& op, const Rows& rows) {
   params.row_stride = shape_.qkv_columns();
   params.query_norm = weights_.layer(op.layer).query_norm;
   params.key_norm = weights_.layer(op.layer).key_norm;
+  params.weight_offset = spec_.norm_weight_offset;
   params.query_heads = shape_.query_heads;
   params.kv_heads = shape_.kv_heads;
   params.head_dim = shape_.head_dim;

@@ -3,6 +3,7 @@
 #include "common/check.h"
 #include "common/status.h"
 #include "kernels/cuda/elementwise/activation.h"
+#include "kernels/cuda/elementwise/heads.h"
 #include "kernels/cuda/elementwise/norm.h"
 #include "kernels/cuda/elementwise/rows.h"
 #include "shard/device/cuda/ops.h"
@@ -72,8 +73,12 @@ CudaNorm CudaOps::WeightsOf(Norm norm, uint32_t layer) const {
       return weights_.embedding_norm();
     case Norm::kAttention:
       return weights_.layer(layer).attention_norm;
+    case Norm::kPostAttention:
+      return weights_.layer(layer).post_attention_norm;
     case Norm::kMlp:
       return weights_.layer(layer).mlp_norm;
+    case Norm::kPostMlp:
+      return weights_.layer(layer).post_mlp_norm;
     case Norm::kFinal:
     case Norm::kNone:
       break;
@@ -119,6 +124,7 @@ kernels::cuda::NormParams CudaOps::NormOf(const PlanOp& op, const Rows& rows) co
   kernels::cuda::NormParams params;
   params.residual = rows.residual;
   params.weight = weights.weight;
+  params.weight_offset = spec_.norm_weight_offset;
   params.bias = weights.bias;
   params.rows = rows.count;
   params.hidden = shape_.hidden;
@@ -144,6 +150,29 @@ absl::Status CudaOps::NormalizeResidual(const PlanOp& op, const Rows& rows) {
   return CudaStatus(rms ? kernels::cuda::RmsNormInPlace(params, stream_)
                         : kernels::cuda::LayerNormInPlace(params, stream_),
                     "norm of the residual");
+}
+
+// The rows count as one query head each.
+absl::Status CudaOps::NormalizePartial(const PlanOp& op, const Rows& rows) {
+  kernels::cuda::NormHeadsParams params;
+  params.qkv = At(op.out, rows, Matrix::kNone);
+  params.row_stride = shape_.hidden;
+  params.query_norm = WeightsOf(op.norm, op.layer).weight;
+  params.weight_offset = spec_.norm_weight_offset;
+  params.query_heads = 1;
+  params.head_dim = shape_.hidden;
+  params.head_stride = shape_.hidden;
+  params.rows = rows.count;
+  params.epsilon = spec_.norm_epsilon;
+  params.type = shape_.type;
+  return CudaStatus(kernels::cuda::NormHeads(params, stream_), "norm of what is to be added");
+}
+
+absl::Status CudaOps::CapLogits() {
+  return CudaStatus(
+      kernels::cuda::CapLogits(
+          {ws_.logits, uint64_t{step_.sampled} * shape_.vocab, spec_.logit_soft_cap}, stream_),
+      "cap of logits");
 }
 
 absl::Status CudaOps::AddResidual(const PlanOp& op, const Rows& rows) {

@@ -27,7 +27,8 @@ CudaPlanFacts FactsOf(const DecoderSpec& spec, const CudaShape& shape, const Sli
   facts.deterministic = deterministic;
   const uint32_t rotated = spec.attention_kinds[0].rope.dims;
   facts.whole_heads = rotated == 0 || rotated == shape.head_stride;
-  facts.rms_norm = spec.norm == NormKind::kRmsNorm;
+  facts.rms_norm = spec.norm == NormKind::kRmsNorm && spec.norm_weight_offset == 0;
+  facts.post_norms = spec.post_norms;
   facts.gated_silu = spec.gated_mlp && spec.activation == Activation::kSilu;
   return facts;
 }
@@ -46,6 +47,7 @@ std::vector<const PlanRule*> CudaPlanRules(const CudaPlanFacts& facts, RowClass 
   if (facts.world == 1) {
     rules.push_back(&kResidualIntoRoundedProduct);
     if (few && facts.rms_norm) rules.push_back(&kNormIntoProduct);
+    if (facts.post_norms) rules.push_back(&kResidualIntoNorm);
   } else {
     if (facts.peers && facts.rms_norm && rows != RowClass::kMany) rules.push_back(&kSumByPeers);
     rules.push_back(&kResidualIntoNorm);

@@ -45,10 +45,12 @@ struct CudaPlanFacts {
   bool deterministic = false;
   // Heads are rotated as a whole or not at all, as they lie in memory.
   bool whole_heads = true;
-  // Norms are RMS norms, which products and sums over ranks can compute.
+  // Norms are RMS norms by the weights as they are, which products and sums over ranks can compute.
   bool rms_norm = true;
   // MLPs are gated by SiLU, which products of few rows can compute.
   bool gated_silu = true;
+  // What is added to the residual is normalised first.
+  bool post_norms = false;
   // The ranks map each other's memory.
   bool peers = false;
   // Rules that are not to be used, of those that IsOptional; tests leave some out.

@@ -59,6 +59,7 @@ absl::StatusOr<CudaShape> MakeCudaShape(const DecoderSpec& spec, const SlicePlan
   shape.head_dim = spec.head_dim;
   shape.mlp_used = slice.mlp.size();
   shape.gated_mlp = spec.gated_mlp;
+  shape.post_norms = spec.post_norms;
   shape.mlp = RoundUp(shape.mlp_used, kMlpMultiple);
   shape.vocab_used = slice.vocab.size();
   const uint32_t vocab_max = (spec.vocab + slice.world - 1) / slice.world;

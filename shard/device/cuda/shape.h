@@ -27,6 +27,8 @@ struct CudaShape {
   uint32_t mlp_used = 0;
   // The MLP has gates beside its ups.
   bool gated_mlp = true;
+  // What attention and the MLP make is normalised before it is added to the residual.
+  bool post_norms = false;
   // Rows of embedding and head in memory, a multiple of 8 and equal on all ranks; vocab_used of
   // them are the model's.
   uint32_t vocab = 0;

@@ -76,6 +76,11 @@ void WeightLayout::AddLayer(uint32_t layer, const DecoderSpec& spec) {
   if (spec.output_bias) {
     Add({ParamKind::kOutputBias, layer}, Take(shape_.hidden), Vector(shape_.hidden));
   }
+  if (spec.post_norms) {
+    for (const ParamKind kind : {ParamKind::kPostAttentionNorm, ParamKind::kPostMlpNorm}) {
+      Add({kind, layer}, Take(shape_.hidden), Vector(shape_.hidden));
+    }
+  }
   if (!spec.shared_norm) AddNorm(ParamKind::kMlpNorm, ParamKind::kMlpNormBias, layer, spec);
   AddMlp(layer, spec);
 }

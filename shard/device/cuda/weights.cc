@@ -108,6 +108,8 @@ void CudaWeightsImpl::PointLayers() {
     layer.key_norm = Find({ParamKind::kKeyNorm, i});
     layer.output = Find({ParamKind::kOutput, i});
     layer.output_bias = Find({ParamKind::kOutputBias, i});
+    layer.post_attention_norm = {Find({ParamKind::kPostAttentionNorm, i}), nullptr};
+    layer.post_mlp_norm = {Find({ParamKind::kPostMlpNorm, i}), nullptr};
     layer.mlp_norm = spec_.shared_norm ? layer.attention_norm
                                        : CudaNorm{Find({ParamKind::kMlpNorm, i}),
                                                   Find({ParamKind::kMlpNormBias, i})};

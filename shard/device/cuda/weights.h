@@ -26,17 +26,19 @@ struct CudaNorm {
 // Device pointers of one layer; null = the model has none.
 struct CudaLayer {
   CudaNorm attention_norm;
-  const void* qkv = nullptr;           // [qkv_columns, hidden]
-  const void* qkv_bias = nullptr;      // [qkv_columns]
-  const void* output = nullptr;        // [hidden, query_columns]
-  const void* output_bias = nullptr;   // [hidden]
-  const void* query_norm = nullptr;    // [head_stride], zeros behind head_dim
-  const void* key_norm = nullptr;      // the same
+  const void* qkv = nullptr;          // [qkv_columns, hidden]
+  const void* qkv_bias = nullptr;     // [qkv_columns]
+  const void* output = nullptr;       // [hidden, query_columns]
+  const void* output_bias = nullptr;  // [hidden]
+  const void* query_norm = nullptr;   // [head_stride], zeros behind head_dim
+  const void* key_norm = nullptr;     // the same
+  CudaNorm post_attention_norm;
   CudaNorm mlp_norm;                   // attention's where the spec has one norm for both
   const void* gate_up = nullptr;       // [gate_up_columns, hidden]: gate if there is one, then up
   const void* gate_up_bias = nullptr;  // [gate_up_columns]
   const void* down = nullptr;          // [hidden, mlp]
-  const void* down_bias = nullptr;     // [hidden]
+  CudaNorm post_mlp_norm;
+  const void* down_bias = nullptr;  // [hidden]
 };
 
 class CudaWeights : public WeightSink {

@@ -35,8 +35,10 @@ void CudaWorkspace::AssignParts(const CudaShape& shape, const CudaLimits& limits
   gate_up = parts->Take(rows * shape.gate_up_columns() * element);
   mlp = parts->Take(rows * shape.mlp * element);
   logits = parts->Take<float>(running * shape.vocab);
-  if (limits.world > 1) {
+  if (limits.world > 1 || shape.post_norms) {
     partial = parts->Take(rows * shape.hidden * element);
+  }
+  if (limits.world > 1) {
     gathered = parts->Take<float>(limits.world * running * shape.vocab);
     joined = parts->Take<float>(running * VocabStride(limits));
     vocab_begin = parts->Take<uint32_t>(limits.world + 1);

@@ -50,8 +50,9 @@ struct CudaWorkspace {
   void* gate_up = nullptr;         // [S, gate_up_columns] T
   void* mlp = nullptr;             // [S, mlp] T
   float* logits = nullptr;         // [R, vocab]: of this rank's slice
-  // With more than one rank: partial sums on their way to the residual, logits of all ranks as they
-  // were gathered, and joined to rows.
+  // With more than one rank, or norms behind both halves of a layer: what is on its way to the
+  // residual. With more than one rank: logits of all ranks as they were gathered, and joined to
+  // rows.
   void* partial = nullptr;          // [S, hidden] T
   float* gathered = nullptr;        // [world, R, vocab]
   float* joined = nullptr;          // [R, vocabulary of all ranks, padded]

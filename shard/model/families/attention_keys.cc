@@ -29,6 +29,13 @@ absl::Status SetWindow(absl::string_view where, uint32_t tokens, const std::vect
   return absl::OkStatus();
 }
 
+absl::Status WindowOfAllLayers(const HfObject& root, DecoderSpec* spec) {
+  if (!root.Has("sliding_window")) return absl::OkStatus();
+  WEFT_ASSIGN_OR_RETURN(const uint32_t window, root.GetUint("sliding_window"));
+  return SetWindow(root.Where("sliding_window"), window, std::vector<bool>(spec->layers, true),
+                   spec);
+}
+
 absl::StatusOr<std::vector<bool>> WindowedLayers(const HfObject& root, uint32_t layers) {
   std::vector<bool> windowed;
   WEFT_ASSIGN_OR_RETURN(const std::vector<std::string> kinds, root.GetStrings("layer_types"));

@@ -23,4 +23,7 @@ absl::Status SetWindow(absl::string_view where, uint32_t tokens, const std::vect
 // for another kind.
 absl::StatusOr<std::vector<bool>> WindowedLayers(const HfObject& root, uint32_t layers);
 
+// sliding_window, where it is not null, for all layers.
+absl::Status WindowOfAllLayers(const HfObject& root, DecoderSpec* spec);
+
 }  // namespace weft::shard

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "common/status.h"
 #include "shard/model/families/hf_checks.h"
 #include "shard/model/families/validate.h"
@@ -11,16 +14,25 @@
 namespace weft::shard {
 namespace {
 
+// The one of "new|old" that is there, the first if none is.
+std::string Pick(const HfObject& root, absl::string_view keys) {
+  const std::vector<std::string> all = absl::StrSplit(keys, '|');
+  for (const std::string& key : all) {
+    if (root.Has(key)) return key;
+  }
+  return all[0];
+}
+
 SpecKeys KeysOf(const HfFamily& family, const HfObject& root) {
   const auto where = [&root](const char* key, const char* otherwise) {
-    return root.Where(key != nullptr ? key : otherwise);
+    return root.Where(Pick(root, key != nullptr ? key : otherwise));
   };
   SpecKeys keys;
-  keys.layers = root.Where(family.keys.layers);
-  keys.hidden = root.Where(family.keys.hidden);
-  keys.heads = root.Where(family.keys.heads);
+  keys.layers = where(family.keys.layers, "");
+  keys.hidden = where(family.keys.hidden, "");
+  keys.heads = where(family.keys.heads, "");
   keys.kv_heads = where(family.keys.kv_heads, family.keys.heads);
-  keys.head_dim = root.Where(family.keys.heads);
+  keys.head_dim = where(family.keys.head_dim, family.keys.heads);
   keys.mlp_hidden = where(family.keys.mlp_hidden, family.keys.hidden);
   keys.vocab = root.Where("vocab_size");
   keys.context_tokens = where(family.keys.context_tokens, "max_position_embeddings");
@@ -34,14 +46,18 @@ SpecKeys KeysOf(const HfFamily& family, const HfObject& root) {
 
 absl::Status ReadSizes(const HfFamily& family, const HfObject& root, DecoderSpec* spec) {
   const HfSizeKeys& keys = family.keys;
-  WEFT_ASSIGN_OR_RETURN(spec->layers, root.GetUint(keys.layers));
-  WEFT_ASSIGN_OR_RETURN(spec->hidden, root.GetUint(keys.hidden));
-  WEFT_ASSIGN_OR_RETURN(spec->heads, root.GetUint(keys.heads));
-  if (spec->heads == 0 || spec->hidden % spec->heads != 0) {
-    return root.Bad(keys.heads, absl::StrCat("must divide ", keys.hidden, " ", spec->hidden,
-                                             ", found ", spec->heads));
+  WEFT_ASSIGN_OR_RETURN(spec->layers, root.GetUint(Pick(root, keys.layers)));
+  WEFT_ASSIGN_OR_RETURN(spec->hidden, root.GetUint(Pick(root, keys.hidden)));
+  const std::string heads = Pick(root, keys.heads);
+  WEFT_ASSIGN_OR_RETURN(spec->heads, root.GetUint(heads));
+  if (keys.head_dim != nullptr && root.Has(keys.head_dim)) {
+    WEFT_ASSIGN_OR_RETURN(spec->head_dim, root.GetUint(keys.head_dim));
+  } else if (spec->heads == 0 || spec->hidden % spec->heads != 0) {
+    return root.Bad(heads, absl::StrCat("must divide ", Pick(root, keys.hidden), " ", spec->hidden,
+                                        ", found ", spec->heads));
+  } else {
+    spec->head_dim = spec->hidden / spec->heads;
   }
-  spec->head_dim = spec->hidden / spec->heads;
   spec->kv_heads = spec->heads;
   if (keys.kv_heads != nullptr) {
     WEFT_ASSIGN_OR_RETURN(spec->kv_heads, root.GetUintOr(keys.kv_heads, spec->heads));
@@ -53,7 +69,7 @@ absl::Status ReadSizes(const HfFamily& family, const HfObject& root, DecoderSpec
   }
   WEFT_ASSIGN_OR_RETURN(spec->vocab, root.GetUint("vocab_size"));
   if (keys.context_tokens != nullptr) {
-    WEFT_ASSIGN_OR_RETURN(spec->context_tokens, root.GetUint(keys.context_tokens));
+    WEFT_ASSIGN_OR_RETURN(spec->context_tokens, root.GetUint(Pick(root, keys.context_tokens)));
   }
   spec->norm_epsilon = family.norm_epsilon_default;
   if (keys.norm_epsilon != nullptr) {

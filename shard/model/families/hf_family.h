@@ -13,13 +13,16 @@
 
 namespace weft::shard {
 
-// Keys of config.json. Null: the family has no such key, and `finish` says what holds.
+// Keys of config.json; of several that transformers takes for one, "new|old", the first that is
+// there. Null: the family has no such key, and `finish` says what holds.
 struct HfSizeKeys {
   const char* layers = "num_hidden_layers";
   const char* hidden = "hidden_size";
   const char* heads = "num_attention_heads";
   // Without the key as many as heads.
   const char* kv_heads = nullptr;
+  // Without the key hidden / heads, which must divide.
+  const char* head_dim = nullptr;
   // Without the key four times `hidden`.
   const char* mlp_hidden = "intermediate_size";
   const char* context_tokens = "max_position_embeddings";

@@ -1,6 +1,7 @@
 #include "shard/model/families/phi3.h"
 
 #include "common/status.h"
+#include "shard/model/families/attention_keys.h"
 #include "shard/model/families/hf_checks.h"
 #include "shard/model/families/hf_family.h"
 #include "shard/model/families/rope_keys.h"
@@ -32,7 +33,8 @@ absl::Status Finish(const HfObject& root, DecoderSpec* spec) {
   spec->gated_mlp = true;
   WEFT_ASSIGN_OR_RETURN(spec->attention_kinds[0].rope.dims,
                         RotaryDimsFromHf(root, "partial_rotary_factor", 1.0f, spec->head_dim));
-  return RopeFromHf(root, &spec->attention_kinds[0].rope);
+  WEFT_RETURN_IF_ERROR(RopeFromHf(root, &spec->attention_kinds[0].rope));
+  return WindowOfAllLayers(root, spec);
 }
 
 constexpr HfFamily kPhi3 = {

@@ -6,12 +6,16 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/status.h"
+#include "shard/model/families/bloom.h"
+#include "shard/model/families/falcon.h"
+#include "shard/model/families/gemma.h"
 #include "shard/model/families/gpt2.h"
 #include "shard/model/families/gpt_bigcode.h"
 #include "shard/model/families/gpt_neox.h"
 #include "shard/model/families/gptj.h"
 #include "shard/model/families/llama.h"
 #include "shard/model/families/mistral.h"
+#include "shard/model/families/mpt.h"
 #include "shard/model/families/opt.h"
 #include "shard/model/families/phi.h"
 #include "shard/model/families/phi3.h"
@@ -44,6 +48,11 @@ constexpr Family kFamilies[] = {
     {"gptj", GptjFromHf, nullptr},
     {"gpt_neox", GptNeoxFromHf, nullptr},
     {"opt", OptFromHf, nullptr},
+    {"bloom", BloomFromHf, nullptr},
+    {"mpt", MptFromHf, nullptr},
+    {"falcon", FalconFromHf, nullptr},
+    {"gemma2", Gemma2FromHf, nullptr},
+    {"gemma3_text", Gemma3FromHf, nullptr},
 };
 
 // The reader of `name`, of those that the families have by `reader` for one file format.

@@ -11,11 +11,7 @@ absl::Status Unsupported(absl::string_view where, absl::string_view what) {
   return absl::UnimplementedError(absl::StrCat(where, ": ", what));
 }
 
-absl::Status RopeFromHf(const HfObject& root, RopeSpec* rope) {
-  const char* const scaling_key = root.Has("rope_parameters") ? "rope_parameters" : "rope_scaling";
-  WEFT_ASSIGN_OR_RETURN(rope->theta, root.GetFloatOr("rope_theta", 10000.0f));
-  if (!root.Has(scaling_key)) return absl::OkStatus();
-  WEFT_ASSIGN_OR_RETURN(const HfObject scaling, root.GetObject(scaling_key));
+absl::Status RopeFromSettings(const HfObject& scaling, RopeSpec* rope) {
   WEFT_ASSIGN_OR_RETURN(rope->theta, scaling.GetFloatOr("rope_theta", rope->theta));
   const char* const type_key = scaling.Has("rope_type") ? "rope_type" : "type";
   WEFT_ASSIGN_OR_RETURN(const std::string type, scaling.GetStringOr(type_key, "default"));
@@ -35,6 +31,14 @@ absl::Status RopeFromHf(const HfObject& root, RopeSpec* rope) {
                           scaling.GetUint("original_max_position_embeddings"));
   }
   return absl::OkStatus();
+}
+
+absl::Status RopeFromHf(const HfObject& root, RopeSpec* rope) {
+  const char* const scaling_key = root.Has("rope_parameters") ? "rope_parameters" : "rope_scaling";
+  WEFT_ASSIGN_OR_RETURN(rope->theta, root.GetFloatOr("rope_theta", 10000.0f));
+  if (!root.Has(scaling_key)) return absl::OkStatus();
+  WEFT_ASSIGN_OR_RETURN(const HfObject scaling, root.GetObject(scaling_key));
+  return RopeFromSettings(scaling, rope);
 }
 
 absl::Status RopeFromGguf(const GgufFile& file, const std::string& architecture, RopeSpec* rope) {

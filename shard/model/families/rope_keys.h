@@ -21,6 +21,9 @@ absl::Status Unsupported(absl::string_view where, absl::string_view what);
 // known.
 absl::Status RopeFromHf(const HfObject& root, RopeSpec* rope);
 
+// One such object alone, as families hold that have several.
+absl::Status RopeFromSettings(const HfObject& settings, RopeSpec* rope);
+
 // GGUF: keys "<architecture>.rope.*" and the tensor rope_freqs.weight. REQUIRES: rope->dims.
 absl::Status RopeFromGguf(const GgufFile& file, const std::string& architecture, RopeSpec* rope);
 

@@ -1,6 +1,7 @@
 #include "shard/model/families/starcoder2.h"
 
 #include "common/status.h"
+#include "shard/model/families/attention_keys.h"
 #include "shard/model/families/hf_checks.h"
 #include "shard/model/families/hf_family.h"
 #include "shard/model/families/rope_keys.h"
@@ -39,7 +40,8 @@ absl::Status Finish(const HfObject& root, DecoderSpec* spec) {
   WEFT_ASSIGN_OR_RETURN(const bool bias, root.GetBoolOr("use_bias", true));
   spec->qkv_bias = spec->output_bias = spec->mlp_bias = bias;
   spec->attention_kinds[0].rope.dims = spec->head_dim;
-  return RopeFromHf(root, &spec->attention_kinds[0].rope);
+  WEFT_RETURN_IF_ERROR(RopeFromHf(root, &spec->attention_kinds[0].rope));
+  return WindowOfAllLayers(root, spec);
 }
 
 constexpr HfFamily kStarcoder2 = {

@@ -89,6 +89,10 @@ TEST_CASE("The spec's hash depends on every field", "[shard][model]") {
   changed().attention_sinks = true;
   changed().norm = NormKind::kLayerNorm;
   changed().norm_bias = true;
+  changed().norm_weight_offset = 1.0f;
+  changed().embedding_scale = 2.0f;
+  changed().post_norms = true;
+  changed().logit_soft_cap = 1.0f;
   changed().position = PositionKind::kLearned;
   changed().position_rows = 1;
   changed().position_offset = 1;

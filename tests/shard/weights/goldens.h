@@ -50,7 +50,9 @@ inline const std::vector<std::string>& GoldenModels() {
                                                           "gptj",
                                                           "gpt_neox",
                                                           "gpt_neox_sequential",
-                                                          "opt"};
+                                                          "opt",
+                                                          "falcon_7b",
+                                                          "falcon_40b"};
   return *names;
 }
 

@@ -1,0 +1,156 @@
+#include "shard/model/families/falcon.h"
+
+#include "common/status.h"
+#include "shard/model/families/hf_checks.h"
+#include "shard/model/families/hf_family.h"
+#include "shard/model/families/rope_keys.h"
+
+namespace weft::shard {
+namespace {
+
+// 7B.
+constexpr TensorName kOneKvHead[] = {
+    {ParamKind::kTokenEmbedding, "transformer.word_embeddings.weight"},
+    {ParamKind::kAttentionNorm, "transformer.h.*.input_layernorm.weight"},
+    {ParamKind::kAttentionNormBias, "transformer.h.*.input_layernorm.bias"},
+    {ParamKind::kQuery, "transformer.h.*.self_attention.query_key_value.weight",
+     Fusion::kQueryKeyValue},
+    {ParamKind::kKey, "transformer.h.*.self_attention.query_key_value.weight",
+     Fusion::kQueryKeyValue},
+    {ParamKind::kValue, "transformer.h.*.self_attention.query_key_value.weight",
+     Fusion::kQueryKeyValue},
+    {ParamKind::kQueryBias, "transformer.h.*.self_attention.query_key_value.bias",
+     Fusion::kQueryKeyValue},
+    {ParamKind::kKeyBias, "transformer.h.*.self_attention.query_key_value.bias",
+     Fusion::kQueryKeyValue},
+    {ParamKind::kValueBias, "transformer.h.*.self_attention.query_key_value.bias",
+     Fusion::kQueryKeyValue},
+    {ParamKind::kOutput, "transformer.h.*.self_attention.dense.weight"},
+    {ParamKind::kOutputBias, "transformer.h.*.self_attention.dense.bias"},
+    {ParamKind::kUp, "transformer.h.*.mlp.dense_h_to_4h.weight"},
+    {ParamKind::kUpBias, "transformer.h.*.mlp.dense_h_to_4h.bias"},
+    {ParamKind::kDown, "transformer.h.*.mlp.dense_4h_to_h.weight"},
+    {ParamKind::kDownBias, "transformer.h.*.mlp.dense_4h_to_h.bias"},
+    {ParamKind::kFinalNorm, "transformer.ln_f.weight"},
+    {ParamKind::kFinalNormBias, "transformer.ln_f.bias"},
+    {ParamKind::kHead, "lm_head.weight"},
+};
+// 40B and 180B; 11B has one norm.
+constexpr TensorName kGroups[] = {
+    {ParamKind::kTokenEmbedding, "transformer.word_embeddings.weight"},
+    {ParamKind::kAttentionNorm, "transformer.h.*.ln_attn.weight"},
+    {ParamKind::kAttentionNormBias, "transformer.h.*.ln_attn.bias"},
+    {ParamKind::kMlpNorm, "transformer.h.*.ln_mlp.weight"},
+    {ParamKind::kMlpNormBias, "transformer.h.*.ln_mlp.bias"},
+    {ParamKind::kQuery, "transformer.h.*.self_attention.query_key_value.weight", Fusion::kByKvHead},
+    {ParamKind::kKey, "transformer.h.*.self_attention.query_key_value.weight", Fusion::kByKvHead},
+    {ParamKind::kValue, "transformer.h.*.self_attention.query_key_value.weight", Fusion::kByKvHead},
+    {ParamKind::kQueryBias, "transformer.h.*.self_attention.query_key_value.bias",
+     Fusion::kByKvHead},
+    {ParamKind::kKeyBias, "transformer.h.*.self_attention.query_key_value.bias", Fusion::kByKvHead},
+    {ParamKind::kValueBias, "transformer.h.*.self_attention.query_key_value.bias",
+     Fusion::kByKvHead},
+    {ParamKind::kOutput, "transformer.h.*.self_attention.dense.weight"},
+    {ParamKind::kOutputBias, "transformer.h.*.self_attention.dense.bias"},
+    {ParamKind::kUp, "transformer.h.*.mlp.dense_h_to_4h.weight"},
+    {ParamKind::kUpBias, "transformer.h.*.mlp.dense_h_to_4h.bias"},
+    {ParamKind::kDown, "transformer.h.*.mlp.dense_4h_to_h.weight"},
+    {ParamKind::kDownBias, "transformer.h.*.mlp.dense_4h_to_h.bias"},
+    {ParamKind::kFinalNorm, "transformer.ln_f.weight"},
+    {ParamKind::kFinalNormBias, "transformer.ln_f.bias"},
+    {ParamKind::kHead, "lm_head.weight"},
+};
+constexpr TensorName kHeads[] = {
+    {ParamKind::kTokenEmbedding, "transformer.word_embeddings.weight"},
+    {ParamKind::kAttentionNorm, "transformer.h.*.input_layernorm.weight"},
+    {ParamKind::kAttentionNormBias, "transformer.h.*.input_layernorm.bias"},
+    {ParamKind::kMlpNorm, "transformer.h.*.post_attention_layernorm.weight"},
+    {ParamKind::kMlpNormBias, "transformer.h.*.post_attention_layernorm.bias"},
+    {ParamKind::kQuery, "transformer.h.*.self_attention.query_key_value.weight", Fusion::kByKvHead},
+    {ParamKind::kKey, "transformer.h.*.self_attention.query_key_value.weight", Fusion::kByKvHead},
+    {ParamKind::kValue, "transformer.h.*.self_attention.query_key_value.weight", Fusion::kByKvHead},
+    {ParamKind::kQueryBias, "transformer.h.*.self_attention.query_key_value.bias",
+     Fusion::kByKvHead},
+    {ParamKind::kKeyBias, "transformer.h.*.self_attention.query_key_value.bias", Fusion::kByKvHead},
+    {ParamKind::kValueBias, "transformer.h.*.self_attention.query_key_value.bias",
+     Fusion::kByKvHead},
+    {ParamKind::kOutput, "transformer.h.*.self_attention.dense.weight"},
+    {ParamKind::kOutputBias, "transformer.h.*.self_attention.dense.bias"},
+    {ParamKind::kUp, "transformer.h.*.mlp.dense_h_to_4h.weight"},
+    {ParamKind::kUpBias, "transformer.h.*.mlp.dense_h_to_4h.bias"},
+    {ParamKind::kDown, "transformer.h.*.mlp.dense_4h_to_h.weight"},
+    {ParamKind::kDownBias, "transformer.h.*.mlp.dense_4h_to_h.bias"},
+    {ParamKind::kFinalNorm, "transformer.ln_f.weight"},
+    {ParamKind::kFinalNormBias, "transformer.ln_f.bias"},
+    {ParamKind::kHead, "lm_head.weight"},
+};
+
+constexpr const char* kUnused[] = {"*.rotary_emb.inv_freq"};
+
+// Of 7B and 40B, which say it nowhere.
+constexpr uint32_t kContextDefault = 2048;
+
+absl::Status FinishPositions(const HfObject& root, DecoderSpec* spec) {
+  WEFT_ASSIGN_OR_RETURN(const bool alibi, root.GetBoolOr("alibi", false));
+  if (alibi) {
+    spec->position = PositionKind::kAlibi;
+    // Falcon scales scores and biases together.
+    spec->alibi_scale = spec->attention_scale;
+    return absl::OkStatus();
+  }
+  spec->attention_kinds[0].rope.dims = spec->head_dim;
+  return RopeFromHf(root, &spec->attention_kinds[0].rope);
+}
+
+absl::Status Finish(const HfObject& root, DecoderSpec* spec) {
+  WEFT_ASSIGN_OR_RETURN(spec->activation, ActivationFromHf(root, "activation", "gelu"));
+  WEFT_ASSIGN_OR_RETURN(spec->context_tokens,
+                        root.GetUintOr("max_position_embeddings", kContextDefault));
+  WEFT_ASSIGN_OR_RETURN(const bool bias, root.GetBoolOr("bias", false));
+  spec->qkv_bias = spec->output_bias = spec->mlp_bias = bias;
+  WEFT_ASSIGN_OR_RETURN(const bool groups, root.GetBoolOr("new_decoder_architecture", false));
+  WEFT_ASSIGN_OR_RETURN(const bool one_kv_head, root.GetBoolOr("multi_query", true));
+  WEFT_ASSIGN_OR_RETURN(const bool parallel, root.GetBoolOr("parallel_attn", true));
+  spec->parallel_residual = groups || parallel;
+  if (groups) {
+    WEFT_ASSIGN_OR_RETURN(spec->kv_heads, root.GetUintOr("num_kv_heads", spec->heads));
+    WEFT_ASSIGN_OR_RETURN(const uint32_t norms, root.GetUintOr("num_ln_in_parallel_attn", 2));
+    spec->shared_norm = norms != 2;
+  } else {
+    if (one_kv_head && !parallel) {
+      return Unsupported(root.Where("parallel_attn"),
+                         "false is not supported with multi_query; expected true");
+    }
+    spec->kv_heads = one_kv_head ? 1 : spec->heads;
+    spec->shared_norm = parallel;
+  }
+  return FinishPositions(root, spec);
+}
+
+constexpr HfFamily Family(absl::Span<const TensorName> tensors) {
+  return {.name = "falcon",
+          .architecture = "FalconForCausalLM",
+          .keys = {.layers = "num_hidden_layers|n_layer",
+                   .heads = "num_attention_heads|n_head",
+                   .mlp_hidden = "ffn_hidden_size",
+                   .context_tokens = nullptr,
+                   .norm_epsilon = "layer_norm_epsilon"},
+          .tied_head_default = true,
+          .tensors = tensors,
+          .unused = kUnused,
+          .finish = Finish};
+}
+
+}  // namespace
+
+absl::StatusOr<ModelDescription> FalconFromHf(const HfConfig& config) {
+  const HfObject root = config.root();
+  WEFT_ASSIGN_OR_RETURN(const bool groups, root.GetBoolOr("new_decoder_architecture", false));
+  WEFT_ASSIGN_OR_RETURN(const uint32_t norms, root.GetUintOr("num_ln_in_parallel_attn", 2));
+  if (groups && norms == 2) return ReadHfFamily(Family(kGroups), config);
+  if (groups) return ReadHfFamily(Family(kHeads), config);
+  WEFT_ASSIGN_OR_RETURN(const bool one_kv_head, root.GetBoolOr("multi_query", true));
+  return ReadHfFamily(one_kv_head ? Family(kOneKvHead) : Family(kHeads), config);
+}
+
+}  // namespace weft::shard

@@ -1,0 +1,15 @@
+// Falcon of three layouts: 7B (one KV head and one norm, both halves side by side), 40B and later
+// (groups of heads, a norm for each half), RW (ALiBi, one half after the other). Called once while
+// a model is opened; pure. Names: transformers' FalconForCausalLM.
+
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "shard/model/hf_config.h"
+#include "shard/model/param_table.h"
+
+namespace weft::shard {
+
+absl::StatusOr<ModelDescription> FalconFromHf(const HfConfig& config);
+
+}  // namespace weft::shard
