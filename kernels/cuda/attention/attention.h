@@ -5,6 +5,8 @@
 //   ALiBi:     score += slope[query head] * (key position - query position)
 //   causal:    key position <= query position
 //   window:    key position > query position - window
+//   sinks:     exp(sink[query head]) more in the denominator of the softmax (the launches' own
+//              params, behind everything that kernels without sinks read)
 //
 // Sums in float32; weights are rounded to the type of the values before they meet them. Keys and
 // values of this step's own rows are in the cache already.

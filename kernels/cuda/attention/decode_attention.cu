@@ -174,7 +174,21 @@ DecodeKernelParams MakeKernelParams(const DecodeAttentionParams& params, uint64_
           capped ? 2 * kLog2E * attention.scale / attention.soft_cap : kLog2E * attention.scale,
           capped ? kLog2E * attention.soft_cap : 0.0f,
           stats,
-          reinterpret_cast<float*>(stats + slots * group_rows)};
+          reinterpret_cast<float*>(stats + slots * group_rows),
+          params.sinks};
+}
+
+template <typename Shape>
+cudaError_t LaunchShape(const DecodeAttentionParams& params, cudaStream_t stream) {
+  // As many slots as the workspace has room for.
+  constexpr size_t kSlotBytes = size_t{Shape::kRows} * (Shape::kDim * 4 + sizeof(float2));
+  const uint64_t slots = params.workspace_bytes / kSlotBytes / 2 * 2;
+  if (params.fixed_split_tokens == 0 && slots < 2 * uint64_t{params.grid}) {
+    return cudaErrorInvalidValue;
+  }
+  if (const cudaError_t error = AllowSharedMemory<Shape>(); error != cudaSuccess) return error;
+  return LaunchKernel(Decode<Shape>, dim3(params.grid), Shape::kThreads, Shape::kSharedBytes,
+                      params.dependent, stream, MakeKernelParams(params, slots, Shape::kRows));
 }
 
 cudaError_t LaunchOnTensorCores(const DecodeAttentionParams& params, cudaStream_t stream) {
@@ -184,39 +198,40 @@ cudaError_t LaunchOnTensorCores(const DecodeAttentionParams& params, cudaStream_
   if (params.after_append && !params.dependent) return cudaErrorInvalidValue;
   return WithShape(params.attention.kv.head_dim, params.attention.group_max, [&](auto shape) {
     using Shape = decltype(shape);
-    // As many slots as the workspace has room for.
-    constexpr size_t kSlotBytes = size_t{Shape::kRows} * (Shape::kDim * 4 + sizeof(float2));
-    const uint64_t slots = params.workspace_bytes / kSlotBytes / 2 * 2;
-    if (params.fixed_split_tokens == 0 && slots < 2 * uint64_t{params.grid}) {
-      return cudaErrorInvalidValue;
-    }
-    if (const cudaError_t error = AllowSharedMemory<Shape>(); error != cudaSuccess) return error;
-    return LaunchKernel(Decode<Shape>, dim3(params.grid), Shape::kThreads, Shape::kSharedBytes,
-                        params.dependent, stream, MakeKernelParams(params, slots, Shape::kRows));
+    if (params.sinks == nullptr) return LaunchShape<Shape>(params, stream);
+    // Models with sinks have small groups: larger ones would double the kernels for nobody.
+    if constexpr (Shape::kTiles == 1) return LaunchShape<WithSinks<Shape>>(params, stream);
+    return cudaErrorInvalidValue;
   });
+}
+
+template <typename T, typename Kv, bool kSinks>
+cudaError_t LaunchPlainOf(const DecodeAttentionParams& params, cudaStream_t stream) {
+  const AttentionParams& attention = params.attention;
+  const auto launch = [&](void (*kernel)(AttentionParams, const float*)) {
+    return LaunchKernel(kernel, dim3(attention.query_heads, attention.sequences), kPlainThreads, 0,
+                        params.dependent, stream, attention, params.sinks);
+  };
+  switch (attention.kv.head_dim) {
+    case 64:
+      return launch(PlainDecode<T, Kv, 64, kSinks>);
+    case 80:
+      return launch(PlainDecode<T, Kv, 80, kSinks>);
+    case 96:
+      return launch(PlainDecode<T, Kv, 96, kSinks>);
+    case 128:
+      return launch(PlainDecode<T, Kv, 128, kSinks>);
+    case 256:
+      return launch(PlainDecode<T, Kv, 256, kSinks>);
+    default:
+      return cudaErrorInvalidValue;
+  }
 }
 
 template <typename T, typename Kv>
 cudaError_t LaunchPlain(const DecodeAttentionParams& params, cudaStream_t stream) {
-  const AttentionParams& attention = params.attention;
-  const auto launch = [&](void (*kernel)(AttentionParams)) {
-    return LaunchKernel(kernel, dim3(attention.query_heads, attention.sequences), kPlainThreads, 0,
-                        params.dependent, stream, attention);
-  };
-  switch (attention.kv.head_dim) {
-    case 64:
-      return launch(PlainDecode<T, Kv, 64>);
-    case 80:
-      return launch(PlainDecode<T, Kv, 80>);
-    case 96:
-      return launch(PlainDecode<T, Kv, 96>);
-    case 128:
-      return launch(PlainDecode<T, Kv, 128>);
-    case 256:
-      return launch(PlainDecode<T, Kv, 256>);
-    default:
-      return cudaErrorInvalidValue;
-  }
+  return params.sinks != nullptr ? LaunchPlainOf<T, Kv, true>(params, stream)
+                                 : LaunchPlainOf<T, Kv, false>(params, stream);
 }
 
 }  // namespace

@@ -45,7 +45,11 @@ struct DecodeAttentionParams {
   // the next kernel start only when everything in front of itself is complete; in front of a Gemv
   // a kernel that is not launched as dependent has to stand behind whatever writes those.
   bool after_append = false;
+  // [query_heads], or null: attention.h. bf16 serves groups of up to kDecodeSinkGroupMax with them.
+  const float* sinks = nullptr;
 };
+
+inline constexpr uint32_t kDecodeSinkGroupMax = 16;
 
 // What the workspace must hold at most.
 struct DecodeLimits {

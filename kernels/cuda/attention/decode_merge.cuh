@@ -60,6 +60,18 @@ __device__ __forceinline__ void StoreOut(const AttentionParams& attention, uint3
   *reinterpret_cast<uint2*>(to) = make_uint2(PackBfloat16(x.x, x.y), PackBfloat16(x.z, x.w));
 }
 
+// The denominator of a query head's softmax, of weights 2^(score - maximum).
+template <typename Shape>
+__device__ __forceinline__ float Denominator(const DecodeKernelParams& params, uint32_t head,
+                                             float maximum, float sum) {
+  if constexpr (Shape::kSinks) {
+    constexpr float kLog2E = 1.4426950408889634f;
+    // Infinite where the sink is all there is: the output is zero then.
+    return sum + Exp2(__ldg(params.sinks + head) * kLog2E - maximum);
+  }
+  return sum;
+}
+
 // Sums the row's parts in order and writes its output. All threads of the CTA whose part came last.
 template <typename Shape>
 __device__ __forceinline__ void MergeParts(const DecodeKernelParams& params, const DecodeWalk& part,
@@ -101,8 +113,9 @@ __device__ __forceinline__ void MergeParts(const DecodeKernelParams& params, con
         AddScaled(&out, sums[i], factor);
       }
     }
-    StoreOut<Shape>(params.attention, part.sequence, heads.begin + row, column,
-                    Scaled(out, 1.0f / sum));
+    StoreOut<Shape>(
+        params.attention, part.sequence, heads.begin + row, column,
+        Scaled(out, 1.0f / Denominator<Shape>(params, heads.begin + row, maximum, sum)));
   }
 }
 
@@ -174,7 +187,8 @@ __device__ __forceinline__ void AddTeams(const DecodeKernelParams& params,
     }
     if (whole) {
       StoreOut<Shape>(params.attention, part.sequence, heads.begin + r, columns.first + column,
-                      Scaled(sum, 1.0f / space.stats[r].y));
+                      Scaled(sum, 1.0f / Denominator<Shape>(params, heads.begin + r,
+                                                            space.stats[r].x, space.stats[r].y)));
     } else {
       const size_t at = size_t{slot} * Shape::kRows + r;
       *reinterpret_cast<float4*>(params.part_sums + at * Shape::kDim + columns.first + column) =

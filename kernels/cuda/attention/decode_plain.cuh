@@ -47,8 +47,9 @@ __device__ __forceinline__ void PlainScores(const AttentionParams& params, const
   }
 }
 
-template <typename T, typename Kv, int kDim>
-__global__ void __launch_bounds__(kPlainThreads, 8) PlainDecode(const AttentionParams params) {
+template <typename T, typename Kv, int kDim, bool kSinks>
+__global__ void __launch_bounds__(kPlainThreads, 8)
+    PlainDecode(const AttentionParams params, const float* sinks) {
   constexpr int kColumns = (kDim + kPlainThreads - 1) / kPlainThreads;
   __shared__ float query[kDim];
   __shared__ float scores[kKvBlockTokens];
@@ -97,6 +98,7 @@ __global__ void __launch_bounds__(kPlainThreads, 8) PlainDecode(const AttentionP
     }
     __syncthreads();
   }
+  if (kSinks) total += expf(sinks[head] - maximum);
   T* to = static_cast<T*>(params.out) + (size_t{sequence} * params.query_heads + head) * kDim;
 #pragma unroll
   for (int c = 0; c < kColumns; ++c) {

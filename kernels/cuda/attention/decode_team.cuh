@@ -29,11 +29,14 @@ struct DecodeKernelParams {
   // rows, head_dim] sums of weighted values.
   float2* part_stats;
   float* part_sums;
+  // [query heads], read by shapes with sinks alone.
+  const float* sinks;
 };
 
 template <int kHeadDim, int kWarpTiles>
 struct DecodeShape {
   static constexpr int kDim = kHeadDim;
+  static constexpr bool kSinks = false;
   // Query heads of a head row, padded; 16 a warp.
   static constexpr int kTiles = kWarpTiles;
   static constexpr int kRows = 16 * kTiles;
@@ -75,6 +78,12 @@ struct DecodeShape {
   // In what memory is given out by. A multiprocessor has 228 KB, and takes 1 KB a CTA for itself.
   static constexpr int kShare = (kSharedBytes + 127) / 128 * 128 + (4 * kBegins + 127) / 128 * 128;
   static_assert(kStages >= 2 && kShare <= 227 * 1024 && kBlocks * (kShare + 1024) <= 228 * 1024);
+};
+
+// The same with a sink for every query head.
+template <typename Shape>
+struct WithSinks : Shape {
+  static constexpr bool kSinks = true;
 };
 
 // The query heads of a head row.

@@ -25,8 +25,8 @@ inline constexpr bool HasKvTensorMaps(const KvLayer& kv) {
          (kv.head_dim == 64 || kv.head_dim == 128 || kv.head_dim == 256);
 }
 
-// Maps of a layer of `blocks` blocks; cudaErrorInvalidValue unless HasKvTensorMaps(kv). Needs the
-// driver (found through the runtime; nothing is linked), but neither allocates nor waits.
+// Maps of a layer whose ids are below `blocks`; cudaErrorInvalidValue unless HasKvTensorMaps(kv).
+// Needs the driver (found through the runtime; nothing is linked), but neither allocates nor waits.
 cudaError_t MakeKvTensorMaps(const KvLayer& kv, uint32_t blocks, KvTensorMaps* maps);
 
 }  // namespace weft::kernels::cuda

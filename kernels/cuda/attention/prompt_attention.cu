@@ -105,16 +105,23 @@ cudaError_t LaunchWgmma(const PromptAttentionParams& params, uint32_t tiles, cud
   return cudaGetLastError();
 }
 
-template <typename T, typename Kv>
-cudaError_t LaunchPlain(const PromptAttentionParams& params, uint32_t tiles, cudaStream_t stream) {
+template <typename T, typename Kv, bool kSinks>
+cudaError_t LaunchPlainOf(const PromptAttentionParams& params, uint32_t tiles,
+                          cudaStream_t stream) {
   const uint32_t shared_bytes = PlainSharedBytes(params.attention.kv.head_dim);
-  const cudaError_t error =
-      cudaFuncSetAttribute(PromptAttentionPlain<T, Kv>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                           static_cast<int>(PlainSharedBytes(kPlainHeadDimMax)));
+  const cudaError_t error = cudaFuncSetAttribute(
+      PromptAttentionPlain<T, Kv, kSinks>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+      static_cast<int>(PlainSharedBytes(kPlainHeadDimMax)));
   if (error != cudaSuccess) return error;
   const dim3 grid(params.attention.query_heads, tiles, kPromptTileRows / kPlainRows);
-  PromptAttentionPlain<T, Kv><<<grid, kPlainThreads, shared_bytes, stream>>>(params);
+  PromptAttentionPlain<T, Kv, kSinks><<<grid, kPlainThreads, shared_bytes, stream>>>(params);
   return cudaGetLastError();
+}
+
+template <typename T, typename Kv>
+cudaError_t LaunchPlain(const PromptAttentionParams& params, uint32_t tiles, cudaStream_t stream) {
+  return params.sinks != nullptr ? LaunchPlainOf<T, Kv, true>(params, tiles, stream)
+                                 : LaunchPlainOf<T, Kv, false>(params, tiles, stream);
 }
 
 template <bool kBias>
@@ -160,7 +167,7 @@ cudaError_t PromptAttention(const PromptAttentionParams& params, cudaStream_t st
                     : LaunchPlain<float, float>(params, tiles, stream);
   }
   if (!bfloat16) return LaunchPlain<float, __nv_bfloat16>(params, tiles, stream);
-  if (attention.soft_cap > 0 || attention.alibi_slopes != nullptr) {
+  if (attention.soft_cap > 0 || attention.alibi_slopes != nullptr || params.sinks != nullptr) {
     return DispatchHeadDim<true>(params, tiles, stream);
   }
   return DispatchHeadDim<false>(params, tiles, stream);

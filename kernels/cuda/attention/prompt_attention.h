@@ -52,6 +52,8 @@ struct PromptAttentionParams {
   // On the host, read during the call: of attention.kv. Null: do without. Where it is used the two
   // ways give different roundings, so whoever wants equal bits decides once.
   const KvTensorMaps* tensor_maps = nullptr;
+  // [query_heads], or null: attention.h.
+  const float* sinks = nullptr;
 };
 
 // Entries of the work list: an upper bound on the tiles that so many rows make.

@@ -124,14 +124,16 @@ __device__ __forceinline__ void PlainValues(PlainState& state, const float* weig
   }
 }
 
-template <typename T>
-__device__ __forceinline__ void PlainStore(const PlainState& state, T* out, size_t out_stride,
-                                           uint32_t rows, uint32_t head_dim) {
+template <bool kSinks, typename T>
+__device__ __forceinline__ void PlainStore(const PlainState& state, const float* sinks, T* out,
+                                           size_t out_stride, uint32_t rows, uint32_t head_dim) {
   const uint32_t lane = threadIdx.x % kWarp;
 #pragma unroll
   for (int r = 0; r < kPlainWarpRows; ++r) {
     if (static_cast<uint32_t>(r) >= rows) break;
-    const float inverse = 1 / state.row_sum[r];
+    const float sum = kSinks ? state.row_sum[r] + SinkWeight(sinks, blockIdx.x, state.row_max[r])
+                             : state.row_sum[r];
+    const float inverse = 1 / sum;
 #pragma unroll
     for (int i = 0; i < kPlainDims; ++i) {
       const uint32_t dim = lane + i * kWarp;
@@ -141,7 +143,7 @@ __device__ __forceinline__ void PlainStore(const PlainState& state, T* out, size
 }
 
 // Grid: query heads x entries of the work list x kPromptTileRows / kPlainRows.
-template <typename T, typename Kv>
+template <typename T, typename Kv, bool kSinks>
 __global__ void __launch_bounds__(kPlainThreads)
     PromptAttentionPlain(PromptAttentionParams params) {
   extern __shared__ __align__(16) float shared_floats[];
@@ -183,10 +185,10 @@ __global__ void __launch_bounds__(kPlainThreads)
   }
   if (first_row >= work.rows) return;
   const size_t out_stride = size_t{attention.query_heads} * head_dim;
-  PlainStore(state,
-             static_cast<T*>(attention.out) + (work.first_row + first_row) * out_stride +
-                 blockIdx.x * head_dim,
-             out_stride, work.rows - first_row, head_dim);
+  PlainStore<kSinks>(state, params.sinks,
+                     static_cast<T*>(attention.out) + (work.first_row + first_row) * out_stride +
+                         blockIdx.x * head_dim,
+                     out_stride, work.rows - first_row, head_dim);
 }
 
 }  // namespace weft::kernels::cuda

@@ -312,7 +312,7 @@ struct PromptWarp {
 
   // Divides by the sums and stores, by way of the warp's own query rows in shared memory, which no
   // other warp reads, so that stores to memory are whole 16-byte units.
-  __device__ __forceinline__ void Finish(const PromptState<kHeadDim>& state,
+  __device__ __forceinline__ void Finish(const PromptState<kHeadDim>& state, const float* sinks,
                                          __nv_bfloat16* shared_rows, __nv_bfloat16* out,
                                          size_t out_stride) const {
     const uint32_t lane = threadIdx.x % kWarp;
@@ -324,6 +324,7 @@ struct PromptWarp {
         float sum = state.row_sum[m][half];
         sum += __shfl_xor_sync(kAllLanes, sum, 1);
         sum += __shfl_xor_sync(kAllLanes, sum, 2);
+        if constexpr (kBias) sum += SinkWeight(sinks, blockIdx.x, state.row_max[m][half]);
         const float inverse = 1 / sum;
         __nv_bfloat16* row =
             shared_rows + (m * 16 + half * 8 + lane / 4) * Shape::kStride + lane % 4 * 2;
@@ -392,7 +393,8 @@ __global__ void __launch_bounds__(PromptShape<kHeadDim>::kThreads,
   }
   const uint32_t first_row = warp.FirstRow();
   const size_t out_stride = size_t{attention.query_heads} * kHeadDim;
-  warp.Finish(state, reinterpret_cast<__nv_bfloat16*>(shared_bytes) + first_row * Shape::kStride,
+  warp.Finish(state, params.sinks,
+              reinterpret_cast<__nv_bfloat16*>(shared_bytes) + first_row * Shape::kStride,
               static_cast<__nv_bfloat16*>(attention.out) +
                   (work.first_row + first_row) * out_stride + blockIdx.x * kHeadDim,
               out_stride);

@@ -290,7 +290,8 @@ struct WgmmaGroup {
 
   // Divides by the sums and stores, by way of the warpgroup's query rows in shared memory, so that
   // stores to memory are whole 16-byte units.
-  __device__ __forceinline__ void Finish(__nv_bfloat16* to, size_t stride) const {
+  __device__ __forceinline__ void Finish(const float* sinks, uint32_t query_head, __nv_bfloat16* to,
+                                         size_t stride) const {
     // All warps' products have read the query; from here on each warp has its own 16 rows.
     NamedBarrier(kGroupBarrier + index, kWarpgroup);
     const uint32_t lane = threadIdx.x % kWarp;
@@ -300,6 +301,7 @@ struct WgmmaGroup {
       float sum = row_sum[half];
       sum += __shfl_xor_sync(kAllLanes, sum, 1);
       sum += __shfl_xor_sync(kAllLanes, sum, 2);
+      if constexpr (kBias) sum += SinkWeight(sinks, query_head, row_max[half]);
       const float inverse = 1 / sum;
       const uint32_t row = first_row + half * 8 + lane / 4;
 #pragma unroll
@@ -327,7 +329,7 @@ struct WgmmaGroup {
 
 // Of the block's items the rows of warpgroup `index` of those that multiply.
 template <int kHeadDim, bool kBias>
-__device__ __forceinline__ void MultiplyItems(const AttentionParams& attention,
+__device__ __forceinline__ void MultiplyItems(const AttentionParams& attention, const float* sinks,
                                               const ItemRing<kHeadDim>& items,
                                               const KvRing<kHeadDim>& keys,
                                               const KvRing<kHeadDim>& values, uint32_t index) {
@@ -352,7 +354,8 @@ __device__ __forceinline__ void MultiplyItems(const AttentionParams& attention,
       group.Clear();
       items.WaitLoaded(item);
       group.Run(begin, end, paired);
-      group.Finish(static_cast<__nv_bfloat16*>(attention.out) +
+      group.Finish(sinks, found.query_head,
+                   static_cast<__nv_bfloat16*>(attention.out) +
                        (work.first_row + first_row) * out_stride + found.query_head * kHeadDim,
                    out_stride);
     }
@@ -399,7 +402,8 @@ __global__ void __launch_bounds__(WgmmaShape<kHeadDim>::kThreads, 1)
     }
   } else {
     RaiseRegisters<kConsumerRegisters>();
-    MultiplyItems<kHeadDim, kBias>(params.attention, items, keys, values, warpgroup - 1);
+    MultiplyItems<kHeadDim, kBias>(params.attention, params.sinks, items, keys, values,
+                                   warpgroup - 1);
   }
 }
 

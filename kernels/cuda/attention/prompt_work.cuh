@@ -41,6 +41,13 @@ __device__ __forceinline__ ScoreBias BiasOf(const AttentionParams& params, uint3
   return bias;
 }
 
+// What a sink adds to the sum of weights 2^(exponent - maximum); 0 without one. Infinite where the
+// sink is all there is: the output is zero then.
+__device__ __forceinline__ float SinkWeight(const float* sinks, uint32_t query_head,
+                                            float maximum) {
+  return sinks != nullptr ? Exp2(__ldg(sinks + query_head) * kLog2E - maximum) : 0.0f;
+}
+
 // Some rows of one sequence for one query head.
 struct PromptWork {
   size_t first_row;         // In query and out.

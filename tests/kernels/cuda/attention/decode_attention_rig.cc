@@ -97,12 +97,15 @@ Problem::Problem(const Case& shape, std::mt19937_64& random)
   query_ = testing::Rounded(testing::RandomFloats(random, size_t{sequences_} * query_stride_),
                             shape.type);
   for (uint32_t h = 0; h < query_heads_; ++h) slopes_.push_back(std::exp2(-0.5f * (h % 12 + 1)));
+  // From next to nothing to most of a softmax of a few keys.
+  for (uint32_t h = 0; h < query_heads_; ++h) sinks_.push_back(1.5f * (h % 7) - 4.0f);
   FillCache(random);
   query_tensor_ = std::make_unique<DeviceTensor>(shape.type, query_);
   device_lengths_ = std::make_unique<DeviceArray<uint32_t>>(shape.lengths);
   device_table_ = std::make_unique<DeviceArray<uint32_t>>(table_);
   device_begins_ = std::make_unique<DeviceArray<uint32_t>>(begins_);
   device_slopes_ = std::make_unique<DeviceArray<float>>(slopes_);
+  device_sinks_ = std::make_unique<DeviceArray<float>>(sinks_);
   uint32_t grid = 0;
   WEFT_CUDA_CHECK(DecodeGrid(shape.head_dim, group_max, &grid));
   const uint64_t tokens = std::accumulate(shape.lengths.begin(), shape.lengths.end(), uint64_t{0});
@@ -130,6 +133,7 @@ Problem::Problem(const Case& shape, std::mt19937_64& random)
   attention.soft_cap = shape.soft_cap;
   attention.window = shape.window;
   attention.type = shape.type;
+  if (shape.sinks) params_.sinks = device_sinks_->data();
   params_.schedule = schedule_->data();
   params_.grid = grid;
   params_.fixed_split_tokens = shape.fixed_split;
@@ -212,6 +216,10 @@ void Problem::ReferenceRow(size_t s, uint32_t head, uint32_t kv_head, double* ou
     highest = std::max(highest, score);
   }
   double total = 0;
+  if (shape_.sinks && !scores.empty()) {
+    highest = std::max(highest, static_cast<double>(sinks_[head]));
+    total = std::exp(sinks_[head] - highest);
+  }
   for (double& score : scores) total += score = std::exp(score - highest);
   for (uint32_t p = first; p < length; ++p) {
     const float* value = Token(values_, s, kv_head, p);

@@ -23,6 +23,7 @@ struct Case {
   uint32_t window = 0;
   float soft_cap = 0;
   bool alibi = false;
+  bool sinks = false;
   uint32_t fixed_split = 0;
   DType type = DType::kBfloat16;
   DType kv_type = DType::kBfloat16;
@@ -69,13 +70,13 @@ class Problem {
   Case shape_;
   uint32_t sequences_, kv_heads_, query_heads_, query_stride_, table_stride_, pool_blocks_;
   std::vector<uint32_t> begins_, table_;
-  std::vector<float> query_, keys_, values_, slopes_;
+  std::vector<float> query_, keys_, values_, slopes_, sinks_;
   float scale_;
 
   std::unique_ptr<DeviceTensor> query_tensor_;
   std::vector<std::unique_ptr<DeviceTensor>> tensors_;
   std::unique_ptr<DeviceArray<uint32_t>> device_lengths_, device_table_, device_begins_;
-  std::unique_ptr<DeviceArray<float>> device_slopes_;
+  std::unique_ptr<DeviceArray<float>> device_slopes_, device_sinks_;
   std::unique_ptr<DeviceArray<uint8_t>> schedule_, workspace_;
   DecodeScheduleParams schedule_params_;
   DecodeAttentionParams params_;

@@ -17,7 +17,8 @@ double Bound(const Case& shape) {
 void Check(const Case& shape) {
   std::mt19937_64 random(testing::Seed());
   CAPTURE(shape.lengths, shape.groups, shape.head_dim, shape.window, shape.soft_cap, shape.alibi,
-          shape.fixed_split, static_cast<int>(shape.type), static_cast<int>(shape.kv_type));
+          shape.sinks, shape.fixed_split, static_cast<int>(shape.type),
+          static_cast<int>(shape.kv_type));
   Problem problem(shape, random);
   problem.Schedule();
   const std::vector<float> out = problem.Launch();
@@ -108,6 +109,26 @@ TEST_CASE("Decode attention: windows, soft cap and ALiBi", "[cuda][decode_attent
   shape.alibi = GENERATE(false, true);
   shape.fixed_split = GENERATE(0, 192);
   Check(shape);
+}
+
+TEST_CASE("Decode attention: sinks", "[cuda][decode_attention]") {
+  Case shape = {.lengths = {1, 99, 101, 127, 1000, 4500, 0}, .groups = {4, 16, 1}};
+  shape.sinks = true;
+  shape.head_dim = GENERATE(64, 80, 96, 128, 256);
+  shape.window = GENERATE(0, 100);
+  shape.fixed_split = GENERATE(0, 192);
+  Check(shape);
+  std::tie(shape.type, shape.kv_type) = GENERATE(std::pair(DType::kFloat32, DType::kFloat32),
+                                                 std::pair(DType::kFloat32, DType::kBfloat16),
+                                                 std::pair(DType::kBfloat16, DType::kFloat32));
+  Check(shape);
+}
+
+TEST_CASE("Decode attention refuses sinks of large groups", "[cuda][decode_attention]") {
+  std::mt19937_64 random(testing::Seed());
+  Problem problem({.lengths = {70}, .groups = {kDecodeSinkGroupMax + 1}, .sinks = true}, random);
+  problem.Schedule();
+  CHECK(DecodeAttention(problem.params(), nullptr) == cudaErrorInvalidValue);
 }
 
 TEST_CASE("Decode attention: other types", "[cuda][decode_attention]") {

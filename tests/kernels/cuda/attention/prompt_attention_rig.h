@@ -34,6 +34,7 @@ struct PromptSetup {
   uint32_t window = 0;
   float soft_cap = 0;
   bool alibi = false;
+  bool sinks = false;
 
   // Whether tensor maps can be made: the kernel is to be tried with and without.
   bool HasMaps() const { return HasKvTensorMaps({nullptr, nullptr, 1, head_dim, kv_type}); }
@@ -58,6 +59,8 @@ class PromptLayer {
     out_rows_ = row_begin_.back() + kOtherRows;
     query_ = Rounded(RandomFloats(random_, size_t{out_rows_} * query_stride_), setup.type);
     slopes_ = RandomFloats(random_, query_heads_, 0.1f);
+    // From next to nothing to most of a softmax of a few keys.
+    sinks_ = RandomFloats(random_, query_heads_, 4.0f);
     FillCache();
   }
 
@@ -72,6 +75,7 @@ class PromptLayer {
     DeviceArray<uint32_t> kv_head_begin(kv_head_begin_);
     DeviceArray<uint32_t> row_begin(row_begin_);
     DeviceArray<float> slopes(slopes_);
+    DeviceArray<float> sinks(sinks_);
     DeviceTensor out(setup_.type, OutSize());
     PromptAttentionParams params;
     AttentionParams& attention = params.attention;
@@ -90,6 +94,7 @@ class PromptLayer {
     attention.window = setup_.window;
     attention.out = out.data();
     attention.type = setup_.type;
+    params.sinks = setup_.sinks ? sinks.data() : nullptr;
     params.row_begin = row_begin.data();
     params.rows_max = row_begin_.back() - kOtherRows + 37;  // A bound, not the number.
     const uint32_t tiles_max = PromptTilesMax(params.rows_max, attention.sequences);
@@ -214,6 +219,10 @@ class PromptLayer {
       top = std::max(top, score);
     }
     double sum = 0;
+    if (setup_.sinks) {
+      top = std::max(top, double{sinks_[head]});
+      sum = std::exp(sinks_[head] - top);
+    }
     for (double& weight : weights) sum += weight = std::exp(weight - top);
     const size_t at = out.size();
     out.resize(at + setup_.head_dim, 0);
@@ -258,7 +267,7 @@ class PromptLayer {
   std::vector<uint32_t> row_begin_;
   std::vector<uint32_t> contexts_;
   std::vector<uint32_t> tables_;
-  std::vector<float> query_, keys_, values_, slopes_;
+  std::vector<float> query_, keys_, values_, slopes_, sinks_;
 };
 
 }  // namespace weft::kernels::cuda::testing

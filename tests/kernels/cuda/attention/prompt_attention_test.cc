@@ -203,6 +203,20 @@ TEST_CASE("Prompt attention: groups, windows, caps and ALiBi", "[cuda][prompt_at
   CheckAgainstReference(setup);
 }
 
+TEST_CASE("Prompt attention: sinks", "[cuda][prompt_attention]") {
+  PromptSetup setup;
+  setup.chunks = {{200, 64}, {1, 500}, {65, 1}, {0, 0}, {63, 63}, {2, 126}, {1, 0}};
+  setup.head_dim = GENERATE(64, 80, 112, 128, 256);
+  setup.window = GENERATE(0, 17);
+  setup.soft_cap = setup.window != 0 ? 2.0f : 0.0f;
+  setup.sinks = true;
+  setup.type = GENERATE(DType::kFloat32, DType::kBfloat16);
+  setup.kv_type = GENERATE(DType::kFloat32, DType::kBfloat16);
+  setup.groups = {1, 2};
+  CAPTURE(setup.head_dim, setup.window, static_cast<int>(setup.type));
+  CheckAgainstReference(setup);
+}
+
 TEST_CASE("Prompt attention: groups of query heads", "[cuda][prompt_attention]") {
   PromptSetup setup;
   setup.chunks = {{65, 64}, {1, 100}};
