@@ -126,6 +126,7 @@ absl::StatusOr<LoadedModel> LoadModel(const ShardFlags& flags, LoadProgress& pro
   model.limits.running_max = flags.memory.running_max;
   model.limits.step_tokens_max = flags.memory.step_tokens_max;
   model.limits.block_tokens = made->block_tokens;
+  model.limits.kv_windows = made->memory.kv_groups.windows();
   model.meeting = std::move(made->meeting);
   model.isa = made->isa;
   model.runner = std::move(made->runner);

@@ -51,15 +51,20 @@ struct StepSequence {
   uint32_t token_count = 0;
   // Position of the first token; the context after the step is start + token_count.
   Position start = 0;
-  // The sequence's block table: covers positions 0 .. start + token_count - 1. Range in
-  // StepBatch::block_ids.
-  uint32_t block_begin = 0;
-  uint32_t block_count = 0;
   // The one id is the token this slot sampled last; it lives on the device (ids[token_begin] is
   // kNoToken).
   bool from_last_sample = false;
   // A token is sampled after the last row.
   bool sample = false;
+};
+
+// The block table of one sequence in one KV group: blocks first .. first + count - 1 of the
+// sequence, which hold all positions that the step's rows read or write in the layers of the group.
+struct StepTable {
+  uint32_t first = 0;
+  // Range in StepBatch::block_ids.
+  uint32_t begin = 0;
+  uint32_t count = 0;
 };
 
 struct StepBatch {
@@ -71,7 +76,14 @@ struct StepBatch {
   std::vector<TokenId> ids;
   // Decode rows in ascending slot order, then chunks in request order.
   std::vector<StepSequence> sequences;
+  // KV groups of the model, and the tables of each sequence in their order.
+  uint32_t kv_groups = 1;
+  std::vector<StepTable> tables;
   std::vector<BlockId> block_ids;
+
+  const StepTable& table(size_t sequence, uint32_t group) const {
+    return tables[sequence * kv_groups + group];
+  }
 };
 
 struct SampledLogprobs {

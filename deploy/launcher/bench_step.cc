@@ -105,7 +105,8 @@ class StepBench {
     const uint32_t half = std::min(options_.steps / 2, context - 1);
     const uint32_t start = context - half;
     const uint32_t blocks = (start + options_.steps + 8) / block_tokens_ + 1;
-    if (uint64_t{blocks} * batch > kv_blocks_) return Skip(batch, context, "the KV pool");
+    if (uint64_t{blocks} * batch * groups() > kv_blocks_)
+      return Skip(batch, context, "the KV pool");
     if (start + options_.steps + 8 > model_.limits.context_tokens) {
       return Skip(batch, context, "the model's context");
     }
@@ -117,7 +118,7 @@ class StepBench {
 
   absl::Status Prompt(uint32_t tokens) {
     const uint32_t blocks = (tokens + block_tokens_ - 1) / block_tokens_;
-    if (blocks > kv_blocks_ || tokens > model_.limits.context_tokens) {
+    if (uint64_t{blocks} * groups() > kv_blocks_ || tokens > model_.limits.context_tokens) {
       std::printf("prompt %6u   does not fit\n", tokens);
       return absl::OkStatus();
     }
@@ -164,10 +165,13 @@ class StepBench {
     return absl::OkStatus();
   }
 
-  // Sequence `slot` has blocks slot * blocks and the following ones.
+  uint32_t groups() const { return static_cast<uint32_t>(model_.facts.kv_groups_size()); }
+
+  // Each sequence has `blocks` blocks of its own in each KV group, whatever its window.
   StepBatch MakeBatch(uint32_t sequences, uint32_t blocks) const {
     StepBatch batch;
-    for (uint32_t i = 0; i < sequences * blocks; ++i) batch.block_ids.push_back(i);
+    batch.kv_groups = groups();
+    for (uint32_t i = 0; i < sequences * groups() * blocks; ++i) batch.block_ids.push_back(i);
     return batch;
   }
 
@@ -179,10 +183,12 @@ class StepBench {
     rows.token_begin = static_cast<uint32_t>(batch->ids.size());
     rows.token_count = count;
     rows.start = start;
-    rows.block_begin = slot * blocks;
-    rows.block_count = (start + count + block_tokens_ - 1) / block_tokens_;
     rows.sample = sample;
     batch->sequences.push_back(rows);
+    const uint32_t used = (start + count + block_tokens_ - 1) / block_tokens_;
+    for (uint32_t group = 0; group < groups(); ++group) {
+      batch->tables.push_back({0, (slot * groups() + group) * blocks, used});
+    }
     for (uint32_t i = 0; i < count; ++i) {
       batch->ids.push_back((start + i * 7919 + slot) % model_.limits.vocab_size);
     }
@@ -223,12 +229,16 @@ class StepBench {
   void Report(uint32_t batch, uint32_t context, const Totals& totals) const {
     const double step_us = totals.wall_us / totals.steps;
     const double idle_us = step_us - totals.device_us / totals.steps;
-    const shard::v1::KvGroup& group = model_.facts.kv_groups(0);
+    double kv_bytes = 0;
+    for (const shard::v1::KvGroup& group : model_.facts.kv_groups()) {
+      const uint32_t window = group.window_tokens();
+      const uint32_t seen = window == 0 ? context : std::min(window, context);
+      kv_bytes += static_cast<double>(group.block_bytes()) / block_tokens_ * batch * seen;
+    }
     const double weights_bytes = static_cast<double>(model_.facts.memory().weights_bytes()) *
                                  static_cast<double>(model_.matrix_parameters) /
                                  static_cast<double>(model_.facts.parameters());
-    const double bytes =
-        weights_bytes + static_cast<double>(group.block_bytes()) / block_tokens_ * batch * context;
+    const double bytes = weights_bytes + kv_bytes;
     const double gbytes_per_s = bytes / step_us * 1e-3;
     std::printf("decode %4u x %6u   %9.3f ms   %9.0f tokens/s   %6.0f GB/s%s%s   idle %5.0f us\n",
                 batch, context, step_us * 1e-3, batch / step_us * 1e6, gbytes_per_s,

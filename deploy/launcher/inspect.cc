@@ -62,6 +62,18 @@ void PrintCudaPlans(const ModelPlans& plans) {
   }
 }
 
+// How layers share blocks of the KV pool, and what a block takes.
+void PrintKvGroups(const shard::DecoderSpec& spec, const ModelPlans& plans) {
+  absl::PrintF("  KV groups     %s", Describe(shard::MakeKvGroups(spec)));
+  for (const WorldPlan& plan : plans.worlds) {
+    if (!plan.refusal.empty()) continue;
+    absl::PrintF("; a block of %d tokens takes %.1f KiB in all", plan.kv_block_tokens,
+                 static_cast<double>(plan.kv_block_bytes) / 1024);
+    break;
+  }
+  absl::PrintF("\n\n");
+}
+
 void PrintText(const shard::ModelFiles& files, const std::string& path, const ModelPlans& plans) {
   const shard::DecoderSpec& spec = files.spec();
   absl::PrintF("%s\n", path);
@@ -70,8 +82,9 @@ void PrintText(const shard::ModelFiles& files, const std::string& path, const Mo
                FormatOf(files.main_type()).name, Mib(files.total_bytes()));
   absl::PrintF("  shape         %d layers, hidden %d, MLP %d, vocabulary %d%s\n", spec.layers,
                spec.hidden, spec.mlp_hidden, spec.vocab, spec.tied_head ? ", tied head" : "");
-  absl::PrintF("  attention     %d query heads, %d KV heads, head size %d, context %d tokens\n\n",
+  absl::PrintF("  attention     %d query heads, %d KV heads, head size %d, context %d tokens\n",
                spec.heads, spec.kv_heads, spec.head_dim, spec.context_tokens);
+  PrintKvGroups(spec, plans);
   if (const std::string line = Assumptions(plans); !line.empty()) {
     absl::PrintF("  %-13s %s\n\n", plans.cuda ? "GPU" : "device", line);
   }
@@ -101,6 +114,7 @@ boost::json::array WorldsJson(const ModelPlans& plans) {
       entry["kv_bytes"] = plan.kv_bytes_all;
       entry["kv_bytes_per_token"] = plan.kv_bytes_per_token;
       entry["kv_tokens"] = plan.kv_tokens;
+      entry["kv_block_bytes"] = plan.kv_block_bytes;
       if (plans.cuda) {
         entry["kv_bytes_per_shard"] = plan.kv_bytes_max;
         entry["left_bytes_per_shard"] = plan.left_bytes_min;
@@ -111,8 +125,17 @@ boost::json::array WorldsJson(const ModelPlans& plans) {
   return worlds;
 }
 
+boost::json::array KvGroupsJson(const shard::KvGroups& groups) {
+  boost::json::array out;
+  for (const shard::KvGroup& group : groups.groups) {
+    out.push_back({{"layers", group.layers.size()}, {"window_tokens", group.window_tokens}});
+  }
+  return out;
+}
+
 void PrintJson(const shard::ModelFiles& files, const std::string& path, const ModelPlans& plans) {
   const shard::DecoderSpec& spec = files.spec();
+  const shard::KvGroups groups = shard::MakeKvGroups(spec);
   boost::json::object out = {{"path", path},
                              {"family", spec.family},
                              {"parameters", spec.parameters()},
@@ -127,6 +150,8 @@ void PrintJson(const shard::ModelFiles& files, const std::string& path, const Mo
                              {"vocab", spec.vocab},
                              {"context_tokens", spec.context_tokens},
                              {"tied_head", spec.tied_head},
+                             {"kv_groups", KvGroupsJson(groups)},
+                             {"kv_waste", groups.waste()},
                              {"device", plans.cuda ? "cuda" : "cpu"},
                              {"plans", WorldsJson(plans)}};
   if (plans.cuda) {

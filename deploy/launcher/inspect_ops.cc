@@ -181,13 +181,13 @@ absl::StatusOr<StepOps> PlanStep(const shard::ModelFiles& files, const PlanOptio
     plan = shard::MakeCpuPlan(files.spec(), rank.slice.world, shard::CpuPlanRules());
   }
   const bool wide = rank.memory.types.activation == shard::NumberType::kFloat32;
-  const Costs costs = {
-      files,
-      rank.slice,
-      step,
-      rank.cuda,
-      wide ? uint64_t{4} : uint64_t{2},
-      rank.memory.kv_block_bytes / rank.memory.kv_block_tokens / files.spec().layers};
+  const Costs costs = {files,
+                       rank.slice,
+                       step,
+                       rank.cuda,
+                       wide ? uint64_t{4} : uint64_t{2},
+                       rank.memory.kv_block_bytes / rank.memory.kv_block_tokens /
+                           rank.memory.kv_groups.block_layers};
   StepOps out;
   out.cuda = rank.cuda;
   out.layers = files.spec().layers;

@@ -74,11 +74,14 @@ WorldPlan PlanWorld(const shard::ModelFiles& files, uint32_t world, const shard:
     out.workspace_bytes_max = std::max(out.workspace_bytes_max, plan->workspace_bytes);
     out.kv_bytes_max = std::max(out.kv_bytes_max, plan->kv_bytes);
     out.kv_bytes_all += plan->kv_bytes;
-    out.kv_bytes_per_token += plan->kv_block_bytes / plan->kv_block_tokens;
+    out.kv_bytes_per_token +=
+        plan->kv_groups.count() * plan->kv_block_bytes / plan->kv_block_tokens;
+    out.kv_block_bytes += plan->kv_block_bytes;
+    out.kv_block_tokens = plan->kv_block_tokens;
     if (plans.cuda) out.left_bytes_min = std::min(out.left_bytes_min, plan->left_bytes());
     out.kv_capped = out.kv_capped || plan->kv_capped;
     // A group has as many blocks as its smallest pool.
-    blocks = std::min(blocks, uint64_t{plan->kv_blocks});
+    blocks = std::min(blocks, uint64_t{plan->kv_blocks} / plan->kv_groups.count());
     block_tokens = plan->kv_block_tokens;
   }
   out.kv_tokens = blocks * block_tokens;

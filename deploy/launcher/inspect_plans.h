@@ -38,9 +38,11 @@ struct WorldPlan {
   // Pool of the largest rank, and of all.
   uint64_t kv_bytes_max = 0;
   uint64_t kv_bytes_all = 0;
-  // On all ranks together.
+  // On all ranks together, of a token that no window has let go of, and of one KV block.
   uint64_t kv_bytes_per_token = 0;
-  // Of context, over all sequences.
+  uint64_t kv_block_bytes = 0;
+  uint32_t kv_block_tokens = 0;
+  // Of context, over all sequences, before windows let go of any.
   uint64_t kv_tokens = 0;
   // The pool is smaller than memory allows: more tokens could not be in use.
   bool kv_capped = false;

@@ -1,6 +1,6 @@
 // Paged attention: the layout of a block of keys and values, and the arguments of the two kernels
 // that touch it (in kernels.h). This header is the one statement of the inner layout; the pool
-// around it, [layer][K or V][block][kv head], belongs to shard/kv/kv_cache.h.
+// around it belongs to shard/kv/kv_cache.h.
 //
 // One block holds 16 consecutive positions t = 0..15 of one KV head, d counts head_dim elements:
 //   K  kBf16 [d / 2][t][d % 2]    kF16, kF32 [d][t]      16 scores at once, no horizontal sums
@@ -27,8 +27,8 @@ inline constexpr int64_t kAttentionTile = 64;
 // Bytes of the K (or V) part of one block of one KV head: a multiple of 64 for even head_dim.
 int64_t KvHeadBlockBytes(KvType type, int64_t head_dim);
 
-// Where the keys and values of one sequence in one layer are. Block b of KV head h starts at
-// pool + block_ids[b] * block_stride_bytes + h * KvHeadBlockBytes.
+// Where the keys and values of one sequence in one layer are. Block b >= first_block of KV head h
+// starts at pool + block_ids[b - first_block] * block_stride_bytes + h * KvHeadBlockBytes.
 struct KvBlocks {
   KvType type = KvType::kBf16;
   int64_t head_dim = 0;  // even
@@ -37,6 +37,7 @@ struct KvBlocks {
   uint8_t* v_pool = nullptr;
   int64_t block_stride_bytes = 0;
   const uint32_t* block_ids = nullptr;
+  int64_t first_block = 0;
 };
 
 // `rows` consecutive positions of one sequence, starting at `start`, for some query heads that

@@ -11,8 +11,10 @@ namespace weft::kernels::cuda {
 // Tokens in a block of the KV cache.
 inline constexpr uint32_t kKvBlockTokens = 64;
 
-// K and V of one layer, each [blocks, kv_heads, kKvBlockTokens, head_dim] of `type`, 128-byte
-// aligned: one head of a block is contiguous.
+// K and V of one layer, each [pieces, kv_heads, kKvBlockTokens, head_dim] of `type`, 128-byte
+// aligned: one head of a block is contiguous. An id in a block table counts pieces; where blocks of
+// a layer do not lie side by side, ids are further apart than blocks
+// (shard/device/cuda/kv_cache.h).
 struct KvLayer {
   void* keys = nullptr;
   void* values = nullptr;

@@ -313,7 +313,9 @@ void Executor::RunWarmup() {
       StepLimits limits = model_.limits;
       limits.kv_blocks = result->kv_blocks;
       v1::WarmupResponse response;
-      response.add_kv_blocks(result->kv_blocks);
+      for (size_t i = 0; i < limits.kv_windows.size(); ++i) {
+        response.add_kv_blocks(result->kv_blocks);
+      }
       for (const WarmupResult::Cost& cost : result->costs) {
         v1::StepCost* out = response.add_costs();
         out->set_rows(cost.rows);

@@ -34,12 +34,15 @@ void AddModelFacts(const ModelFiles& files, const MemoryPlan& plan, uint32_t blo
   facts->set_family(spec.family);
   facts->set_parameters(spec.parameters());
   facts->mutable_eos_ids()->Add(spec.eos_ids.begin(), spec.eos_ids.end());
-  v1::KvGroup* group = facts->add_kv_groups();
-  group->set_layers(spec.layers);
-  group->set_kv_heads(spec.kv_heads);
-  group->set_head_dim(spec.head_dim);
-  group->set_block_tokens(block_tokens);
-  group->set_block_bytes(plan.kv_block_bytes);
+  for (const KvGroup& of_plan : plan.kv_groups.groups) {
+    v1::KvGroup* const group = facts->add_kv_groups();
+    group->set_layers(static_cast<uint32_t>(of_plan.layers.size()));
+    group->set_kv_heads(spec.kv_heads);
+    group->set_head_dim(spec.head_dim);
+    group->set_window_tokens(of_plan.window_tokens);
+    group->set_block_tokens(block_tokens);
+    group->set_block_bytes(plan.kv_block_bytes);
+  }
   facts->mutable_memory()->set_weights_bytes(plan.weights_bytes);
   facts->mutable_memory()->set_workspace_bytes(plan.workspace_bytes);
   facts->mutable_memory()->set_kv_bytes(plan.kv_bytes);

@@ -26,6 +26,7 @@ void Clear(StepBatch* batch) {
   batch->starts.clear();
   batch->ids.clear();
   batch->sequences.clear();
+  batch->tables.clear();
   batch->block_ids.clear();
 }
 
@@ -33,10 +34,13 @@ void Clear(StepBatch* batch) {
 
 StepInputs::StepInputs(const StepLimits& limits)
     : limits_(limits),
-      blocks_per_sequence_max_((limits.context_tokens + limits.block_tokens - 1) /
-                               limits.block_tokens),
-      slots_(limits.running_max) {
+      table_limits_{limits_.block_tokens, limits_.kv_blocks,
+                    (limits_.context_tokens + limits_.block_tokens - 1) / limits_.block_tokens,
+                    limits_.kv_windows},
+      slots_(limits_.running_max,
+             SlotEntry{.tables = BlockTables(static_cast<uint32_t>(limits_.kv_windows.size()))}) {
   WEFT_CHECK_GT(limits.block_tokens, 0u);
+  WEFT_CHECK(!limits.kv_windows.empty());
   WEFT_CHECK_GT(limits.running_max, 0u);
 }
 
@@ -76,6 +80,8 @@ absl::Status StepInputs::Prepare(const v1::FilterBatchRequest& request, StepBatc
 
 absl::Status StepInputs::ApplyHeader(const v1::StepHeader& header, StepBatch* batch) {
   Clear(batch);
+  ++prepared_;
+  batch->kv_groups = static_cast<uint32_t>(limits_.kv_windows.size());
   batch->epoch = header.epoch();
   batch->step = header.step();
   WEFT_RETURN_IF_ERROR(ApplyDrops(header, batch));
@@ -96,7 +102,7 @@ absl::Status StepInputs::ApplyDrops(const v1::StepHeader& header, StepBatch* bat
     if (entry.state == SlotState::kRunning) --running_;
     --held_;
     entry.state = SlotState::kFree;
-    entry.blocks.clear();
+    entry.tables.Clear();
     batch->drops.push_back(slot);
   }
   return absl::OkStatus();
@@ -109,23 +115,13 @@ absl::Status StepInputs::ApplyBlockDeltas(const v1::StepHeader& header) {
     if (delta.slot() >= limits_.running_max) {
       return Invalid(field(), ".slot: ", delta.slot(), " is not below ", limits_.running_max);
     }
-    if (delta.group() != 0) return Invalid(field(), ".group: ", delta.group(), ", there is only 0");
-    if (delta.leave_front() != 0) {
-      return Invalid(field(), ".leave_front: ", delta.leave_front(),
-                     ", blocks leave only groups with a window");
+    if (delta.group() >= limits_.kv_windows.size()) {
+      return Invalid(field(), ".group: ", delta.group(), " is not below ",
+                     limits_.kv_windows.size());
     }
     SlotEntry& entry = slots_[delta.slot()];
-    const size_t blocks = entry.blocks.size() + static_cast<size_t>(delta.blocks_size());
-    if (blocks > blocks_per_sequence_max_) {
-      return Invalid(field(), ".blocks: ", blocks, " blocks, a whole context has ",
-                     blocks_per_sequence_max_);
-    }
-    for (const BlockId block : delta.blocks()) {
-      if (block >= limits_.kv_blocks) {
-        return Invalid(field(), ".blocks: id ", block, " is not below ", limits_.kv_blocks);
-      }
-      entry.blocks.push_back(block);
-    }
+    const bool opens = entry.state == SlotState::kFree || entry.state == SlotState::kOpening;
+    WEFT_RETURN_IF_ERROR(entry.tables.Apply(delta, table_limits_, prepared_, opens, field()));
     if (entry.state == SlotState::kFree) {
       entry.state = SlotState::kOpening;
       ++opening_;
@@ -290,22 +286,15 @@ absl::Status StepInputs::AddRows(Slot slot, uint32_t token_count, const std::str
                                  StepBatch* batch) {
   SlotEntry& entry = slots_[slot];
   const uint32_t context = entry.next + token_count;
-  const uint32_t blocks = (context + limits_.block_tokens - 1) / limits_.block_tokens;
-  if (entry.blocks.size() < blocks) {
-    return Invalid(field, ": slot ", slot, " has ", entry.blocks.size(), " blocks, a context of ",
-                   context, " tokens needs ", blocks);
-  }
+  WEFT_RETURN_IF_ERROR(entry.tables.CheckCover(entry.next, context, table_limits_, field, slot));
   StepSequence rows;
   rows.slot = slot;
   rows.sequence = entry.sequence;
   rows.token_begin = static_cast<uint32_t>(batch->ids.size());
   rows.token_count = token_count;
   rows.start = entry.next;
-  rows.block_begin = static_cast<uint32_t>(batch->block_ids.size());
-  rows.block_count = blocks;
   batch->sequences.push_back(rows);
-  batch->block_ids.insert(batch->block_ids.end(), entry.blocks.begin(),
-                          entry.blocks.begin() + blocks);
+  entry.tables.AddTo(batch, context, limits_.block_tokens);
   entry.next = context;
   return absl::OkStatus();
 }

@@ -15,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "common/ids.h"
+#include "shard/control/block_tables.h"
 #include "shard/step_batch.h"
 #include "weft/shard/v1/shard.pb.h"
 
@@ -26,14 +27,18 @@ struct StepLimits {
   uint32_t context_tokens = 0;
   uint32_t running_max = 0;
   uint32_t step_tokens_max = 0;
-  // Of the one KV group.
+  // Of every KV group, and of the pool that they share.
   uint32_t block_tokens = 0;
   uint32_t kv_blocks = 0;
+  // By KV group: its window, or 0 for the whole context. At least one.
+  std::vector<uint32_t> kv_windows = {0};
 };
 
 class StepInputs {
  public:
   explicit StepInputs(const StepLimits& limits);
+  StepInputs(const StepInputs&) = delete;
+  StepInputs& operator=(const StepInputs&) = delete;
 
   // Applies the step and fills `batch`, whose vectors keep their capacity. Rows: the running batch
   // in ascending slots, then the chunks in request order. INVALID_ARGUMENT names the bad field.
@@ -64,7 +69,7 @@ class StepInputs {
     uint32_t prompt_len = 0;
     // Known ids as given for penalties; 0 = no penalties.
     uint32_t known_len = 0;
-    std::vector<BlockId> blocks;
+    BlockTables tables;
   };
 
   absl::Status ApplyHeader(const v1::StepHeader& header, StepBatch* batch);
@@ -78,17 +83,19 @@ class StepInputs {
   absl::Status CheckContinues(const v1::Chunk& chunk, const std::string& field,
                               const SlotEntry& slot) const;
   absl::Status CheckChunkIds(const v1::Chunk& chunk, const std::string& field) const;
-  // Appends the rows' entry and its block table after checking that the table covers them.
+  // Appends the rows' entry and its block tables after checking that they cover the rows.
   absl::Status AddRows(Slot slot, uint32_t token_count, const std::string& field, StepBatch* batch);
   absl::Status CheckBudget(const StepBatch& batch) const;
 
   const StepLimits limits_;
-  const uint32_t blocks_per_sequence_max_;
+  const BlockTableLimits table_limits_;
   std::vector<SlotEntry> slots_;
   // Slots of state kOpening.
   uint32_t opening_ = 0;
   uint32_t held_ = 0;
   uint32_t running_ = 0;
+  // Steps prepared, right or wrong.
+  uint64_t prepared_ = 0;
 };
 
 }  // namespace weft::shard

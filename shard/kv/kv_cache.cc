@@ -14,9 +14,12 @@ uint64_t KvShape::layer_block_bytes() const {
 
 uint64_t KvShape::block_bytes() const { return uint64_t{layers} * 2 * layer_block_bytes(); }
 
-absl::StatusOr<KvCache> KvCache::Create(const KvShape& shape, uint32_t blocks) {
+absl::StatusOr<KvCache> KvCache::Create(const KvShape& shape, const KvGroups& groups,
+                                        uint32_t blocks) {
+  WEFT_CHECK_EQ(shape.layers, groups.block_layers);
   KvCache cache;
   cache.shape_ = shape;
+  cache.groups_ = groups;
   cache.blocks_ = blocks;
   WEFT_ASSIGN_OR_RETURN(cache.memory_,
                         HostMemory::Map(shape.block_bytes() * blocks, "the KV pool (--kv-memory)"));
@@ -24,16 +27,16 @@ absl::StatusOr<KvCache> KvCache::Create(const KvShape& shape, uint32_t blocks) {
 }
 
 kernels::cpu::KvBlocks KvCache::Layer(uint32_t layer) const {
-  WEFT_CHECK_LT(layer, shape_.layers);
-  const uint64_t stride = shape_.layer_block_bytes();
-  uint8_t* base = memory_.data() + uint64_t{layer} * 2 * blocks_ * stride;
+  WEFT_CHECK_LT(layer, groups_.places.size());
+  const uint64_t part = shape_.layer_block_bytes();
+  uint8_t* const base = memory_.data() + groups_.places[layer].index * 2 * part;
   kernels::cpu::KvBlocks kv;
   kv.type = shape_.type;
   kv.head_dim = shape_.head_dim;
   kv.kv_heads = shape_.kv_heads;
   kv.k_pool = base;
-  kv.v_pool = base + uint64_t{blocks_} * stride;
-  kv.block_stride_bytes = static_cast<int64_t>(stride);
+  kv.v_pool = base + part;
+  kv.block_stride_bytes = static_cast<int64_t>(shape_.block_bytes());
   return kv;
 }
 

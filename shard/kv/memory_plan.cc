@@ -28,13 +28,23 @@ const char* NumberTypeName(NumberType type) {
   return "unknown";
 }
 
+std::string NoKvBlock(uint64_t kv_memory_bytes, uint32_t kv_groups, uint32_t block_tokens,
+                      uint64_t block_bytes) {
+  const std::string lack = kv_groups == 1 ? std::string("no KV block")
+                                          : absl::StrCat("less than one KV block for each of ",
+                                                         kv_groups, " groups of layers");
+  return absl::StrCat("--kv-memory ", kv_memory_bytes, " bytes hold ", lack, "; one of ",
+                      block_tokens, " tokens takes ", block_bytes, " bytes on all ranks together");
+}
+
 std::string Describe(const MemoryPlan& plan) {
   const auto mib = [](uint64_t bytes) { return absl::StrCat(bytes >> 20, " MiB"); };
   std::string line = absl::StrCat("memory plan: weights ", mib(plan.weights_bytes), ", workspace ",
                                   mib(plan.workspace_bytes), ", KV pool ", mib(plan.kv_bytes), " (",
-                                  uint64_t{plan.kv_blocks} * plan.kv_block_tokens, " tokens",
+                                  plan.kv_tokens(), " tokens",
                                   plan.kv_capped ? ", all that --running-max uses" : "",
                                   "), together ", mib(plan.total_bytes()));
+  if (plan.kv_groups.count() > 1) absl::StrAppend(&line, "; ", Describe(plan.kv_groups));
   if (plan.kv_bytes_unlimited > 0) {
     absl::StrAppend(&line, "; the KV pool would be ", mib(plan.kv_bytes_unlimited),
                     " without the limit of memory");

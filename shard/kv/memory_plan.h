@@ -4,12 +4,14 @@
 
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "common/cgroup.h"
+#include "shard/kv/kv_groups.h"
 
 namespace weft::shard {
 
@@ -52,8 +54,9 @@ struct MemoryPlan {
   uint64_t workspace_bytes = 0;
   // The pool of this rank: kv_blocks * kv_block_bytes.
   uint64_t kv_bytes = 0;
-  // Bytes of one block on this rank, all layers, K and V.
+  // Bytes of one block on this rank: the layers of any one KV group, K and V.
   uint64_t kv_block_bytes = 0;
+  KvGroups kv_groups;
   // The same on every rank: block ids are common to all.
   uint32_t kv_blocks = 0;
   uint32_t kv_block_tokens = 0;
@@ -69,10 +72,19 @@ struct MemoryPlan {
   // The pool that was to be had without the limit; 0 when it made no difference.
   uint64_t kv_bytes_unlimited = 0;
 
+  // Tokens that the pool holds when no window has let go of any.
+  uint64_t kv_tokens() const {
+    return uint64_t{kv_blocks} / std::max(1u, kv_groups.count()) * kv_block_tokens;
+  }
   uint64_t total_bytes() const { return weights_bytes + workspace_bytes + kv_bytes; }
   // What nobody uses, on a GPU.
   uint64_t left_bytes() const { return device_bytes - device_used_bytes - total_bytes(); }
 };
+
+// Why --kv-memory is too small: every KV group needs a block, and one takes `block_bytes` on all
+// ranks together.
+std::string NoKvBlock(uint64_t kv_memory_bytes, uint32_t kv_groups, uint32_t block_tokens,
+                      uint64_t block_bytes);
 
 // The plan in one line, for the log.
 std::string Describe(const MemoryPlan& plan);

@@ -74,7 +74,7 @@ inline constexpr bool IsNorm(ParamKind kind) {
   }
 }
 
-// What is added to the outputs of a matrix or of a normalisation.
+// What is added to the outputs of a matrix or of a normalisation, and sinks.
 inline constexpr bool IsBias(ParamKind kind) {
   return (kind >= ParamKind::kQueryBias && kind <= ParamKind::kDownBias) ||
          kind >= ParamKind::kEmbeddingNormBias;

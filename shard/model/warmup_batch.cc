@@ -4,9 +4,10 @@
 
 namespace weft::shard {
 
-StepBatch MakeWarmupBatch(const WarmupShape& shape, uint32_t block_tokens, uint32_t pool_blocks) {
+StepBatch MakeWarmupBatch(const WarmupShape& shape, const WarmupPool& pool) {
   StepBatch batch;
-  const uint32_t blocks = (shape.start + shape.tokens + block_tokens - 1) / block_tokens;
+  batch.kv_groups = pool.kv_groups;
+  const uint32_t blocks = (shape.start + shape.tokens + pool.block_tokens - 1) / pool.block_tokens;
   for (uint32_t slot = 0; slot < shape.rows; ++slot) {
     batch.starts.push_back(
         SequenceStart{slot, SequenceId{slot}, shape.tokens, SamplingParams{}, {}});
@@ -15,13 +16,14 @@ StepBatch MakeWarmupBatch(const WarmupShape& shape, uint32_t block_tokens, uint3
     sequence.token_begin = slot * shape.tokens;
     sequence.token_count = shape.tokens;
     sequence.start = shape.start;
-    sequence.block_begin = slot * blocks;
-    sequence.block_count = blocks;
     sequence.from_last_sample = shape.from_last_sample;
     sequence.sample = true;
     batch.sequences.push_back(sequence);
-    for (uint32_t i = 0; i < blocks; ++i) {
-      batch.block_ids.push_back((slot * blocks + i) % pool_blocks);
+    for (uint32_t group = 0; group < pool.kv_groups; ++group) {
+      batch.tables.push_back({0, static_cast<uint32_t>(batch.block_ids.size()), blocks});
+      for (uint32_t i = 0; i < blocks; ++i) {
+        batch.block_ids.push_back(static_cast<BlockId>(batch.block_ids.size() % pool.blocks));
+      }
     }
   }
   batch.ids.resize(size_t{shape.rows} * shape.tokens, shape.from_last_sample ? kNoToken : 0);

@@ -20,9 +20,16 @@ struct WarmupShape {
   bool from_last_sample = false;
 };
 
-// Every sequence has blocks of its own while the pool has enough; a smaller pool is written over
-// and over, and nobody reads the tokens. REQUIRES: pool_blocks > 0.
-StepBatch MakeWarmupBatch(const WarmupShape& shape, uint32_t block_tokens, uint32_t pool_blocks);
+// The pool that they use. All > 0.
+struct WarmupPool {
+  uint32_t block_tokens = 0;
+  uint32_t blocks = 0;
+  uint32_t kv_groups = 1;
+};
+
+// Every table has blocks of its own while the pool has enough; a smaller pool is written over and
+// over, and nobody reads the tokens.
+StepBatch MakeWarmupBatch(const WarmupShape& shape, const WarmupPool& pool);
 
 // DATA_LOSS when the step gave logits that are no numbers, which only a broken model does.
 // REQUIRES: a step from position 0 on, which has read nothing of the pool that it did not write.

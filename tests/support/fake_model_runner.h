@@ -179,8 +179,9 @@ class FakeModelRunner : public ModelRunner {
   void RunSequence(const StepBatch& batch, const StepSequence& rows, StepResult* result) {
     const auto place = [&](Position position) -> TokenId& {
       const uint32_t index = position / options_.block_tokens;
-      WEFT_CHECK_LT(index, rows.block_count);
-      return kv_[size_t{batch.block_ids[rows.block_begin + index]} * options_.block_tokens +
+      const StepTable& table = batch.table(static_cast<size_t>(&rows - batch.sequences.data()), 0);
+      WEFT_CHECK_LT(index, table.count);
+      return kv_[size_t{batch.block_ids[table.begin + index]} * options_.block_tokens +
                  position % options_.block_tokens];
     };
     for (uint32_t i = 0; i < rows.token_count; ++i) {

@@ -65,7 +65,7 @@ ROOMS = {
         "device/cpu": {"comm", "device", "device/host", "kv", "model", "sampling", "weights"},
         "device/cuda": {"comm", "device", "device/cuda/runtime", "kv", "model", "weights"},
         "sampling": {"comm", "device/host", "weights"},
-        "kv": {"device/host"},
+        "kv": {"device/host", "model"},
         "weights": {"model"},
         "model": set(),
         "device": {"comm", "model"},

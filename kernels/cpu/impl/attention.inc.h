@@ -289,7 +289,7 @@ void AttendGroup(const AttentionWork& work, QueryState* queries, int count) {
   const int64_t last_block = (limit - 1) / kKvBlockTokens;
   const auto offset_of = [&](int64_t index) {
     const int64_t seen = index < first_block ? first_block : index;
-    const int64_t block = kv.block_ids[seen < last_block ? seen : last_block];
+    const int64_t block = kv.block_ids[(seen < last_block ? seen : last_block) - kv.first_block];
     return block * kv.block_stride_bytes + work.kv_head * head_bytes;
   };
   const int64_t first_tile = queries[0].first / kAttentionTile * kAttentionTile;

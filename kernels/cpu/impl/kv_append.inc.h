@@ -62,7 +62,8 @@ void KvAppend(const KvBlocks& kv, int64_t start, int64_t rows, const float* k, i
     const int64_t position = start + r;
     const int64_t t = position % kKvBlockTokens;
     const int64_t block =
-        static_cast<int64_t>(kv.block_ids[position / kKvBlockTokens]) * kv.block_stride_bytes;
+        static_cast<int64_t>(kv.block_ids[position / kKvBlockTokens - kv.first_block]) *
+        kv.block_stride_bytes;
     for (int64_t h = 0; h < kv.kv_heads; ++h) {
       uint8_t* k_block = kv.k_pool + block + h * head_bytes;
       uint8_t* v_block = kv.v_pool + block + h * head_bytes;

@@ -13,8 +13,9 @@ namespace weft::shard {
 namespace {
 
 // Bytes of one KV block of the rank that holds `slice`.
-uint64_t KvBlockBytes(const DecoderSpec& spec, const SlicePlan& slice, NumberType kv) {
-  const KvShape shape{KernelKvType(kv), spec.layers, slice.kv_heads.size(), spec.head_dim};
+uint64_t KvBlockBytes(const DecoderSpec& spec, const KvGroups& groups, const SlicePlan& slice,
+                      NumberType kv) {
+  const KvShape shape{KernelKvType(kv), groups.block_layers, slice.kv_heads.size(), spec.head_dim};
   return shape.block_bytes();
 }
 
@@ -50,15 +51,16 @@ absl::Status FitIntoHost(const MemoryFlags& flags, uint32_t world, const GroupBy
   const uint64_t fixed = group.weights + group.workspace + processes;
   const uint64_t fitting = flags.host.bytes > fixed ? (flags.host.bytes - fixed) / group.block : 0;
   if (fitting < plan->kv_blocks) {
-    if (fitting == 0 || flags.kv_memory_asked) {
+    const bool enough = fitting >= plan->kv_groups.count();
+    if (!enough || flags.kv_memory_asked) {
       const std::string way_out =
-          fitting > 0 ? absl::StrCat("It fits with --kv-memory ",
-                                     // In whole MiB, rounded down, where that is a block or more.
-                                     fitting * group.block >= (1 << 20)
-                                         ? absl::StrCat(fitting * group.block >> 20, "MiB")
-                                         : absl::StrCat(fitting * group.block))
-                      : "No --kv-memory lets it fit: raise the limit, lower --step-tokens-max or "
-                        "--running-max, or serve a smaller model";
+          enough ? absl::StrCat("It fits with --kv-memory ",
+                                // In whole MiB, rounded down, where that is a block or more.
+                                fitting * group.block >= (1 << 20)
+                                    ? absl::StrCat(fitting * group.block >> 20, "MiB")
+                                    : absl::StrCat(fitting * group.block))
+                 : "No --kv-memory lets it fit: raise the limit, lower --step-tokens-max or "
+                   "--running-max, or serve a smaller model";
       return absl::ResourceExhaustedError(absl::StrCat(
           "the ", world == 1 ? "shard" : absl::StrCat(world, " shards of this host"),
           " would take ", Mib(fixed + plan->kv_blocks * group.block), " of ", Mib(flags.host.bytes),
@@ -111,27 +113,27 @@ absl::StatusOr<MemoryPlan> PlanCpuMemory(const DecoderSpec& spec, const SlicePla
   plan.workspace_bytes = WorkspaceBytes(spec, slice, flags);
 
   // A block id means the same on every rank, so all have as many blocks as fit for all together.
+  plan.kv_groups = MakeKvGroups(spec);
   GroupBytes group;
   for (Rank rank = 0; rank < slice.world; ++rank) {
     WEFT_ASSIGN_OR_RETURN(SlicePlan other, MakeSlicePlan(spec, rank, slice.world, mlp_multiple));
     group.weights += WeightsBytes(slice_bytes(other), main_type, flags);
     group.workspace += WorkspaceBytes(spec, other, flags);
-    group.block += KvBlockBytes(spec, other, plan.types.kv);
+    group.block += KvBlockBytes(spec, plan.kv_groups, other, plan.types.kv);
   }
-  plan.kv_block_bytes = KvBlockBytes(spec, slice, plan.types.kv);
+  plan.kv_block_bytes = KvBlockBytes(spec, plan.kv_groups, slice, plan.types.kv);
   plan.kv_block_tokens = kernels::cpu::kKvBlockTokens;
   const uint64_t blocks = flags.kv_memory_bytes / group.block;
-  if (blocks == 0) {
-    return absl::ResourceExhaustedError(absl::StrCat("--kv-memory ", flags.kv_memory_bytes,
-                                                     " bytes hold no KV block; one of ",
-                                                     kernels::cpu::kKvBlockTokens, " tokens takes ",
-                                                     group.block, " bytes on all ranks together"));
+  if (blocks < plan.kv_groups.count()) {
+    return absl::ResourceExhaustedError(NoKvBlock(flags.kv_memory_bytes, plan.kv_groups.count(),
+                                                  plan.kv_block_tokens, group.block));
   }
   // More than every sequence at full length would never be used.
   const uint64_t blocks_per_sequence =
       (uint64_t{spec.context_tokens} + kernels::cpu::kKvBlockTokens - 1) /
       kernels::cpu::kKvBlockTokens;
-  const uint64_t usable = uint64_t{std::max(1u, flags.running_max)} * blocks_per_sequence;
+  const uint64_t usable =
+      uint64_t{std::max(1u, flags.running_max)} * blocks_per_sequence * plan.kv_groups.count();
   plan.kv_capped = blocks > usable;
   plan.kv_blocks = static_cast<uint32_t>(std::min(blocks, usable));
   WEFT_RETURN_IF_ERROR(FitIntoHost(flags, slice.world, group, &plan));

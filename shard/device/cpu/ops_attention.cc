@@ -31,6 +31,7 @@ void CpuOps::NormalizeHeads(const PlanOp& op) {
 
 void CpuOps::RotateAndAppend(const PlanOp& op) {
   const kernels::cpu::KvBlocks kv_layer = kv_.Layer(op.layer);
+  const uint32_t kv_group = kv_.GroupOf(op.layer);
   const int64_t head_dim = spec_.head_dim;
   const auto heads = static_cast<int64_t>(slice_.heads.size() + slice_.kv_heads.size());
   const uint32_t kind = spec_.KindOf(op.layer);
@@ -44,8 +45,10 @@ void CpuOps::RotateAndAppend(const PlanOp& op) {
       kernels_->rotary(first + i * qkv_columns_, heads, head_dim, dims,
                        rotary.cosines(run.start + i), rotary.sines(run.start + i));
     }
+    const StepRows::Table table = rows_.table(run.sequence, kv_group);
     kernels::cpu::KvBlocks kv = kv_layer;
-    kv.block_ids = run.block_ids;
+    kv.block_ids = table.block_ids;
+    kv.first_block = table.first;
     const float* const key = first + query_columns_;
     kernels_->kv_append(kv, run.start, run.rows, key, qkv_columns_, key + kv_columns_,
                         qkv_columns_);
@@ -54,6 +57,7 @@ void CpuOps::RotateAndAppend(const PlanOp& op) {
 
 void CpuOps::Attend(const PlanOp& op) {
   const kernels::cpu::KvBlocks kv_layer = kv_.Layer(op.layer);
+  const uint32_t kv_group = kv_.GroupOf(op.layer);
   const std::vector<StepRows::Run>& runs = rows_.runs();
   const uint32_t kv_heads = slice_.kv_heads.size();
   // The heads of a group share what is read of its keys and values: one alone costs nearly as much.
@@ -61,8 +65,10 @@ void CpuOps::Attend(const PlanOp& op) {
     const StepRows::Run& run = runs[item / kv_heads];
     const uint32_t group = item % kv_heads;
     kernels::cpu::AttentionWork work;
+    const StepRows::Table table = rows_.table(run.sequence, kv_group);
     work.kv = kv_layer;
-    work.kv.block_ids = run.block_ids;
+    work.kv.block_ids = table.block_ids;
+    work.kv.first_block = table.first;
     work.kv_head = group;
     work.heads = heads_.data() + heads_begin_[group];
     work.head_count = heads_begin_[group + 1] - heads_begin_[group];

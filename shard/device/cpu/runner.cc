@@ -110,7 +110,7 @@ absl::Status CpuModelRunnerImpl::Load(ModelFiles& files, LoadProgress& progress,
       CpuOps::Parts{spec_, slice_, weights_, workspace_, kv_, pool_, *sampler_,
                     wide ? ActivationType::kF32 : ActivationType::kBf16,
                     StepRowsLimits{flags.step_tokens_max, flags.running_max, spec_.vocab,
-                                   spec_.context_tokens, plan_.kv_blocks},
+                                   spec_.context_tokens, plan_.kv_blocks, plan_.kv_groups.count()},
                     options_.rules});
   return absl::OkStatus();
 }
@@ -137,8 +137,8 @@ absl::Status CpuModelRunnerImpl::BeginEpoch(std::unique_ptr<Communicator> commun
 
 absl::Status CpuModelRunnerImpl::TimeShape(uint32_t rows, uint32_t tokens, uint32_t start,
                                            WarmupResult* result) {
-  const StepBatch batch =
-      MakeWarmupBatch({rows, tokens, start}, kernels::cpu::kKvBlockTokens, kv_.blocks());
+  const StepBatch batch = MakeWarmupBatch(
+      {rows, tokens, start}, {kernels::cpu::kKvBlockTokens, kv_.blocks(), plan_.kv_groups.count()});
   uint32_t fastest_us = ~0u;
   for (int i = 0; i < 2; ++i) {
     WEFT_ASSIGN_OR_RETURN(const StepResult timed, Run(batch));
@@ -156,20 +156,22 @@ absl::StatusOr<WarmupResult> CpuModelRunnerImpl::Warmup() {
   if (warm_) return warmup_;
   if (kv_.blocks() == 0) {
     const KvType type = KernelKvType(plan_.types.kv);
-    WEFT_ASSIGN_OR_RETURN(
-        kv_, KvCache::Create(KvShape{type, spec_.layers, slice_.kv_heads.size(), spec_.head_dim},
-                             plan_.kv_blocks));
+    WEFT_ASSIGN_OR_RETURN(kv_, KvCache::Create(KvShape{type, plan_.kv_groups.block_layers,
+                                                       slice_.kv_heads.size(), spec_.head_dim},
+                                               plan_.kv_groups, plan_.kv_blocks));
   }
   WarmupResult result;
   result.kv_blocks = plan_.kv_blocks;
   // Every rank times the same shapes: they follow from flags that all ranks share (rank.same).
   constexpr uint32_t kPromptTokens = 32;
   constexpr uint32_t kBatchRows = 8;
+  // Of one sequence that has the pool to itself.
+  const uint32_t table_blocks = std::max(1u, plan_.kv_blocks / plan_.kv_groups.count());
   const uint32_t pool_tokens = static_cast<uint32_t>(
-      std::min<uint64_t>(uint64_t{plan_.kv_blocks} * kKvBlockTokensCpu, spec_.context_tokens));
+      std::min<uint64_t>(uint64_t{table_blocks} * kKvBlockTokensCpu, spec_.context_tokens));
   const uint32_t prompt = std::min({kPromptTokens, options_.memory.step_tokens_max, pool_tokens});
   const uint32_t rows = std::min(
-      {kBatchRows, options_.memory.running_max, plan_.kv_blocks, options_.memory.step_tokens_max});
+      {kBatchRows, options_.memory.running_max, table_blocks, options_.memory.step_tokens_max});
   WEFT_RETURN_IF_ERROR(TimeShape(1, prompt, 0, &result));
   WEFT_RETURN_IF_ERROR(TimeShape(1, 1, prompt - 1, &result));
   WEFT_RETURN_IF_ERROR(TimeShape(rows, 1, 0, &result));

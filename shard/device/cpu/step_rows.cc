@@ -21,6 +21,7 @@ StepRows::StepRows(const StepRowsLimits& limits) : limits_(limits) {
   // Every sequence adds at most one short run.
   runs_.reserve(limits.step_tokens_max / kRunRows + limits.running_max + 1);
   sampled_.reserve(limits.running_max);
+  tables_.reserve(uint64_t{limits.running_max} * limits.kv_groups);
 }
 
 absl::Status StepRows::Build(const StepBatch& batch, absl::FunctionRef<TokenId(Slot)> last_token) {
@@ -30,21 +31,52 @@ absl::Status StepRows::Build(const StepBatch& batch, absl::FunctionRef<TokenId(S
   positions_.clear();
   runs_.clear();
   sampled_.clear();
+  tables_.clear();
   if (batch.ids.size() > limits_.step_tokens_max || batch.sequences.size() > limits_.running_max) {
     return absl::InternalError(absl::StrCat("step of ", batch.ids.size(), " tokens and ",
                                             batch.sequences.size(), " sequences; at most ",
                                             limits_.step_tokens_max, " and ", limits_.running_max));
   }
-  for (const StepSequence& sequence : batch.sequences) {
-    WEFT_RETURN_IF_ERROR(AddSequence(batch, sequence, last_token));
+  if (batch.kv_groups != limits_.kv_groups ||
+      batch.tables.size() != batch.sequences.size() * batch.kv_groups) {
+    return absl::InternalError(absl::StrCat("step with ", batch.tables.size(), " block tables of ",
+                                            batch.kv_groups, " KV groups; expected ",
+                                            limits_.kv_groups, " for each sequence"));
+  }
+  for (uint32_t i = 0; i < batch.sequences.size(); ++i) {
+    WEFT_RETURN_IF_ERROR(AddSequence(batch, i, last_token));
+    WEFT_RETURN_IF_ERROR(AddTables(batch, i));
   }
   // Costly items first, so that the last one taken is a short one.
   std::sort(runs_.begin(), runs_.end(), LongerContext);
   return absl::OkStatus();
 }
 
-absl::Status StepRows::AddSequence(const StepBatch& batch, const StepSequence& sequence,
+absl::Status StepRows::AddTables(const StepBatch& batch, uint32_t index) {
+  const StepSequence& sequence = batch.sequences[index];
+  const uint64_t end = uint64_t{sequence.start} + sequence.token_count;
+  for (uint32_t group = 0; group < limits_.kv_groups; ++group) {
+    const StepTable& table = batch.table(index, group);
+    if (uint64_t{table.begin} + table.count > batch.block_ids.size() ||
+        (uint64_t{table.first} + table.count) * kKvBlockTokensCpu < end) {
+      return absl::InternalError(
+          absl::StrCat("sequence ", sequence.sequence, ": block table too short"));
+    }
+    const BlockId* const blocks = batch.block_ids.data() + table.begin;
+    for (uint32_t i = 0; i < table.count; ++i) {
+      if (blocks[i] >= limits_.kv_blocks) {
+        return absl::InternalError(
+            absl::StrCat("sequence ", sequence.sequence, ": block id outside the pool"));
+      }
+    }
+    tables_.push_back(Table{table.first, blocks});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StepRows::AddSequence(const StepBatch& batch, uint32_t index,
                                    absl::FunctionRef<TokenId(Slot)> last_token) {
+  const StepSequence& sequence = batch.sequences[index];
   auto error = [&sequence](absl::string_view what) {
     return absl::InternalError(absl::StrCat("sequence ", sequence.sequence, ": ", what));
   };
@@ -54,15 +86,7 @@ absl::Status StepRows::AddSequence(const StepBatch& batch, const StepSequence& s
     return error("token range outside the step");
   }
   if (end > limits_.context_tokens) return error("position outside the context");
-  if (uint64_t{sequence.block_begin} + sequence.block_count > batch.block_ids.size() ||
-      uint64_t{sequence.block_count} * kKvBlockTokensCpu < end) {
-    return error("block table too short");
-  }
   if (sequence.slot >= limits_.running_max) return error("slot out of range");
-  const BlockId* blocks = batch.block_ids.data() + sequence.block_begin;
-  for (uint32_t i = 0; i < sequence.block_count; ++i) {
-    if (blocks[i] >= limits_.kv_blocks) return error("block id outside the pool");
-  }
   for (uint32_t i = 0; i < sequence.token_count; ++i) {
     TokenId id = batch.ids[sequence.token_begin + i];
     if (sequence.from_last_sample) id = last_token(sequence.slot);
@@ -72,12 +96,12 @@ absl::Status StepRows::AddSequence(const StepBatch& batch, const StepSequence& s
   }
   for (uint32_t i = 0; i < sequence.token_count; i += kRunRows) {
     runs_.push_back(
-        Run{rows_ + i, std::min(kRunRows, sequence.token_count - i), sequence.start + i, blocks});
+        Run{rows_ + i, std::min(kRunRows, sequence.token_count - i), sequence.start + i, index});
   }
   rows_ += sequence.token_count;
   positions_end_ = std::max(positions_end_, static_cast<uint32_t>(end));
   if (sequence.sample) {
-    sampled_.push_back(SampledRow{rows_ - 1, sequence.slot, static_cast<Position>(end), blocks});
+    sampled_.push_back(SampledRow{rows_ - 1, sequence.slot, static_cast<Position>(end), index});
   }
   return absl::OkStatus();
 }
@@ -86,7 +110,7 @@ void StepRows::KeepSampled() {
   rows_ = static_cast<uint32_t>(sampled_.size());
   runs_.clear();
   for (uint32_t i = 0; i < rows_; ++i) {
-    runs_.push_back(Run{i, 1, sampled_[i].position - 1, sampled_[i].block_ids});
+    runs_.push_back(Run{i, 1, sampled_[i].position - 1, sampled_[i].sequence});
   }
   std::sort(runs_.begin(), runs_.end(), LongerContext);
 }

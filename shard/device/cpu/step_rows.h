@@ -20,6 +20,7 @@ struct StepRowsLimits {
   uint32_t vocab = 0;
   uint32_t context_tokens = 0;
   uint32_t kv_blocks = 0;
+  uint32_t kv_groups = 1;
 };
 
 class StepRows {
@@ -29,7 +30,12 @@ class StepRows {
     uint32_t row = 0;
     uint32_t rows = 0;
     Position start = 0;
-    // Block table of the sequence.
+    // Index of the sequence in the step, for Table().
+    uint32_t sequence = 0;
+  };
+  // The blocks of a sequence in one KV group, from block `first` on.
+  struct Table {
+    uint32_t first = 0;
     const BlockId* block_ids = nullptr;
   };
   struct SampledRow {
@@ -37,7 +43,7 @@ class StepRows {
     Slot slot = 0;
     // Index of the token to be sampled in its sequence.
     Position position = 0;
-    const BlockId* block_ids = nullptr;
+    uint32_t sequence = 0;
   };
   static constexpr uint32_t kRunRows = 32;
 
@@ -46,6 +52,9 @@ class StepRows {
   // Takes a step. `last_token` gives the token a slot sampled last. INTERNAL when the batch breaks
   // the limits: the step thread has checked it before.
   absl::Status Build(const StepBatch& batch, absl::FunctionRef<TokenId(Slot)> last_token);
+  Table table(uint32_t sequence, uint32_t group) const {
+    return tables_[sequence * limits_.kv_groups + group];
+  }
   // Narrows rows and runs to the sampled rows; row i is then the i-th sampled one.
   void KeepSampled();
 
@@ -59,8 +68,9 @@ class StepRows {
   const std::vector<SampledRow>& sampled() const { return sampled_; }
 
  private:
-  absl::Status AddSequence(const StepBatch& batch, const StepSequence& sequence,
+  absl::Status AddSequence(const StepBatch& batch, uint32_t index,
                            absl::FunctionRef<TokenId(Slot)> last_token);
+  absl::Status AddTables(const StepBatch& batch, uint32_t index);
 
   const StepRowsLimits limits_;
   uint32_t rows_ = 0;
@@ -69,6 +79,8 @@ class StepRows {
   std::vector<Position> positions_;
   std::vector<Run> runs_;
   std::vector<SampledRow> sampled_;
+  // Of each sequence, by group.
+  std::vector<Table> tables_;
 };
 
 }  // namespace weft::shard

@@ -96,7 +96,14 @@ CudaLimits PlanCudaLimits(const DecoderSpec& spec, const CudaShape& shape, const
   limits.vocab = spec.vocab;
   limits.decode_grid = decode_grid;
   limits.group_max = LargestHeadGroup(shape, slice);
-  limits.rotary_pairs = spec.attention_kinds[0].rope.dims / 2;
+  for (uint32_t kind = 0; kind < spec.attention_kinds.size(); ++kind) {
+    const bool shared = spec.RopeKind(kind) != kind;
+    limits.rotary_pairs.push_back(shared ? 0 : spec.attention_kinds[kind].rope.dims / 2);
+  }
+  const KvGroups groups = MakeKvGroups(spec);
+  limits.kv_groups = groups.count();
+  limits.sinks = spec.attention_sinks;
+  limits.kv_id_stride = CudaKvCache::IdStride(groups);
   return limits;
 }
 
@@ -114,29 +121,32 @@ absl::StatusOr<MemoryPlan> PlanCudaMemory(const DecoderSpec& spec, const CudaSha
   plan.workspace_bytes = CudaWorkspace::Bytes(shape, limits) + kLibraryBytes +
                          (limits.world > 1 ? PeerSum::Bytes(shape.hidden) : 0) +
                          NcclBytes(limits.world) + shape.layers * kGraphsLayerBytes;
-  plan.kv_block_bytes = CudaKvCache::BlockBytes(shape);
+  plan.kv_groups = MakeKvGroups(spec);
+  plan.kv_block_bytes = CudaKvCache::BlockBytes(shape, plan.kv_groups);
   plan.kv_block_tokens = kKvBlockTokensCuda;
   plan.device_bytes = device.total_bytes;
   plan.device_used_bytes = device.used_bytes;
   const auto usable =
       static_cast<uint64_t>(static_cast<double>(device.total_bytes) * flags.memory_fraction);
   const uint64_t fixed = device.used_bytes + plan.weights_bytes + plan.workspace_bytes;
-  const uint64_t needed = fixed + plan.kv_block_bytes;
+  // A block for every group.
+  const uint64_t least = plan.kv_groups.count() * plan.kv_block_bytes;
+  const uint64_t needed = fixed + least;
   if (needed > usable) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "--memory-fraction ", flags.memory_fraction, " of ", Mib(device.total_bytes),
-        " device memory is ", Mib(usable), "; this shard needs ", Mib(needed), ": in use already ",
-        Mib(device.used_bytes), ", weights ", Mib(plan.weights_bytes), ", workspace ",
-        Mib(plan.workspace_bytes), ", one KV block ", Mib(plan.kv_block_bytes), ". ",
-        WhatWouldFit(needed, device)));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("--memory-fraction ", flags.memory_fraction, " of ", Mib(device.total_bytes),
+                     " device memory is ", Mib(usable), "; this shard needs ", Mib(needed),
+                     ": in use already ", Mib(device.used_bytes), ", weights ",
+                     Mib(plan.weights_bytes), ", workspace ", Mib(plan.workspace_bytes),
+                     ", one KV block ", Mib(least), ". ", WhatWouldFit(needed, device)));
   }
   uint64_t blocks = (usable - fixed) / plan.kv_block_bytes;
   if (flags.kv_memory_bytes > 0) {
     blocks = std::min(blocks, flags.kv_memory_bytes / limits.world / plan.kv_block_bytes);
-    if (blocks == 0) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("--kv-memory ", flags.kv_memory_bytes, " bytes hold no KV block; one takes ",
-                       plan.kv_block_bytes * limits.world, " bytes on all shards together"));
+    if (blocks < plan.kv_groups.count()) {
+      return absl::ResourceExhaustedError(NoKvBlock(flags.kv_memory_bytes, plan.kv_groups.count(),
+                                                    plan.kv_block_tokens,
+                                                    plan.kv_block_bytes * limits.world));
     }
   }
   // More than every sequence at full length would never be used.

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/casts.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/check.h"
@@ -77,20 +78,54 @@ absl::Status CudaOps::FillConstants() {
                               vocab_begin.size() * sizeof(uint32_t), cudaMemcpyHostToDevice),
                    "copy of the vocabulary's slices"));
   }
-  return FillRotaryTable();
+  return FillPositions();
 }
 
-absl::Status CudaOps::FillRotaryTable() {
-  const std::vector<float> frequencies = RopeInverseFrequencies(spec_.attention_kinds[0].rope);
-  if (frequencies.empty()) return absl::OkStatus();
-  WEFT_CHECK_EQ(frequencies.size(), limits_.rotary_pairs);
-  kernels::cuda::RotaryTableParams params;
-  WEFT_CHECK_LE(frequencies.size(), std::size(params.inverse_frequencies));
-  std::copy(frequencies.begin(), frequencies.end(), params.inverse_frequencies);
-  params.pairs = limits_.rotary_pairs;
-  params.positions = limits_.context_tokens;
-  params.out = ws_.rotary;
-  return CudaStatus(kernels::cuda::FillRotaryTable(params, stream_), "rotary table");
+absl::Status CudaOps::WidenSinks() {
+  if (ws_.sinks == nullptr) return absl::OkStatus();
+  std::vector<float> wide(shape_.query_heads);
+  std::vector<uint16_t> narrow(shape_.query_heads);
+  const bool is_wide = shape_.type == DType::kFloat32;
+  for (uint32_t layer = 0; layer < shape_.layers; ++layer) {
+    void* const host = is_wide ? static_cast<void*>(wide.data()) : narrow.data();
+    WEFT_RETURN_IF_ERROR(
+        CudaStatus(cudaMemcpy(host, weights_.layer(layer).sinks,
+                              shape_.query_heads * BytesOf(shape_.type), cudaMemcpyDeviceToHost),
+                   "copy of attention sinks"));
+    for (uint32_t i = 0; !is_wide && i < shape_.query_heads; ++i) {
+      wide[i] = absl::bit_cast<float>(uint32_t{narrow[i]} << 16);
+    }
+    WEFT_RETURN_IF_ERROR(
+        CudaStatus(cudaMemcpy(ws_.sinks + size_t{layer} * shape_.query_heads, wide.data(),
+                              shape_.query_heads * sizeof(float), cudaMemcpyHostToDevice),
+                   "copy of attention sinks"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CudaOps::FillPositions() {
+  const std::vector<float> slopes = AlibiSlopes(spec_);
+  if (!slopes.empty()) {
+    WEFT_RETURN_IF_ERROR(
+        CudaStatus(cudaMemcpy(ws_.alibi_slopes, slopes.data() + slice_.heads.begin,
+                              shape_.query_heads * sizeof(float), cudaMemcpyHostToDevice),
+                   "copy of ALiBi's slopes"));
+  }
+  WEFT_RETURN_IF_ERROR(WidenSinks());
+  for (uint32_t kind = 0; kind < spec_.attention_kinds.size(); ++kind) {
+    if (ws_.rotary[kind] == nullptr) continue;
+    const std::vector<float> frequencies = RopeInverseFrequencies(spec_.attention_kinds[kind].rope);
+    WEFT_CHECK_EQ(frequencies.size(), limits_.rotary_pairs[kind]);
+    kernels::cuda::RotaryTableParams params;
+    WEFT_CHECK_LE(frequencies.size(), std::size(params.inverse_frequencies));
+    std::copy(frequencies.begin(), frequencies.end(), params.inverse_frequencies);
+    params.pairs = limits_.rotary_pairs[kind];
+    params.positions = limits_.context_tokens;
+    params.out = ws_.rotary[kind];
+    WEFT_RETURN_IF_ERROR(
+        CudaStatus(kernels::cuda::FillRotaryTable(params, stream_), "rotary table"));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CudaOps::BeginSequences(const StepBatch& batch) {
@@ -162,7 +197,7 @@ absl::Status CudaOps::AwaitStaging() {
 
 absl::Status CudaOps::BeginStep(const StepBatch& batch, uint32_t decode_rows) {
   WEFT_ASSIGN_OR_RETURN(step_, upload_.Pack(batch, decode_rows, slots_));
-  inputs_ = StepUpload::Parts(step_, ws_.inputs);
+  inputs_ = upload_.Parts(step_, ws_.inputs);
   body_ = {step_.rows, ws_.residual, ws_.attention};
   tail_ = step_.decode_only() ? body_ : Rows{step_.sampled, ws_.residual_kept, ws_.attention_kept};
   return CudaStatus(

@@ -82,7 +82,13 @@ class CudaOps : public Ops {
   static constexpr uint64_t kStagingAlignment = 16;
   explicit CudaOps(const Parts& parts);
   absl::Status FillConstants();
-  absl::Status FillRotaryTable();
+  // ALiBi's slopes, sinks and rotary tables.
+  absl::Status FillPositions();
+  // Attention reads sinks in float32, whatever the type of the weights.
+  absl::Status WidenSinks();
+  const float* SinksOf(uint32_t layer) const {
+    return ws_.sinks == nullptr ? nullptr : ws_.sinks + size_t{layer} * shape_.query_heads;
+  }
   absl::Status UploadStart(const SequenceStart& start);
 
   // The rows that an operation works on, and where they lie.
@@ -111,6 +117,9 @@ class CudaOps : public Ops {
   absl::Status Embed();
   // Block tables, and what attention of decode rows and of chunks plans ahead.
   absl::Status PrepareAttention();
+  absl::Status PlanDecode(uint32_t group);
+  // Block tables of a KV group, from a sequence of the step on.
+  kernels::cuda::BlockTables TablesOf(uint32_t group, uint32_t first_sequence) const;
   absl::Status NormalizeResidual(const PlanOp& op, const Rows& rows);
   absl::Status NormalizePartial(const PlanOp& op, const Rows& rows);
   absl::Status CapLogits();

@@ -18,23 +18,16 @@ using kernels::cuda::DType;
 }  // namespace
 
 absl::Status CudaOps::PrepareAttention() {
-  WEFT_RETURN_IF_ERROR(CudaStatus(
-      kernels::cuda::UnpackBlockTables({inputs_.block_ids, inputs_.table_begin, step_.sequences(),
-                                        ws_.block_tables, limits_.blocks_per_sequence()},
-                                       stream_),
-      "block tables"));
+  const uint32_t tables = step_.sequences() * limits_.kv_groups;
+  WEFT_RETURN_IF_ERROR(
+      CudaStatus(kernels::cuda::UnpackBlockTables({inputs_.block_ids, inputs_.table_begin, tables,
+                                                   ws_.block_tables, limits_.blocks_per_sequence()},
+                                                  stream_),
+                 "block tables"));
   if (step_.decode_rows > 0 && shape_.type == DType::kBfloat16) {
-    kernels::cuda::DecodeScheduleParams schedule;
-    schedule.context_lengths = inputs_.context_lengths;
-    schedule.sequences = step_.decode_rows;
-    schedule.kv_heads = shape_.kv_heads;
-    schedule.group_max = limits_.group_max;
-    schedule.grid = limits_.decode_grid;
-    schedule.schedule = ws_.decode_schedule;
-    schedule.tables = {ws_.block_tables, limits_.blocks_per_sequence()};
-    schedule.dependent = true;
-    WEFT_RETURN_IF_ERROR(
-        CudaStatus(kernels::cuda::MakeDecodeSchedule(schedule, stream_), "decode schedule"));
+    for (uint32_t group = 0; group < limits_.kv_groups; ++group) {
+      WEFT_RETURN_IF_ERROR(PlanDecode(group));
+    }
   }
   if (step_.chunks == 0) return absl::OkStatus();
   kernels::cuda::PromptAttentionParams prompt;
@@ -46,20 +39,41 @@ absl::Status CudaOps::PrepareAttention() {
   return CudaStatus(kernels::cuda::PlanPromptAttention(prompt, stream_), "prompt attention's plan");
 }
 
+absl::Status CudaOps::PlanDecode(uint32_t group) {
+  kernels::cuda::DecodeScheduleParams schedule;
+  schedule.context_lengths = inputs_.context_lengths;
+  schedule.sequences = step_.decode_rows;
+  schedule.kv_heads = shape_.kv_heads;
+  schedule.group_max = limits_.group_max;
+  schedule.window = kv_.WindowOf(group);
+  schedule.grid = limits_.decode_grid;
+  schedule.schedule = ws_.decode_schedules[group];
+  schedule.tables = TablesOf(group, 0);
+  schedule.dependent = true;
+  return CudaStatus(kernels::cuda::MakeDecodeSchedule(schedule, stream_), "decode schedule");
+}
+
+kernels::cuda::BlockTables CudaOps::TablesOf(uint32_t group, uint32_t first_sequence) const {
+  const uint32_t stride = limits_.blocks_per_sequence();
+  const size_t first_table = size_t{group} * step_.sequences() + first_sequence;
+  return {ws_.block_tables + first_table * stride, stride};
+}
+
 kernels::cuda::RotateAndAppendParams CudaOps::HeadsOf(const PlanOp& op, const Rows& rows) const {
   kernels::cuda::RotateAndAppendParams params;
   params.qkv = ws_.qkv;
   params.qkv_stride = shape_.qkv_columns();
   if (op.adds_bias) params.bias = weights_.layer(op.layer).qkv_bias;
   params.query_heads = shape_.query_heads;
-  params.rotary_dim = spec_.attention(op.layer).rope.dims;
-  params.rotary = params.rotary_dim != 0 ? ws_.rotary : nullptr;
+  const uint32_t kind = spec_.KindOf(op.layer);
+  params.rotary = ws_.rotary[spec_.RopeKind(kind)];
+  params.rotary_dim = spec_.attention_kinds[kind].rope.dims;
   params.positions = inputs_.positions;
   params.sequences = inputs_.row_sequences;
   params.query = ws_.qkv;
   params.query_stride = shape_.qkv_columns();
   params.kv = kv_.Layer(op.layer);
-  params.tables = {ws_.block_tables, limits_.blocks_per_sequence()};
+  params.tables = TablesOf(kv_.GroupOf(op.layer), 0);
   params.rows = rows.count;
   params.type = shape_.type;
   return params;
@@ -97,18 +111,20 @@ absl::Status CudaOps::RotateAndAppend(const PlanOp& op, const Rows& rows) {
 
 kernels::cuda::AttentionParams CudaOps::AttentionOf(uint32_t layer, uint32_t first_sequence,
                                                     uint32_t sequences) const {
-  const uint32_t stride = limits_.blocks_per_sequence();
   kernels::cuda::AttentionParams params;
   params.query = ws_.qkv;
   params.query_stride = shape_.qkv_columns();
   params.query_heads = shape_.query_heads;
   params.kv = kv_.Layer(layer);
-  params.tables = {ws_.block_tables + size_t{first_sequence} * stride, stride};
+  params.tables = TablesOf(kv_.GroupOf(layer), first_sequence);
   params.context_lengths = inputs_.context_lengths + first_sequence;
   params.sequences = sequences;
   params.kv_head_begin = ws_.kv_head_begin;
   params.group_max = limits_.group_max;
   params.scale = spec_.attention_scale;
+  params.soft_cap = spec_.attention_soft_cap;
+  params.window = spec_.attention(layer).window_tokens;
+  if (spec_.position == PositionKind::kAlibi) params.alibi_slopes = ws_.alibi_slopes;
   params.out = ws_.attention;
   params.type = shape_.type;
   return params;
@@ -117,8 +133,9 @@ kernels::cuda::AttentionParams CudaOps::AttentionOf(uint32_t layer, uint32_t fir
 absl::Status CudaOps::AttendDecode(const PlanOp& op) {
   kernels::cuda::DecodeAttentionParams params;
   params.attention = AttentionOf(op.layer, 0, step_.decode_rows);
-  params.schedule = ws_.decode_schedule;
+  params.schedule = ws_.decode_schedules[kv_.GroupOf(op.layer)];
   params.grid = limits_.decode_grid;
+  params.sinks = SinksOf(op.layer);
   params.workspace = ws_.decode_partials;
   params.workspace_bytes = ws_.decode_partials_bytes;
   params.dependent = !op.after_collective;
@@ -136,6 +153,7 @@ absl::Status CudaOps::AttendChunks(const PlanOp& op) {
   params.tiles = ws_.prompt_tiles;
   params.counters = ws_.prompt_counters;
   params.tensor_maps = kv_.TensorMaps(op.layer);
+  params.sinks = SinksOf(op.layer);
   return CudaStatus(kernels::cuda::PromptAttention(params, stream_), "prompt attention");
 }
 

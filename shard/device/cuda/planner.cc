@@ -25,8 +25,9 @@ CudaPlanFacts FactsOf(const DecoderSpec& spec, const CudaShape& shape, const Sli
   facts.world = slice.world;
   facts.bfloat16 = shape.type == kernels::cuda::DType::kBfloat16;
   facts.deterministic = deterministic;
-  const uint32_t rotated = spec.attention_kinds[0].rope.dims;
-  facts.whole_heads = rotated == 0 || rotated == shape.head_stride;
+  facts.whole_heads = absl::c_all_of(spec.attention_kinds, [&shape](const AttentionKind& kind) {
+    return kind.rope.dims == 0 || kind.rope.dims == shape.head_stride;
+  });
   facts.rms_norm = spec.norm == NormKind::kRmsNorm && spec.norm_weight_offset == 0;
   facts.post_norms = spec.post_norms;
   facts.gated_silu = spec.gated_mlp && spec.activation == Activation::kSilu;

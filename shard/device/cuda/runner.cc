@@ -59,7 +59,7 @@ absl::Status CudaModelRunnerImpl::Plan() {
 }
 
 absl::Status CudaModelRunnerImpl::TakePool() {
-  absl::StatusOr<CudaKvCache> pool = CudaKvCache::Create(shape_, plan_.kv_blocks);
+  absl::StatusOr<CudaKvCache> pool = CudaKvCache::Create(shape_, plan_.kv_groups, plan_.kv_blocks);
   if (absl::IsResourceExhausted(pool.status())) {
     size_t free_bytes = 0;
     size_t total_bytes = 0;

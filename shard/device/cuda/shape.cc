@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
-#include "common/status.h"
+#include "kernels/cuda/attention/decode_attention.h"
 
 namespace weft::shard {
 namespace {
@@ -19,25 +19,18 @@ constexpr std::initializer_list<uint32_t> kHeadSizes = {64, 80, 96, 128, 256};
 constexpr uint32_t kVectorElements = 8;
 constexpr uint32_t kMlpMultiple = 64;
 
-// Kinds of attention that the kernels do not have.
-absl::Status RefuseAttention(const DecoderSpec& spec) {
-  const auto refuse = [](absl::string_view what) {
-    return absl::UnimplementedError(
-        absl::StrCat(what, ": CUDA shards do not serve it; use --device cpu"));
-  };
-  if (spec.attention_kinds.size() > 1) return refuse("several kinds of attention layers");
-  if (spec.attention_kinds[0].window_tokens > 0) return refuse("attention with a sliding window");
-  if (spec.attention_soft_cap > 0) return refuse("attention with a soft cap");
-  if (spec.position == PositionKind::kAlibi) return refuse("ALiBi");
-  if (spec.attention_sinks) return refuse("attention with sinks");
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 absl::StatusOr<CudaShape> MakeCudaShape(const DecoderSpec& spec, const SlicePlan& slice,
                                         kernels::cuda::DType type) {
-  WEFT_RETURN_IF_ERROR(RefuseAttention(spec));
+  const uint32_t group = spec.heads / spec.kv_heads;
+  if (spec.attention_sinks && group > kernels::cuda::kDecodeSinkGroupMax) {
+    return absl::UnimplementedError(
+        absl::StrCat(group,
+                     " query heads share a KV head: with attention sinks CUDA shards serve "
+                     "up to ",
+                     kernels::cuda::kDecodeSinkGroupMax, "; use --device cpu"));
+  }
   if (spec.hidden % kVectorElements != 0) {
     return absl::InvalidArgumentError(absl::StrCat("hidden size ", spec.hidden,
                                                    ": CUDA shards serve multiples of ",

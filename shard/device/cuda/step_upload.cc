@@ -21,7 +21,8 @@ using kernels::cuda::SamplingRow;
 
 constexpr uint64_t kPartAlignment = 16;
 
-StepInputsOnDevice TakeParts(const StepShape& shape, MemoryParts* memory) {
+StepInputsOnDevice TakeParts(const StepShape& shape, uint32_t kv_groups, MemoryParts* memory) {
+  const uint64_t tables = uint64_t{shape.sequences()} * kv_groups;
   StepInputsOnDevice parts;
   parts.ids = memory->Take<uint32_t>(shape.rows);
   parts.positions = memory->Take<uint32_t>(shape.rows);
@@ -30,7 +31,7 @@ StepInputsOnDevice TakeParts(const StepShape& shape, MemoryParts* memory) {
   parts.context_lengths = memory->Take<uint32_t>(shape.sequences());
   parts.chunk_row_begin = memory->Take<uint32_t>(uint64_t{shape.chunks} + 1);
   parts.sampled_rows = memory->Take<uint32_t>(shape.sampled);
-  parts.table_begin = memory->Take<uint32_t>(uint64_t{shape.sequences()} + 1);
+  parts.table_begin = memory->Take<uint32_t>(tables + 1);
   parts.sampling = memory->Take<SamplingRow>(shape.sampled);
   parts.block_ids = memory->Take<uint32_t>(0);
   return parts;
@@ -42,6 +43,19 @@ T* Writable(const T* part) {
   return const_cast<T*>(part);
 }
 
+// The tables of a sequence lie in the batch, and reach to position end - 1.
+bool TablesCover(const StepBatch& batch, size_t sequence, uint64_t end, const CudaLimits& limits) {
+  for (uint32_t group = 0; group < limits.kv_groups; ++group) {
+    const StepTable& table = batch.table(sequence, group);
+    const uint64_t blocks = uint64_t{table.first} + table.count;
+    if (uint64_t{table.begin} + table.count > batch.block_ids.size() ||
+        blocks > limits.blocks_per_sequence() || blocks * kKvBlockTokens < end) {
+      return false;
+    }
+  }
+  return true;
+}
+
 absl::Status CheckLimits(const StepBatch& batch, const CudaLimits& limits) {
   if (batch.ids.size() > limits.step_tokens_max || batch.sequences.size() > limits.running_max ||
       batch.block_ids.size() > limits.block_ids_max()) {
@@ -50,14 +64,19 @@ absl::Status CheckLimits(const StepBatch& batch, const CudaLimits& limits) {
         batch.block_ids.size(), " blocks; at most ", limits.step_tokens_max, ", ",
         limits.running_max, " and ", limits.block_ids_max()));
   }
-  for (const StepSequence& sequence : batch.sequences) {
+  if (batch.kv_groups != limits.kv_groups ||
+      batch.tables.size() != batch.sequences.size() * batch.kv_groups) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("step with ", batch.tables.size(), " block tables of ", batch.kv_groups,
+                     " KV groups; expected ", limits.kv_groups, " for each sequence"));
+  }
+  for (size_t i = 0; i < batch.sequences.size(); ++i) {
+    const StepSequence& sequence = batch.sequences[i];
     const uint64_t end = uint64_t{sequence.start} + sequence.token_count;
     if (sequence.token_count == 0 || end > limits.context_tokens ||
         sequence.slot >= limits.running_max ||
         uint64_t{sequence.token_begin} + sequence.token_count > batch.ids.size() ||
-        uint64_t{sequence.block_begin} + sequence.block_count > batch.block_ids.size() ||
-        sequence.block_count > limits.blocks_per_sequence() ||
-        uint64_t{sequence.block_count} * kKvBlockTokens < end) {
+        !TablesCover(batch, i, end, limits)) {
       return absl::InvalidArgumentError(
           absl::StrCat("sequence ", sequence.sequence, ": rows or blocks out of range"));
     }
@@ -104,7 +123,6 @@ void Pad(const StepShape& used, const StepShape& shape, const StepInputsOnDevice
     Writable(parts.row_slots)[row] = 0;
     Writable(parts.context_lengths)[row] = 0;
     Writable(parts.sampled_rows)[row] = row;
-    Writable(parts.table_begin)[row + 1] = Writable(parts.table_begin)[row];
     Writable(parts.sampling)[row] = none;
   }
 }
@@ -117,7 +135,7 @@ uint64_t StepUpload::Bytes(const CudaLimits& limits) {
   largest.chunks = limits.running_max;
   largest.sampled = limits.running_max;
   MemoryParts memory(nullptr, kPartAlignment);
-  TakeParts(largest, &memory);
+  TakeParts(largest, limits.kv_groups, &memory);
   memory.Take<uint32_t>(limits.block_ids_max());
   return memory.used();
 }
@@ -131,10 +149,33 @@ absl::StatusOr<StepUpload> StepUpload::Create(const CudaLimits& limits) {
   return upload;
 }
 
-StepInputsOnDevice StepUpload::Parts(const StepShape& shape, const uint8_t* base) {
+StepInputsOnDevice StepUpload::Parts(const StepShape& shape, const uint8_t* base) const {
   // Only addresses are taken: nothing is written there.
   MemoryParts memory(const_cast<uint8_t*>(base), kPartAlignment);
-  return TakeParts(shape, &memory);
+  return TakeParts(shape, limits_.kv_groups, &memory);
+}
+
+void StepUpload::PackTables(const StepBatch& batch, const StepShape& shape,
+                            const StepInputsOnDevice& parts, MemoryParts* memory) const {
+  uint32_t blocks = 0;
+  uint32_t tables = 0;
+  for (uint32_t group = 0; group < limits_.kv_groups; ++group) {
+    // Padding rows have empty tables.
+    for (uint32_t s = 0; s < shape.sequences(); ++s, ++tables) {
+      const StepTable table = s < batch.sequences.size() ? batch.table(s, group) : StepTable{};
+      Writable(parts.table_begin)[tables] = blocks;
+      // Tables on the device begin at block 0; nobody reads what stands for the blocks that have
+      // left.
+      std::fill_n(Writable(parts.block_ids) + blocks, table.first, 0u);
+      blocks += table.first;
+      for (uint32_t i = 0; i < table.count; ++i) {
+        Writable(parts.block_ids)[blocks++] =
+            batch.block_ids[table.begin + i] * limits_.kv_id_stride;
+      }
+    }
+  }
+  Writable(parts.table_begin)[tables] = blocks;
+  memory->Take<uint32_t>(blocks);
 }
 
 absl::StatusOr<StepShape> StepUpload::Pack(const StepBatch& batch, uint32_t decode_rows,
@@ -148,20 +189,15 @@ absl::StatusOr<StepShape> StepUpload::Pack(const StepBatch& batch, uint32_t deco
   }
   filled_ ^= 1;
   MemoryParts memory(buffers_[filled_].data(), kPartAlignment);
-  const StepInputsOnDevice parts = TakeParts(shape, &memory);
+  const StepInputsOnDevice parts = TakeParts(shape, limits_.kv_groups, &memory);
   uint32_t row = 0;
   uint32_t sampled = 0;
   uint32_t chunk = 0;
-  uint32_t blocks = 0;
   for (uint32_t s = 0; s < batch.sequences.size(); ++s) {
     const StepSequence& sequence = batch.sequences[s];
     const uint32_t end = sequence.start + sequence.token_count;
     if (IsChunk(sequence, limits_.deterministic)) Writable(parts.chunk_row_begin)[chunk++] = row;
     Writable(parts.context_lengths)[s] = end;
-    Writable(parts.table_begin)[s] = blocks;
-    std::copy_n(batch.block_ids.data() + sequence.block_begin, sequence.block_count,
-                Writable(parts.block_ids) + blocks);
-    blocks += sequence.block_count;
     for (uint32_t i = 0; i < sequence.token_count; ++i, ++row) {
       const TokenId id = batch.ids[sequence.token_begin + i];
       Writable(parts.ids)[row] = sequence.from_last_sample ? kTakeLastSample : id;
@@ -174,9 +210,8 @@ absl::StatusOr<StepShape> StepUpload::Pack(const StepBatch& batch, uint32_t deco
     Writable(parts.sampling)[sampled++] = slots.Row(sequence.slot, end);
   }
   Writable(parts.chunk_row_begin)[chunk] = row;
-  Writable(parts.table_begin)[batch.sequences.size()] = blocks;
   Pad(used, shape, parts);
-  memory.Take<uint32_t>(blocks);
+  PackTables(batch, shape, parts, &memory);
   bytes_ = memory.used();
   return shape;
 }

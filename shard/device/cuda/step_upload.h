@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/memory_parts.h"
 #include "kernels/cuda/sampling/sampler.h"
 #include "shard/device/cuda/runtime/buffer.h"
 #include "shard/device/cuda/slot_table.h"
@@ -46,7 +47,7 @@ struct StepInputsOnDevice {
   const uint32_t* context_lengths = nullptr;             // [sequences]
   const uint32_t* chunk_row_begin = nullptr;             // [chunks + 1]
   const uint32_t* sampled_rows = nullptr;                // [sampled]
-  const uint32_t* table_begin = nullptr;                 // [sequences + 1]
+  const uint32_t* table_begin = nullptr;                 // [KV groups * sequences + 1]
   const kernels::cuda::SamplingRow* sampling = nullptr;  // [sampled]
   const uint32_t* block_ids = nullptr;
 };
@@ -68,9 +69,13 @@ class StepUpload {
   uint64_t bytes() const { return bytes_; }
 
   // Where the parts of such a step lie when it was copied to `base`.
-  static StepInputsOnDevice Parts(const StepShape& shape, const uint8_t* base);
+  StepInputsOnDevice Parts(const StepShape& shape, const uint8_t* base) const;
 
  private:
+  // Block tables, those of a group side by side, and where the next part of memory begins.
+  void PackTables(const StepBatch& batch, const StepShape& shape, const StepInputsOnDevice& parts,
+                  MemoryParts* memory) const;
+
   CudaLimits limits_;
   std::array<PinnedBuffer, 2> buffers_;
   int filled_ = 0;

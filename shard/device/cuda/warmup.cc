@@ -17,8 +17,8 @@ namespace weft::shard {
 
 StepBatch CudaModelRunnerImpl::MakeBatch(uint32_t rows, uint32_t tokens, uint32_t start,
                                          bool decode) const {
-  return MakeWarmupBatch({rows, tokens, start, decode}, kernels::cuda::kKvBlockTokens,
-                         kv_.blocks());
+  return MakeWarmupBatch({rows, tokens, start, decode},
+                         {kernels::cuda::kKvBlockTokens, kv_.blocks(), kv_.groups()});
 }
 
 absl::Status CudaModelRunnerImpl::TimeShape(uint32_t rows, uint32_t tokens, uint32_t start,

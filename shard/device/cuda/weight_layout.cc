@@ -73,6 +73,9 @@ void WeightLayout::AddLayer(uint32_t layer, const DecoderSpec& spec) {
   }
   Add({ParamKind::kOutput, layer}, Take(uint64_t{shape_.hidden} * shape_.query_columns()),
       HeadColumns(shape_.hidden, shape_.query_heads, shape_));
+  if (spec.attention_sinks) {
+    Add({ParamKind::kSinks, layer}, Take(shape_.query_heads), Vector(shape_.query_heads));
+  }
   if (spec.output_bias) {
     Add({ParamKind::kOutputBias, layer}, Take(shape_.hidden), Vector(shape_.hidden));
   }

@@ -117,6 +117,7 @@ void CudaWeightsImpl::PointLayers() {
     layer.gate_up_bias = Find({spec_.gated_mlp ? ParamKind::kGateBias : ParamKind::kUpBias, i});
     layer.down = Find({ParamKind::kDown, i});
     layer.down_bias = Find({ParamKind::kDownBias, i});
+    layer.sinks = Find({ParamKind::kSinks, i});
   }
 }
 

@@ -37,8 +37,9 @@ struct CudaLayer {
   const void* gate_up = nullptr;       // [gate_up_columns, hidden]: gate if there is one, then up
   const void* gate_up_bias = nullptr;  // [gate_up_columns]
   const void* down = nullptr;          // [hidden, mlp]
+  const void* down_bias = nullptr;     // [hidden]
   CudaNorm post_mlp_norm;
-  const void* down_bias = nullptr;  // [hidden]
+  const void* sinks = nullptr;  // [query_heads]
 };
 
 class CudaWeights : public WeightSink {

@@ -19,7 +19,9 @@ uint32_t CudaLimits::blocks_per_sequence() const {
   return (context_tokens + kKvBlockTokens - 1) / kKvBlockTokens;
 }
 
-uint64_t CudaLimits::block_ids_max() const { return uint64_t{running_max} * blocks_per_sequence(); }
+uint64_t CudaLimits::block_ids_max() const {
+  return uint64_t{running_max} * blocks_per_sequence() * kv_groups;
+}
 
 void CudaWorkspace::AssignParts(const CudaShape& shape, const CudaLimits& limits,
                                 MemoryParts* parts) {
@@ -46,8 +48,11 @@ void CudaWorkspace::AssignParts(const CudaShape& shape, const CudaLimits& limits
 
   inputs = parts->Take(StepUpload::Bytes(limits));
   block_tables = parts->Take<uint32_t>(limits.block_ids_max());
-  decode_schedule = parts->Take(kernels::cuda::DecodeScheduleBytes(
-      limits.running_max, shape.kv_heads, limits.group_max, limits.decode_grid));
+  decode_schedules.resize(limits.kv_groups);
+  for (uint8_t*& schedule : decode_schedules) {
+    schedule = parts->Take(kernels::cuda::DecodeScheduleBytes(
+        limits.running_max, shape.kv_heads, limits.group_max, limits.decode_grid));
+  }
   decode_partials_bytes =
       kernels::cuda::DecodeWorkspaceBytes({limits.running_max, shape.kv_heads, limits.group_max,
                                            shape.head_stride, limits.decode_grid, 0, 0});
@@ -55,7 +60,13 @@ void CudaWorkspace::AssignParts(const CudaShape& shape, const CudaLimits& limits
   prompt_tiles = parts->Take<kernels::cuda::PromptTile>(
       kernels::cuda::PromptTilesMax(limits.step_tokens_max, limits.running_max));
   prompt_counters = parts->Take<uint32_t>(kernels::cuda::kPromptCounters);
-  rotary = parts->Take<float2>(uint64_t{limits.context_tokens} * limits.rotary_pairs);
+  rotary.assign(limits.rotary_pairs.size(), nullptr);
+  for (size_t kind = 0; kind < rotary.size(); ++kind) {
+    const uint64_t angles = uint64_t{limits.context_tokens} * limits.rotary_pairs[kind];
+    if (angles > 0) rotary[kind] = parts->Take<float2>(angles);
+  }
+  alibi_slopes = parts->Take<float>(shape.query_heads);
+  if (limits.sinks) sinks = parts->Take<float>(uint64_t{shape.layers} * shape.query_heads);
   kv_head_begin = parts->Take<uint32_t>(shape.kv_heads + 1);
 
   sampler = parts->Take(kernels::cuda::SamplerWorkspaceBytes(limits.running_max, limits.vocab,

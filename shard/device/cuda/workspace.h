@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "common/memory_parts.h"
@@ -29,12 +30,17 @@ struct CudaLimits {
   uint32_t group_max = 0;
   // Rows are treated alike, however many there are and wherever they come from (--deterministic).
   bool deterministic = false;
-  // Rotary pairs of a head.
-  uint32_t rotary_pairs = 0;
+  // By attention kind: rotary pairs of a head, 0 for a kind that shares an earlier one's table.
+  std::vector<uint32_t> rotary_pairs;
+  // KV groups, and what block ids are multiplied by in device tables (kv_cache.h).
+  uint32_t kv_groups = 1;
+  uint32_t kv_id_stride = 1;
+  // Attention has sinks.
+  bool sinks = false;
 
   // Blocks of a whole context: the stride of unpacked block tables.
   uint32_t blocks_per_sequence() const;
-  // Block ids of all sequences of a step, at most.
+  // Block ids in all tables of a step, at most.
   uint64_t block_ids_max() const;
 };
 
@@ -59,14 +65,18 @@ struct CudaWorkspace {
   uint32_t* vocab_begin = nullptr;  // [world + 1]
 
   uint8_t* inputs = nullptr;         // StepUpload's bytes of one step
-  uint32_t* block_tables = nullptr;  // [R, blocks_per_sequence]
-  uint8_t* decode_schedule = nullptr;
+  uint32_t* block_tables = nullptr;  // [KV groups, sequences of the step, blocks_per_sequence]
+  // Of each KV group.
+  std::vector<uint8_t*> decode_schedules;
   uint8_t* decode_partials = nullptr;
   uint64_t decode_partials_bytes = 0;
   kernels::cuda::PromptTile* prompt_tiles = nullptr;
   uint32_t* prompt_counters = nullptr;  // [kPromptCounters]
-  float2* rotary = nullptr;             // [context, rotary_pairs]
-  uint32_t* kv_head_begin = nullptr;    // [kv_heads + 1]
+  // By attention kind, [context, pairs]; null for a kind that shares an earlier one's.
+  std::vector<float2*> rotary;
+  float* alibi_slopes = nullptr;      // [query heads], used with ALiBi alone
+  float* sinks = nullptr;             // [layers, query heads]; null in a model without
+  uint32_t* kv_head_begin = nullptr;  // [kv_heads + 1]
 
   uint8_t* sampler = nullptr;
   uint32_t* last_sampled = nullptr;            // [R slots]

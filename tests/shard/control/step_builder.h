@@ -17,11 +17,13 @@ inline void SetHeader(v1::StepHeader* header, uint64_t epoch, uint64_t step,
   for (const uint32_t slot : drops) header->add_drop_slots(slot);
 }
 
-inline void AddBlocks(v1::StepHeader* header, uint32_t slot,
-                      std::initializer_list<uint32_t> blocks) {
+inline v1::BlockDelta* AddBlocks(v1::StepHeader* header, uint32_t slot,
+                                 std::initializer_list<uint32_t> blocks, uint32_t group = 0) {
   v1::BlockDelta* delta = header->add_block_deltas();
   delta->set_slot(slot);
+  delta->set_group(group);
   for (const uint32_t block : blocks) delta->add_blocks(block);
+  return delta;
 }
 
 // Parameters at their neutral values: greedy, nothing filtered.

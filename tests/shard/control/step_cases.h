@@ -32,6 +32,20 @@ inline void Arrange(StepInputs* inputs) {
   REQUIRE(inputs->Prepare(request, &batch).ok());
 }
 
+// The same with a second KV group, whose blocks are 10 above the first's.
+inline void ArrangeGroups(StepInputs* inputs) {
+  v1::PrefillRequest request;
+  SetHeader(request.mutable_header(), 1, 1);
+  AddBlocks(request.mutable_header(), 2, {0, 1});
+  AddBlocks(request.mutable_header(), 2, {10, 11}, 1);
+  AddBlocks(request.mutable_header(), 1, {2, 3, 4});
+  AddBlocks(request.mutable_header(), 1, {12, 13, 14}, 1);
+  AddFirstChunk(&request, 2, 20, {1, 2, 3, 4, 5, 6}, true, 6);
+  AddFirstChunk(&request, 1, 10, {7, 8, 9}, false, 9);
+  StepBatch batch;
+  REQUIRE(inputs->Prepare(request, &batch).ok());
+}
+
 // A Prefill that is right after Arrange: slot 1 goes on, slot 0 begins, slot 2 decodes.
 inline v1::PrefillRequest GoodPrefill() {
   v1::PrefillRequest request;

@@ -16,7 +16,7 @@ namespace {
 // Steps of plausible and implausible numbers: many are right, and state builds up.
 class RandomSteps {
  public:
-  explicit RandomSteps(uint32_t seed) : random_(seed) {}
+  RandomSteps(uint32_t seed, uint32_t groups) : groups_(groups), random_(seed) {}
 
   uint32_t Below(uint32_t n) { return static_cast<uint32_t>(random_() % n); }
   bool Rarely() { return Below(40) == 0; }
@@ -27,7 +27,8 @@ class RandomSteps {
     for (uint32_t i = Below(3); i > 0; --i) {
       v1::BlockDelta* delta = header->add_block_deltas();
       delta->set_slot(Small(4));
-      if (Rarely()) delta->set_group(Small(3));
+      if (groups_ > 1 || Rarely()) delta->set_group(Small(groups_ > 1 ? groups_ : 3));
+      if (Below(groups_ > 1 ? 3 : 40) == 0) delta->set_leave_front(Small(3));
       for (uint32_t j = Below(6); j > 0; --j) delta->add_blocks(Small(32));
     }
   }
@@ -58,6 +59,7 @@ class RandomSteps {
   }
 
  private:
+  const uint32_t groups_;
   std::mt19937 random_;
 };
 
@@ -66,15 +68,25 @@ void CheckSafe(const StepLimits& limits, const StepBatch& batch) {
   REQUIRE(batch.ids.size() <= limits.step_tokens_max);
   uint32_t tokens = 0;
   uint32_t blocks = 0;
+  size_t sequence = 0;
+  REQUIRE(batch.kv_groups == limits.kv_windows.size());
+  REQUIRE(batch.tables.size() == batch.sequences.size() * batch.kv_groups);
   for (const StepSequence& rows : batch.sequences) {
     REQUIRE(rows.slot < limits.running_max);
     REQUIRE(rows.token_count > 0);
     REQUIRE(rows.token_begin == tokens);
-    REQUIRE(rows.block_begin == blocks);
     REQUIRE(rows.start + rows.token_count <= limits.context_tokens);
-    REQUIRE(rows.block_count * limits.block_tokens >= rows.start + rows.token_count);
+    for (uint32_t group = 0; group < limits.kv_windows.size(); ++group) {
+      const StepTable& table = batch.table(sequence, group);
+      const uint32_t window = limits.kv_windows[group];
+      const uint32_t seen = window == 0 || window > rows.start ? 0 : rows.start + 1 - window;
+      REQUIRE(table.begin == blocks);
+      REQUIRE(table.first * limits.block_tokens <= seen);
+      REQUIRE((table.first + table.count) * limits.block_tokens >= rows.start + rows.token_count);
+      blocks += table.count;
+    }
+    ++sequence;
     tokens += rows.token_count;
-    blocks += rows.block_count;
     for (uint32_t i = 0; i < rows.token_count; ++i) {
       const TokenId id = batch.ids[rows.token_begin + i];
       REQUIRE((rows.from_last_sample ? id == kNoToken : id < limits.vocab_size));
@@ -90,8 +102,16 @@ void CheckSafe(const StepLimits& limits, const StepBatch& batch) {
 TEST_CASE("Random steps are refused or give a safe batch", "[shard][step_inputs][fuzz]") {
   const uint32_t seed = 20240607;
   WARN("seed " << seed);
-  RandomSteps random(seed);
-  auto inputs = std::make_unique<StepInputs>(SmallLimits());
+  StepLimits limits = SmallLimits();
+  limits.kv_windows = GENERATE(std::vector<uint32_t>{0}, std::vector<uint32_t>{0, 9});
+  const bool plain = limits.kv_windows.size() == 1;
+  RandomSteps random(seed, static_cast<uint32_t>(limits.kv_windows.size()));
+  const auto arranged = [&] {
+    auto made = std::make_unique<StepInputs>(limits);
+    plain ? Arrange(made.get()) : ArrangeGroups(made.get());
+    return made;
+  };
+  auto inputs = arranged();
   int good = 0;
   int decoded = 0;
   int bad = 0;
@@ -123,14 +143,13 @@ TEST_CASE("Random steps are refused or give a safe batch", "[shard][step_inputs]
     }
     if (status.ok()) {
       ++good;
-      CheckSafe(SmallLimits(), batch);
+      CheckSafe(limits, batch);
     } else {
       // An error ends the epoch; now and then the state is used on, which must be safe too.
       ++bad;
       REQUIRE(absl::IsInvalidArgument(status));
       if (random.Below(4) != 0) {
-        inputs = std::make_unique<StepInputs>(SmallLimits());
-        Arrange(inputs.get());
+        inputs = arranged();
       }
     }
   }

@@ -40,8 +40,8 @@ TEST_CASE("A mixed step becomes decode rows in slot order, then chunks in reques
   CHECK(decode.sample);
   CHECK(decode.start == 6);
   CHECK(decode.token_count == 1);
-  CHECK(decode.block_begin == 0);
-  CHECK(decode.block_count == 2);
+  CHECK(batch.table(0, 0).begin == 0);
+  CHECK(batch.table(0, 0).count == 2);
   const StepSequence& chunk = batch.sequences[1];
   CHECK(chunk.slot == 1);
   CHECK_FALSE(chunk.from_last_sample);
@@ -49,10 +49,10 @@ TEST_CASE("A mixed step becomes decode rows in slot order, then chunks in reques
   CHECK(chunk.start == 3);
   CHECK(chunk.token_begin == 1);
   CHECK(chunk.token_count == 6);
-  CHECK(chunk.block_count == 3);
+  CHECK(batch.table(1, 0).count == 3);
   CHECK(batch.sequences[2].slot == 0);
   CHECK(batch.sequences[2].token_begin == 7);
-  CHECK(batch.sequences[2].block_begin == 5);
+  CHECK(batch.table(2, 0).begin == 5);
   CHECK(inputs.running() == 3);
 }
 
@@ -124,7 +124,7 @@ TEST_CASE("A prefix hit starts beyond position 0, and penalties bring all ids",
   CHECK(batch.starts[0].sampling.repetition_penalty == 1.3f);
   CHECK(batch.starts[0].sampling.seed == 12345678901234567u);
   CHECK(batch.sequences[0].start == 4);
-  CHECK(batch.sequences[0].block_count == 2);
+  CHECK(batch.table(0, 0).count == 2);
 }
 
 TEST_CASE("A temperature too small to tell is greedy", "[shard][step_inputs]") {
@@ -230,7 +230,9 @@ TEST_CASE("Bad Prefill steps are refused by field", "[shard][step_inputs]") {
       {"chunks[2].slot", [](auto* r) { AddChunk(r, 1, 10, 9, {1}, true); }},
       {"step: 21 tokens",
        [&](auto* r) {
-         AddBlocks(header(r), 0, {10, 11, 12, 13});
+         for (const uint32_t id : {10, 11, 12, 13}) {
+           header(r)->mutable_block_deltas(0)->add_blocks(id);
+         }
          for (int i = 0; i < 11; ++i) first(r)->add_ids(1);
        }},
       {".sampling.temperature", [&](auto* r) { sampling(r)->set_temperature(-0.1f); }},

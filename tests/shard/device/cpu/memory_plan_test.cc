@@ -211,8 +211,8 @@ StepBatch OneRow(uint32_t start) {
   StepSequence sequence;
   sequence.token_count = 1;
   sequence.start = start;
-  sequence.block_count = 2;
   batch.sequences.push_back(sequence);
+  batch.tables = {{0, 0, 2}};
   return batch;
 }
 

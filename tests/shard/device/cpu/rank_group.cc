@@ -108,12 +108,13 @@ StepResult RankGroup::Run(const StepBatch& batch) {
 }
 
 StepMaker RankGroup::Maker() const {
-  return StepMaker(kv_blocks_, options_.cuda ? kKvBlockTokensCuda : kKvBlockTokensCpu);
+  return StepMaker(kv_blocks_, options_.cuda ? kKvBlockTokensCuda : kKvBlockTokensCpu,
+                   MakeKvGroups(spec()).windows());
 }
 
 void StepMaker::Start(Slot slot, const SamplingParams& sampling, uint32_t prompt_len,
                       std::vector<TokenId> penalty_ids) {
-  WEFT_CHECK(entries_[slot].blocks.empty());
+  WEFT_CHECK(entries_[slot].tables.empty());
   batch_.starts.push_back(
       SequenceStart{slot, SequenceId{slot} + 1, prompt_len, sampling, std::move(penalty_ids)});
 }
@@ -129,6 +130,29 @@ BlockId StepMaker::NextBlock() {
   return kv_blocks_ - 1 - next_block_++;
 }
 
+void StepMaker::AddTables(uint32_t start, Entry* entry) {
+  batch_.kv_groups = static_cast<uint32_t>(windows_.size());
+  entry->tables.resize(windows_.size());
+  for (size_t group = 0; group < windows_.size(); ++group) {
+    Table& table = entry->tables[group];
+    // What lies in front of the first row's window leaves, and may come back in this very step.
+    const uint32_t window = windows_[group];
+    const uint32_t seen = window == 0 || window > start ? 0 : start + 1 - window;
+    while (table.first < seen / block_tokens_) {
+      const bool own = table.first >= entry->shared_blocks && table.first >= entry->lent_blocks;
+      if (own) free_.push_back(table.blocks.front());
+      table.blocks.erase(table.blocks.begin());
+      ++table.first;
+    }
+    while ((table.first + table.blocks.size()) * block_tokens_ < entry->length) {
+      table.blocks.push_back(NextBlock());
+    }
+    batch_.tables.push_back({table.first, static_cast<uint32_t>(batch_.block_ids.size()),
+                             static_cast<uint32_t>(table.blocks.size())});
+    batch_.block_ids.insert(batch_.block_ids.end(), table.blocks.begin(), table.blocks.end());
+  }
+}
+
 StepSequence& StepMaker::AddRows(Slot slot, uint32_t count) {
   Entry& entry = entries_[slot];
   StepSequence sequence;
@@ -138,12 +162,7 @@ StepSequence& StepMaker::AddRows(Slot slot, uint32_t count) {
   sequence.token_count = count;
   sequence.start = entry.length;
   entry.length += count;
-  while (entry.blocks.size() * block_tokens_ < entry.length) {
-    entry.blocks.push_back(NextBlock());
-  }
-  sequence.block_begin = static_cast<uint32_t>(batch_.block_ids.size());
-  sequence.block_count = static_cast<uint32_t>(entry.blocks.size());
-  batch_.block_ids.insert(batch_.block_ids.end(), entry.blocks.begin(), entry.blocks.end());
+  AddTables(sequence.start, &entry);
   batch_.sequences.push_back(sequence);
   return batch_.sequences.back();
 }
@@ -162,8 +181,10 @@ void StepMaker::Decode(Slot slot) {
 
 void StepMaker::Drop(Slot slot) {
   Entry& entry = entries_[slot];
-  for (size_t i = entry.shared_blocks; i < entry.blocks.size(); ++i) {
-    free_.push_back(entry.blocks[i]);
+  for (const Table& table : entry.tables) {
+    for (uint32_t i = 0; i < table.blocks.size(); ++i) {
+      if (table.first + i >= entry.shared_blocks) free_.push_back(table.blocks[i]);
+    }
   }
   entry = Entry{};
   batch_.drops.push_back(slot);
@@ -173,8 +194,12 @@ void StepMaker::SharePrefix(Slot slot, Slot other, uint32_t tokens) {
   WEFT_CHECK_EQ(tokens % block_tokens_, 0u);
   Entry& entry = entries_[slot];
   entry.shared_blocks = tokens / block_tokens_;
-  entry.blocks.assign(entries_[other].blocks.begin(),
-                      entries_[other].blocks.begin() + entry.shared_blocks);
+  entry.tables = entries_[other].tables;
+  entries_[other].lent_blocks = entry.shared_blocks;
+  for (Table& table : entry.tables) {
+    WEFT_CHECK_LE(table.first, entry.shared_blocks);
+    table.blocks.resize(entry.shared_blocks - table.first);
+  }
   entry.length = tokens;
 }
 

@@ -68,8 +68,10 @@ class RankGroup {
 // Builds step batches as the step thread would: block tables, positions, decode rows.
 class StepMaker {
  public:
-  explicit StepMaker(uint32_t kv_blocks, uint32_t block_tokens = kKvBlockTokensCpu)
-      : kv_blocks_(kv_blocks), block_tokens_(block_tokens) {}
+  // `windows`: of each KV group.
+  explicit StepMaker(uint32_t kv_blocks, uint32_t block_tokens = kKvBlockTokensCpu,
+                     std::vector<uint32_t> windows = {0})
+      : kv_blocks_(kv_blocks), block_tokens_(block_tokens), windows_(std::move(windows)) {}
 
   // A sequence enters slot `slot`.
   void Start(Slot slot, const SamplingParams& sampling, uint32_t prompt_len = 0,
@@ -88,17 +90,28 @@ class StepMaker {
   StepBatch Take();
 
  private:
+  // Blocks first .. first + blocks.size() - 1 of a sequence in one KV group.
+  struct Table {
+    uint32_t first = 0;
+    std::vector<BlockId> blocks;
+  };
   struct Entry {
     uint32_t length = 0;
-    std::vector<BlockId> blocks;
+    std::vector<Table> tables;
+    // In front: of another slot, which drops them last; and read by another, so that they stay
+    // until this one is dropped.
     uint32_t shared_blocks = 0;
+    uint32_t lent_blocks = 0;
   };
 
   StepSequence& AddRows(Slot slot, uint32_t count);
+  // The tables of rows from position `start` to the entry's length.
+  void AddTables(uint32_t start, Entry* entry);
   BlockId NextBlock();
 
   const uint32_t kv_blocks_;
   const uint32_t block_tokens_;
+  const std::vector<uint32_t> windows_;
   uint32_t next_block_ = 0;
   std::vector<BlockId> free_;
   std::vector<Entry> entries_ = std::vector<Entry>(kRunningMax);

@@ -51,7 +51,7 @@ std::vector<TokenId> Prompt(size_t length, uint32_t vocab, uint32_t salt) {
 
 // Drives one slot of a group; other slots may be added to its steps.
 struct Rig {
-  explicit Rig(const GroupOptions& options) : group(options), maker(group.kv_blocks()) {}
+  explicit Rig(const GroupOptions& options) : group(options), maker(group.Maker()) {}
 
   void Start(Slot slot, const std::vector<TokenId>& ids, size_t prompt_len, float temperature) {
     maker.Start(slot, Sampling(temperature), static_cast<uint32_t>(prompt_len), ids);

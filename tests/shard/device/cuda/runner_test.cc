@@ -59,7 +59,8 @@ TEST_CASE("Steps queued behind long ones are not late", "[cuda][runner]") {
   const auto warm = runner->Warmup();
   REQUIRE(warm.ok());
   // Far from the start, where a chunk takes many times what the warm-up measured.
-  const StepBatch batch = MakeWarmupBatch({1, kChunk, 13 * kChunk, false}, 64, warm->kv_blocks);
+  const StepBatch batch =
+      MakeWarmupBatch({1, kChunk, 13 * kChunk, false}, {64, warm->kv_blocks, 1});
   CHECK(runner->work_left_us() == 0);
   for (int round = 0; round < 3; ++round) {
     REQUIRE(runner->Launch(batch).ok());
@@ -79,7 +80,7 @@ TEST_CASE("A step that breaks its limits costs itself, and not the device", "[cu
   const auto runner = MakeLoneRunner();
   const auto warm = runner->Warmup();
   REQUIRE(warm.ok());
-  const StepBatch good = MakeWarmupBatch({1, 64, 0, false}, 64, warm->kv_blocks);
+  const StepBatch good = MakeWarmupBatch({1, 64, 0, false}, {64, warm->kv_blocks, 1});
   StepBatch bad = good;
   bad.sequences[0].slot = 1000;
   CHECK(absl::IsInvalidArgument(runner->Launch(bad)));
