@@ -21,15 +21,21 @@ class FreedMemory {
   // Growth by less than `growth_bytes_max` is left alone.
   explicit FreedMemory(uint64_t growth_bytes_max);
 
-  // Returns freed memory to the system when the process has grown by that much since it held least;
-  // true when it did. Takes milliseconds then, which a thread may have to wait for that takes
-  // memory, and microseconds when not: call it several times a second.
-  bool ReturnIfGrown();
+  // Returns freed memory to the system when the process has grown by that much since it held least,
+  // and again and again, more and more seldom, while it holds that much more than it ever did: what
+  // was in use the last time may have been freed. True when it did. Takes milliseconds then, which
+  // a thread may have to wait for that takes memory, and microseconds when not: call it several
+  // times a second.
+  bool ReturnIfGrown(int64_t now_us);
 
  private:
   const uint64_t growth_bytes_max_;
-  // What the process held at its least since the last return, and after that.
+  // What the process held at its least, and at its least since the last return.
+  uint64_t floor_bytes_;
   uint64_t least_bytes_;
+  // When to return memory although nothing has grown.
+  int64_t again_us_ = 0;
+  int64_t pause_us_ = 0;
 };
 
 }  // namespace weft

@@ -20,6 +20,7 @@
 #include "common/thread.h"
 #include "common/version.h"
 #include "grpc/support/log.h"
+#include "router/doors/grpc/small_reads.h"
 #include "router/flags.h"
 #include "router/router.h"
 #include "router/text/template_host.h"
@@ -91,5 +92,6 @@ int main(int argc, char** argv) {
   // twentieth of this process's time.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   weft::LimitFreedMemory();
+  weft::router::AllowSmallGrpcReads();
   return weft::router::Main(argc, argv);
 }

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/clock.h"
 #include "common/exit_code.h"
 #include "common/freed_memory.h"
 #include "common/host_port.h"
@@ -161,7 +162,7 @@ int Router::Run() {
   FreedMemory freed(kGrowthBytesMax);
   while (true) {
     pollfd fds[2] = {{signals_.fd(), POLLIN, 0}, {news_.fd(), POLLIN, 0}};
-    if (poll(fds, 2, kReturnMemoryMs) == 0) freed.ReturnIfGrown();
+    if (poll(fds, 2, kReturnMemoryMs) == 0) freed.ReturnIfGrown(MonotonicClock().NowUs());
     news_.Read();
     if (const absl::Status fatal = news_.fatal(); !fatal.ok()) {
       WEFT_LOG_ERROR("cannot serve any more: {}", std::string(fatal.message()));

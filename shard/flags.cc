@@ -1,8 +1,10 @@
 #include "shard/flags.h"
 
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -117,6 +119,12 @@ absl::Status ParseShardFlags(int argc, char** argv, ShardFlags* flags, std::stri
   flags->log_level = values.log_level;
   flags->die_with_parent = values.die_with_parent;
   flags->load_progress = values.load_progress;
+  if (!parser.handed()) {
+    // Those that look like none of these may be meant for the router.
+    for (Flags::UnknownVariable& unknown : parser.UnknownVariables(environ)) {
+      if (!unknown.near.empty()) flags->unknown_variables.push_back(std::move(unknown));
+    }
+  }
   // A wrong value is named although there is no GPU: the look for one comes last.
   WEFT_RETURN_IF_ERROR(ResolveCompute(values, values.device == "cuda", flags));
   WEFT_RETURN_IF_ERROR(ResolveDevice(values.device, flags));

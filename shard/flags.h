@@ -6,10 +6,12 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/flags.h"
 #include "common/limits.h"
 #include "common/log.h"
 #include "shard/control/step_service.h"
@@ -46,6 +48,9 @@ struct ShardFlags {
   bool load_progress = false;
   LogFormat log_format = LogFormat::kText;
   std::string log_level = "info";
+  // Variables of the environment that look like one of this program's, and are none. Empty when
+  // `weft serve` started it, which warns itself.
+  std::vector<Flags::UnknownVariable> unknown_variables;
 };
 
 // Fills `flags`. OK with `help_text` set when that is all that was asked for. INVALID_ARGUMENT

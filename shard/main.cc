@@ -144,6 +144,7 @@ void UnblockSignals() {
 absl::Status Serve(const ShardFlags& flags, ShutdownSignals signals) {
   WEFT_RETURN_IF_ERROR(
       InitLogging(absl::StrCat("shard-", flags.rank), flags.log_format, flags.log_level));
+  for (const auto& unknown : flags.unknown_variables) WEFT_LOG_WARN("{}", unknown.Line());
   if (flags.die_with_parent) WEFT_RETURN_IF_ERROR(DieWithParent());
   WEFT_RETURN_IF_ERROR(Annotate(CheckModelPath(flags.model), "--model"));
   WEFT_RETURN_IF_ERROR(CheckThreadsLeft(flags.memory.threads + kLibraryThreads));

@@ -125,4 +125,19 @@ TEST_CASE("Without a GPU cuda is refused with a way out, and auto keeps the reas
   CHECK(asked.no_gpu.ok());
 }
 
+TEST_CASE("A shard by hand warns of variables that look like its own", "[shard][flags]") {
+  setenv("WEFT_KV_MEMROY", "1GiB", 1);
+  setenv("WEFT_HTTP_PORT", "1", 1);  // a router's
+  ShardFlags alone;
+  REQUIRE(Parse({"--model=m.gguf", "--device=cpu"}, &alone).ok());
+  REQUIRE(alone.unknown_variables.size() == 1);
+  CHECK(alone.unknown_variables[0].near == "WEFT_KV_MEMORY");
+  // `weft serve` has said so already.
+  ShardFlags served;
+  REQUIRE(Parse({"--model=m.gguf", "--device=cpu", "--flag-origins=model:flag"}, &served).ok());
+  CHECK(served.unknown_variables.empty());
+  unsetenv("WEFT_KV_MEMROY");
+  unsetenv("WEFT_HTTP_PORT");
+}
+
 }  // namespace weft::shard

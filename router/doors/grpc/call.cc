@@ -102,6 +102,7 @@ void GrpcCall::OnReadDone(bool ok) {
       return Refuse(
           OverloadedError("TOO_MANY_CALLS", "too many calls are under way", absl::Seconds(1)));
     }
+    door_.watch->Worked(context_);
     absl::MutexLock lock(&mutex_);
     placed_ = true;
     worked_ = true;

@@ -1,6 +1,5 @@
 #include "router/doors/grpc/call_watch.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "common/clock.h"
@@ -9,12 +8,6 @@
 namespace weft::router {
 namespace {
 
-// Allowances are kept in millionths, so that time counts to the microsecond.
-constexpr int64_t kOne = 1'000'000;
-
-// HEADERS with a compressed header block, and RST_STREAM.
-constexpr uint64_t kCallBytesMin = 9 + 4 + 13;
-
 int64_t NowUs() { return MonotonicClock().NowUs(); }
 
 }  // namespace
@@ -22,6 +15,10 @@ int64_t NowUs() { return MonotonicClock().NowUs(); }
 struct GrpcCallWatch::Context : public grpc::CallbackServerContext {
   const int64_t began_us = NowUs();
   bool at_handler = false;
+  bool worked = false;
+  // As CallEnd has it.
+  bool gives_back = true;
+  CallAccounts::AccountRef account;
   std::shared_ptr<GrpcConnection> connection;
 };
 
@@ -49,11 +46,12 @@ class GrpcCallWatch::Allocator : public grpc::ContextAllocator {
       watch_->contexts_.erase(context);
     }
     if (!own->at_handler) watch_->AddEarly(-1);
-    End end;
+    CallEnd end;
     end.began_us = own->began_us;
-    end.deadline_us = DeadlineUsOf(*own);
+    end.gives_back = own->gives_back;
     end.cancelled = own->IsCancelled();
-    watch_->Ended(ConnectionKeyOf(*own), NowUs(), end);
+    end.worked = own->worked;
+    if (own->account != nullptr) watch_->accounts_.Ended(own->account.get(), NowUs(), end);
   }
   void Release(grpc::GenericCallbackServerContext* /*context*/) override {}
 
@@ -78,8 +76,13 @@ class GrpcCallWatch::Factory : public grpc::experimental::ServerInterceptorFacto
 };
 
 GrpcCallWatch::GrpcCallWatch(ConnectionGate* gate, const CallAllowance& allowance,
-                             int64_t early_max, size_t untaken_max)
-    : gate_(gate), allowance_(allowance), early_max_(early_max), untaken_(untaken_max) {}
+                             const CallBounds& bounds)
+    : gate_(gate),
+      early_max_(bounds.early_max),
+      // A call that has waited for its handler seems to have less time than it had.
+      short_deadline_us_(allowance.early_us / 2),
+      untaken_(bounds.untaken_max),
+      accounts_(gate, allowance, bounds.debts) {}
 
 GrpcCallWatch::~GrpcCallWatch() {
   absl::MutexLock lock(&mutex_);
@@ -99,92 +102,26 @@ GrpcCallWatch::MakeInterceptors() {
   return factories;
 }
 
-bool GrpcCallWatch::Arrived(const void* key, int64_t now_us) {
-  std::shared_ptr<GrpcConnection> connection;
-  int64_t since_us = 0;
-  {
-    absl::MutexLock lock(&mutex_);
-    Sweep(now_us);
-    const int64_t full = allowance_.calls_burst * kOne;
-    const Account fresh{full, now_us, now_us, {}, {}, false};
-    Account& account = accounts_.try_emplace(key, fresh).first->second;
-    connection = account.connection.lock();
-    // Its connection has closed: this is another with the same key.
-    if (account.named && connection == nullptr) account = fresh;
-    const int64_t passed_us = std::clamp<int64_t>(now_us - account.at_us, 0, 3600 * kOne);
-    while (!account.later_us.empty() && *account.later_us.begin() <= now_us) {
-      account.later_us.erase(account.later_us.begin());
-      account.left += kOne;
-    }
-    account.left = std::min(account.left + passed_us * allowance_.calls_per_s, full);
-    account.at_us = now_us;
-    if (account.left >= kOne) {
-      account.left -= kOne;
-      return early_.load(std::memory_order_relaxed) < early_max_ && untaken_.MayCall(key);
-    }
-    if (connection != nullptr && connection->ended()) return false;
-    since_us = account.since_us;
-  }
-  if (connection != nullptr) {
-    gate_->EndFlood(std::move(connection));
-  } else if (gate_->EndNewFlood(since_us, allowance_.calls_burst * kCallBytesMin)) {
-    // It may have been another that floods too, or the key may be a new connection's by now: a few
-    // calls more, until a handler names this one or the next guess is right.
-    absl::MutexLock lock(&mutex_);
-    const auto found = accounts_.find(key);
-    if (found != accounts_.end()) found->second.left = allowance_.calls_burst * kOne / 8;
-  }
-  return false;
-}
-
-void GrpcCallWatch::Ended(const void* key, int64_t now_us, const End& end) {
-  const int64_t early_until_us = end.began_us + allowance_.early_us;
-  const bool early = end.cancelled && now_us < early_until_us;
-  if (early && end.deadline_us >= early_until_us) return;
-  absl::MutexLock lock(&mutex_);
-  const auto found = accounts_.find(key);
-  if (found == accounts_.end()) return;
-  const int64_t later_us = std::max(end.deadline_us, end.began_us + allowance_.deadline_min_us);
-  if (early && later_us > now_us) {
-    std::multiset<int64_t>& all = found->second.later_us;
-    if (static_cast<int64_t>(all.size()) < allowance_.calls_burst) all.insert(later_us);
-    return;
-  }
-  found->second.left = std::min(found->second.left + kOne, allowance_.calls_burst * kOne);
+bool GrpcCallWatch::Arrived(const CallArrival& call, int64_t now_us) {
+  return accounts_.Take(call, now_us) && early_.load(std::memory_order_relaxed) < early_max_ &&
+         untaken_.MayCall(call.key);
 }
 
 void GrpcCallWatch::Begin(grpc::CallbackServerContext* context) {
-  auto* const own = dynamic_cast<Context*>(context);
-  if (own != nullptr && !std::exchange(own->at_handler, true)) AddEarly(-1);
   const std::shared_ptr<GrpcConnection> connection = gate_->Find(context->peer());
-  if (connection == nullptr) return;
-  gate_->Identify(connection.get());
-  if (own != nullptr) own->connection = connection;
-  absl::MutexLock lock(&mutex_);
-  const auto found = accounts_.find(ConnectionKeyOf(*context));
-  if (found == accounts_.end()) return;
-  Account& account = found->second;
-  if (account.connection.lock() != connection &&
-      (account.named || account.since_us < connection->accepted_us())) {
-    account.left = allowance_.calls_burst * kOne;  // what was spent was another's
-  }
-  account.connection = connection;
-  account.named = true;
+  if (connection != nullptr) gate_->Identify(connection.get());
+  auto* const own = dynamic_cast<Context*>(context);
+  if (own == nullptr || std::exchange(own->at_handler, true)) return;
+  AddEarly(-1);
+  own->connection = connection;
+  own->gives_back = DeadlineUsOf(*own) >= own->began_us + short_deadline_us_;
+  own->account = accounts_.Begin(ConnectionKeyOf(*own), connection, NowUs());
 }
 
-void GrpcCallWatch::Sweep(int64_t now_us) {
-  if (accounts_.size() < sweep_at_) return;
-  const int64_t old_us =
-      now_us - allowance_.calls_burst * kOne / std::max<int64_t>(1, allowance_.calls_per_s);
-  for (auto it = accounts_.begin(); it != accounts_.end();) {
-    const bool old = it->second.at_us < old_us;
-    if (old) {
-      accounts_.erase(it++);
-    } else {
-      ++it;
-    }
-  }
-  sweep_at_ = std::max<size_t>(1024, 2 * accounts_.size());
+void GrpcCallWatch::Worked(grpc::CallbackServerContext* context) {
+  auto* const own = dynamic_cast<Context*>(context);
+  if (own == nullptr || std::exchange(own->worked, true)) return;
+  if (own->account != nullptr) accounts_.Worked(own->account.get(), own->gives_back);
 }
 
 GrpcCallWatch::Origin GrpcCallWatch::OriginOf(const grpc::CallbackServerContext& context) const {

@@ -20,6 +20,9 @@ constexpr uint64_t kMessageBytesPerFraming = 256;
 // What gRPC has read is noted at most so often: it costs two system calls.
 constexpr int64_t kNotePauseUs = 1'000;
 
+// TCP_CLOSE of <netinet/tcp.h>, which does not go with <linux/tcp.h>.
+constexpr uint8_t kStateClosed = 7;
+
 }  // namespace
 
 GrpcConnection::GrpcConnection(uint64_t id, std::string peer, int fd, int64_t accepted_us)
@@ -47,6 +50,11 @@ bool GrpcConnection::identified() const {
 bool GrpcConnection::ended() const {
   absl::MutexLock lock(&mutex_);
   return ended_;
+}
+
+bool GrpcConnection::closed() const {
+  absl::MutexLock lock(&mutex_);
+  return fd_ < 0;
 }
 
 void GrpcConnection::AddRunning(int calls, int64_t now_us) {
@@ -121,6 +129,11 @@ GrpcConnection::Bytes GrpcConnection::Look(int64_t now_us) {
   taken_bytes_ = std::min(taken_bytes_, received);
   bytes.unfinished = received - taken_bytes_;
   NoteRead(facts, now_us);
+  if (facts.tcpi_bytes_acked != answered_bytes_ || !message_begins_.empty()) {
+    answered_bytes_ = facts.tcpi_bytes_acked;
+    read_at_answer_ = read_bytes_;
+  }
+  bytes.unanswered = read_bytes_ - std::min(read_bytes_, read_at_answer_);
   if (facts.tcpi_notsent_bytes == 0 || facts.tcpi_bytes_acked != acknowledged_bytes_) {
     acknowledged_bytes_ = facts.tcpi_bytes_acked;
     acknowledged_at_us_ = now_us;
@@ -133,17 +146,24 @@ void GrpcConnection::End() {
   absl::MutexLock lock(&mutex_);
   if (ended_ || fd_ < 0) return;
   ended_ = true;
-  // To dissolve the association resets the connection and frees its receive queue, which may hold
-  // megabytes of calls; after a mere shutdown gRPC would still read and begin them all.
-  sockaddr nowhere{};
-  nowhere.sa_family = AF_UNSPEC;
-  if (connect(fd_, &nowhere, sizeof(nowhere)) != 0) shutdown(fd_, SHUT_RDWR);
+  Dissolve();
 }
 
 void GrpcConnection::Closed() {
   absl::MutexLock lock(&mutex_);
+  tcp_info facts{};
+  // After a reset gRPC would still read, and begin, what had come before.
+  if (!ended_ && Facts(&facts) && facts.tcpi_state == kStateClosed) Dissolve();
   if (fd_ >= 0) close(fd_);
   fd_ = -1;
+}
+
+void GrpcConnection::Dissolve() {
+  // It resets the connection and frees its receive queue, which may hold megabytes of calls; after
+  // a mere shutdown gRPC would still read and begin them all.
+  sockaddr nowhere{};
+  nowhere.sa_family = AF_UNSPEC;
+  if (connect(fd_, &nowhere, sizeof(nowhere)) != 0) shutdown(fd_, SHUT_RDWR);
 }
 
 }  // namespace weft::router

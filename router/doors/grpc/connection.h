@@ -67,6 +67,10 @@ class GrpcConnection {
     // nor are whole headers and messages. Frames that belong to no call are forgiven at a slow
     // rate.
     uint64_t unfinished = 0;
+    // Bytes that gRPC has read since the client last took an answer, while no call waits for its
+    // message: headers that do not end. What is sent to calls
+    // that were refused is answered, by more room to send.
+    uint64_t unanswered = 0;
     // For how long bytes have waited for its client, which took none meanwhile.
     int64_t unread_us = 0;
   };
@@ -77,6 +81,7 @@ class GrpcConnection {
   // Cuts the connection at once: what its client sent and nobody read is thrown away, gRPC sees an
   // error and lets go of its calls.
   void End();
+  bool closed() const;
   // The connection has closed: the descriptor goes back, End does nothing from now on.
   void Closed();
 
@@ -88,6 +93,8 @@ class GrpcConnection {
   void NoteRead(const tcp_info& facts, int64_t now_us) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Counts what is settled by now: all before the oldest message that is not whole.
   void Settle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Throws away what nobody has read, at both ends.
+  void Dissolve() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // False when it has closed, and for Unix sockets.
   bool Facts(tcp_info* facts) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -106,6 +113,9 @@ class GrpcConnection {
   uint64_t parsed_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   // Of the calls that wait for their message: the parsed bytes at their begin, where it may start.
   std::multiset<uint64_t> message_begins_ ABSL_GUARDED_BY(mutex_);
+  // What its client had acknowledged when that last changed, and what gRPC had read then.
+  uint64_t answered_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t read_at_answer_ ABSL_GUARDED_BY(mutex_) = 0;
   // What its client had acknowledged when that last changed or nothing waited for it.
   uint64_t acknowledged_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t acknowledged_at_us_ ABSL_GUARDED_BY(mutex_);

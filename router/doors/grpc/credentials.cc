@@ -8,6 +8,8 @@
 #include <atomic>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/log.h"
@@ -43,6 +45,10 @@ absl::StatusOr<X509Ptr> ReadCertificates(const std::string& pem, absl::string_vi
   return first;
 }
 
+absl::string_view View(const grpc_slice& slice) {
+  return {reinterpret_cast<const char*>(GRPC_SLICE_START_PTR(slice)), GRPC_SLICE_LENGTH(slice)};
+}
+
 // Encrypted keys are refused, not asked about on the terminal.
 int NoPassphrase(char*, int, int, void*) { return 0; }
 
@@ -51,7 +57,7 @@ int NoPassphrase(char*, int, int, void*) { return 0; }
 // (gRPC asks before every handshake whether there is something new).
 class DoorCredentials : public grpc::ServerCredentials {
  public:
-  using OnCall = std::function<absl::Status(const void* connection, uint64_t header_bytes)>;
+  using OnCall = std::function<absl::Status(const GrpcCallHead& head)>;
 
   DoorCredentials(std::shared_ptr<GrpcCredentials> source, OnCall on_call)
       : source_(std::move(source)), on_call_(std::move(on_call)) {
@@ -83,12 +89,16 @@ class DoorCredentials : public grpc::ServerCredentials {
 
   static void Process(void* self, grpc_auth_context* connection, const grpc_metadata* fields,
                       size_t count, grpc_process_auth_metadata_done_cb done, void* call) {
-    uint64_t bytes = 0;
+    GrpcCallHead head;
+    head.connection = connection;
     for (size_t i = 0; i < count; ++i) {
       constexpr uint64_t kFieldBytes = 32;  // RFC 9113, 6.5.2
-      bytes += GRPC_SLICE_LENGTH(fields[i].key) + GRPC_SLICE_LENGTH(fields[i].value) + kFieldBytes;
+      const absl::string_view name = View(fields[i].key);
+      const absl::string_view value = View(fields[i].value);
+      head.header_bytes += name.size() + value.size() + kFieldBytes;
+      if (name == "grpc-timeout") head.timeout_us = ParseGrpcTimeoutUs(value);
     }
-    const absl::Status good = static_cast<DoorCredentials*>(self)->on_call_(connection, bytes);
+    const absl::Status good = static_cast<DoorCredentials*>(self)->on_call_(head);
     done(call, nullptr, 0, nullptr, 0, static_cast<grpc_status_code>(good.code()),
          good.ok() ? nullptr : std::string(good.message()).c_str());
   }
@@ -180,8 +190,37 @@ GrpcTlsPem GrpcCredentials::material(uint64_t* generation) const {
 
 std::shared_ptr<grpc::ServerCredentials> MakeServerCredentials(
     std::shared_ptr<GrpcCredentials> credentials,
-    std::function<absl::Status(const void*, uint64_t)> on_call) {
+    std::function<absl::Status(const GrpcCallHead&)> on_call) {
   return std::make_shared<DoorCredentials>(std::move(credentials), std::move(on_call));
+}
+
+int64_t ParseGrpcTimeoutUs(absl::string_view text) {
+  constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
+  constexpr size_t kDigitsMax = 8;
+  uint32_t count = 0;
+  if (text.size() < 2 || text.size() > kDigitsMax + 1) return kNone;
+  const char unit = text.back();
+  text.remove_suffix(1);
+  if (!absl::ascii_isdigit(static_cast<unsigned char>(text[0])) ||
+      !absl::SimpleAtoi(text, &count)) {
+    return kNone;
+  }
+  switch (unit) {
+    case 'n':
+      return count / 1'000;
+    case 'u':
+      return count;
+    case 'm':
+      return int64_t{count} * 1'000;
+    case 'S':
+      return int64_t{count} * 1'000'000;
+    case 'M':
+      return int64_t{count} * 60'000'000;
+    case 'H':
+      return int64_t{count} * 3'600'000'000;
+    default:
+      return kNone;
+  }
 }
 
 }  // namespace weft::router

@@ -7,12 +7,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 
 namespace grpc {
@@ -58,12 +60,24 @@ class GrpcCredentials {
 // valid now.
 absl::Status CheckGrpcTlsPem(const GrpcTlsPem& material);
 
+// A call whose headers have come.
+struct GrpcCallHead {
+  // All calls of a connection share it.
+  const void* connection;
+  // Of the headers, as HTTP/2 counts them.
+  uint64_t header_bytes = 0;
+  // Until the call's deadline; a number beyond all times = none.
+  int64_t timeout_us = std::numeric_limits<int64_t>::max();
+};
+
 // What a grpc::ServerBuilder takes: TLS that follows `credentials` for as long as the server lives,
 // or clear text when that is null. `on_call` is asked when the headers of a call have come, on the
-// thread that reads the connection, with a key that all calls of a connection share and the size of
-// the headers as HTTP/2 counts it; an error refuses the call.
+// thread that reads the connection; an error refuses the call.
 std::shared_ptr<grpc::ServerCredentials> MakeServerCredentials(
     std::shared_ptr<GrpcCredentials> credentials,
-    std::function<absl::Status(const void* connection, uint64_t header_bytes)> on_call);
+    std::function<absl::Status(const GrpcCallHead& head)> on_call);
+
+// What a call's `grpc-timeout` says; a number beyond all times when it says nothing.
+int64_t ParseGrpcTimeoutUs(absl::string_view text);
 
 }  // namespace weft::router

@@ -124,7 +124,7 @@ ConnectionGate::~ConnectionGate() {
   }
 }
 
-absl::Status ConnectionGate::Start(absl::AnyInvocable<void(int, int)> hand_over) {
+absl::Status ConnectionGate::Start(HandOver::Taker hand_over) {
   epoll_ = epoll_create1(EPOLL_CLOEXEC);
   wake_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   spare_ = OpenSpare();
@@ -136,7 +136,10 @@ absl::Status ConnectionGate::Start(absl::AnyInvocable<void(int, int)> hand_over)
     return absl::ResourceExhaustedError(
         absl::StrCat("cannot watch connections for gRPC: ", std::strerror(errno)));
   }
-  hand_over_.Start(std::move(hand_over));
+  hand_over_.Start(std::move(hand_over), [this](const std::shared_ptr<GrpcConnection>& connection) {
+    // A handler can never name those of Unix sockets, so nobody would leave.
+    return connection->peer().empty() ? kWays : new_.Enter(connection);
+  });
   SetAccepting(true);
   thread_ = Thread("grpc-gate", [this] { Run(); });
   return absl::OkStatus();
@@ -315,7 +318,7 @@ void ConnectionGate::Add(int listener_fd, int fd) {
   epoll_event event{};  // EPOLLHUP and EPOLLERR only: the bytes are gRPC's
   event.data.u64 = id;
   epoll_ctl(epoll_, EPOLL_CTL_ADD, own, &event);
-  hand_over_.Push(listener_fd, fd);
+  hand_over_.Push({listener_fd, fd, std::move(connection)});
 }
 
 // -- Connections ---------------------------------------------------------------------------------
@@ -377,6 +380,11 @@ int ConnectionGate::CheckBytes(int64_t now_us) {
       EndSlow(connection.get());
       continue;
     }
+    if (seen.unanswered > options_.unanswered_bytes_max) {
+      connection->End();
+      NoteUnfinished(*connection, seen.unanswered);
+      continue;
+    }
     const uint64_t bytes = seen.unfinished;
     total += bytes;
     if (bytes > 0) by_bytes.emplace_back(bytes, connection.get());
@@ -435,22 +443,6 @@ void ConnectionGate::Identify(GrpcConnection* connection) {
   absl::MutexLock lock(&mutex_);
   const auto found = by_id_.find(connection->id());
   if (found != by_id_.end()) LeaveStarting(&found->second);
-}
-
-bool ConnectionGate::EndNewFlood(int64_t first_call_us, uint64_t bytes_min) {
-  std::shared_ptr<GrpcConnection> last;
-  {
-    absl::MutexLock lock(&mutex_);
-    for (const auto& [id, entry] : by_id_) {
-      const std::shared_ptr<GrpcConnection>& one = entry.connection;
-      if (one->identified() || one->ended() || one->accepted_us() > first_call_us) continue;
-      if (last != nullptr && one->accepted_us() < last->accepted_us()) continue;
-      if (one->ReceivedBytes() >= bytes_min) last = one;
-    }
-  }
-  if (last == nullptr) return false;
-  EndFlood(last);
-  return true;
 }
 
 void ConnectionGate::EndFlood(const std::shared_ptr<GrpcConnection>& connection) {

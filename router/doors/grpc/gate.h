@@ -23,13 +23,13 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
-#include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "common/thread.h"
 #include "router/doors/grpc/connection.h"
 #include "router/doors/grpc/hand_over.h"
 #include "router/doors/grpc/listener.h"
+#include "router/doors/grpc/new_connections.h"
 
 namespace weft::router {
 
@@ -43,6 +43,9 @@ struct ConnectionGateOptions {
   // one more ends the connection that has most.
   uint64_t unfinished_connection_bytes_max = 40u << 20;
   uint64_t unfinished_bytes_max = 80u << 20;
+  // Bytes that gRPC reads from a connection without an answer while no call waits for its message.
+  // It looks at all of a header again whenever more of it comes.
+  uint64_t unanswered_bytes_max = 256u << 10;
   // A connection ends when bytes wait for its client and it has taken none for so long.
   int64_t slow_reader_timeout_us = 30'000'000;
   // Whether a connection that is turned away may be told so in clear text.
@@ -59,9 +62,11 @@ class ConnectionGate {
   // 0 for a Unix socket.
   int port() const { return listener_.port(); }
 
+  // The ways by which connections may go to gRPC; one more is for Unix sockets.
+  static constexpr size_t kWays = 256;
   // Starts to accept. `hand_over` gets the listening and the accepted descriptor, the second to
-  // own, on a thread of its own.
-  absl::Status Start(absl::AnyInvocable<void(int listener_fd, int fd)> hand_over);
+  // own, and the way that the connection takes, on a thread of its own.
+  absl::Status Start(HandOver::Taker hand_over);
   // Accepts no more and joins the thread. Connections live on until the gate is destroyed, which
   // must come after gRPC's end. Idempotent.
   void Stop();
@@ -69,14 +74,13 @@ class ConnectionGate {
   // The connection of a call, by gRPC's name for the peer ("ipv4:10.0.0.1:4711"); null for Unix
   // sockets, whose peers have no names, and for a connection that has just closed.
   std::shared_ptr<GrpcConnection> Find(const std::string& peer) const;
+  // The connection of a call that came by this way, when no call on it was seen before; null where
+  // that is not sure.
+  std::shared_ptr<GrpcConnection> Leave(size_t way) { return new_.Leave(way); }
   // A call on it has come to its handler: it is no longer among those that may be pushed out.
   void Identify(GrpcConnection* connection);
   // Ends a connection because its calls are a flood, and logs that at most once in ten seconds.
   void EndFlood(const std::shared_ptr<GrpcConnection>& connection);
-  // The same for a connection that is not known: of those no call of which came to a handler yet
-  // and that sent `bytes_min` or more, the one accepted last before `first_call_us`. False when
-  // there was none.
-  bool EndNewFlood(int64_t first_call_us, uint64_t bytes_min);
 
   struct Stats {
     size_t connections = 0;
@@ -128,6 +132,7 @@ class ConnectionGate {
 
   const ConnectionGateOptions options_;
   const Listener listener_;
+  NewConnections new_{kWays};
   HandOver hand_over_;
   int epoll_ = -1;
   int wake_ = -1;   // an eventfd: Stop

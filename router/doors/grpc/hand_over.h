@@ -1,12 +1,14 @@
 // Hands accepted connections to gRPC, on a thread of its own: gRPC reads what a connection has sent
 // already on the thread that hands it over, and goes on for as long as more comes. A flood must not
-// hold the gate's thread, which is the one to end it. Made and owned by the gate. It never ends a
-// connection that it has handed over.
+// hold the gate's thread, which is the one to end it. Those that were ended while they waited are
+// let go. Made and owned by the gate. It never ends a connection that it has handed over.
 
 #pragma once
 
 #include <unistd.h>
 
+#include <cstddef>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -14,26 +16,35 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/synchronization/mutex.h"
 #include "common/thread.h"
+#include "router/doors/grpc/connection.h"
 
 namespace weft::router {
 
 class HandOver {
  public:
-  using Taker = absl::AnyInvocable<void(int listener_fd, int fd)>;
+  using Taker = absl::AnyInvocable<void(int listener_fd, int fd, size_t way)>;
+  using WayOf = absl::AnyInvocable<size_t(const std::shared_ptr<GrpcConnection>& connection)>;
+  struct Accepted {
+    int listener_fd;
+    int fd;  // to own
+    std::shared_ptr<GrpcConnection> connection;
+  };
 
   ~HandOver() { Stop(); }
 
-  void Start(Taker taker) {
+  // `way_of` is asked just before the taker.
+  void Start(Taker taker, WayOf way_of) {
     taker_ = std::move(taker);
+    way_of_ = std::move(way_of);
     thread_ = Thread("grpc-handover", [this] { Run(); });
   }
-  // `fd` to own; as many wait as the gate lets in. Closes it after Stop.
-  void Push(int listener_fd, int fd) {
+  // As many wait as the gate lets in. Closes it after Stop.
+  void Push(Accepted accepted) {
     absl::MutexLock lock(&mutex_);
     if (stopped_) {
-      close(fd);
+      close(accepted.fd);
     } else {
-      waiting_.emplace_back(listener_fd, fd);
+      waiting_.push_back(std::move(accepted));
     }
   }
   // While the gate's thread still runs. Idempotent.
@@ -49,7 +60,7 @@ class HandOver {
  private:
   void Run() {
     while (true) {
-      std::vector<std::pair<int, int>> taken;
+      std::vector<Accepted> taken;
       bool stopped = false;
       {
         absl::MutexLock lock(&mutex_);
@@ -61,11 +72,11 @@ class HandOver {
         taken.swap(waiting_);
         stopped = stopped_;
       }
-      for (const auto& [listener_fd, fd] : taken) {
-        if (stopped) {
-          close(fd);
+      for (const Accepted& one : taken) {
+        if (stopped || one.connection->ended()) {
+          close(one.fd);
         } else {
-          taker_(listener_fd, fd);
+          taker_(one.listener_fd, one.fd, way_of_(one.connection));
         }
       }
       if (stopped) return;
@@ -73,8 +84,9 @@ class HandOver {
   }
 
   Taker taker_;
+  WayOf way_of_;
   absl::Mutex mutex_;
-  std::vector<std::pair<int, int>> waiting_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Accepted> waiting_ ABSL_GUARDED_BY(mutex_);
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
   Thread thread_;
 };

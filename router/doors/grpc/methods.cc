@@ -44,6 +44,7 @@ class UnknownCall : public grpc::ServerGenericBidiReactor {
     watch_->untaken()->Add(ConnectionKeyOf(*context_));
     GrpcCallWatch::Origin origin = watch_->OriginOf(*context_);
     connection_ = std::move(origin.connection);
+    account_ = watch_->accounts()->Begin(ConnectionKeyOf(*context_), connection_, start_us_);
     if (connection_ != nullptr) {
       message_begin_ = connection_->BeginMessage(origin.began_us, MonotonicClock().NowUs(),
                                                  HeaderBytesOf(*context_));
@@ -53,6 +54,11 @@ class UnknownCall : public grpc::ServerGenericBidiReactor {
   void OnDone() override {
     const std::unique_ptr<UnknownCall> self(this);
     watch_->untaken()->Remove(ConnectionKeyOf(*context_));
+    CallEnd end;
+    end.began_us = start_us_;
+    end.cancelled = context_->IsCancelled();
+    end.gives_back = false;
+    watch_->accounts()->Ended(account_.get(), MonotonicClock().NowUs(), end);
     if (connection_ != nullptr) connection_->EndMessage(message_begin_, 0);
     AccessRecord record;
     record.total_us = MonotonicClock().NowUs() - start_us_;
@@ -72,6 +78,7 @@ class UnknownCall : public grpc::ServerGenericBidiReactor {
   grpc::GenericCallbackServerContext* const context_;
   const int64_t start_us_;
   std::shared_ptr<GrpcConnection> connection_;
+  CallAccounts::AccountRef account_;
   uint64_t message_begin_ = 0;
 };
 

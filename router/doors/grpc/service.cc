@@ -6,8 +6,11 @@
 #include <limits>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "common/clock.h"
 #include "common/status.h"
@@ -27,11 +30,15 @@ namespace {
 
 constexpr int64_t kDayMs = 24 * 3600 * 1000;
 constexpr int64_t kHandshakeTimeoutMs = 10'000;
-constexpr int64_t kReadBytesMax = 4 << 10;
+constexpr int64_t kReadBytesMax = 2 << 10;
 // Calls that have not come to their handler yet.
 constexpr int64_t kNewCallsMax = 256;
 // Calls that were answered without work, until clients take the answer.
 constexpr size_t kUntakenAnswersMax = 1024;
+// Calls that were neither let in to be worked on nor have ended well, on all connections together,
+// at some 27 KB each; and on one connection, whatever others do.
+constexpr int64_t kDebtMax = 1536;
+constexpr int64_t kConnectionDebtMin = 8;
 // gRPC's own services are for everybody, without a key: their calls have bounds of their own, so
 // that they never take the room of others. One message is some names.
 constexpr size_t kSideMessageBytesMax = 4 << 10;
@@ -91,9 +98,15 @@ GrpcCallLimits ReflectionLimits(const GrpcServerOptions& options) {
   return limits;
 }
 
-int64_t EarlyMax(const GrpcServerOptions& options) {
-  return static_cast<int64_t>(options.awaited_calls_max + kHealthAwaitedMax + kReflectionsMax) +
-         kNewCallsMax;
+CallBounds BoundsOf(const GrpcServerOptions& options) {
+  CallBounds bounds;
+  bounds.early_max =
+      static_cast<int64_t>(options.awaited_calls_max + kHealthAwaitedMax + kReflectionsMax) +
+      kNewCallsMax;
+  bounds.untaken_max = kUntakenAnswersMax;
+  bounds.debts.debt_max = kDebtMax;
+  bounds.debts.connection_debt_min = kConnectionDebtMin;
+  return bounds;
 }
 
 void SetConnectionArguments(const GrpcServerOptions& options, grpc::ServerBuilder* builder) {
@@ -134,7 +147,7 @@ class CallbackGrpcServer : public GrpcServer {
       : options_(options),
         doors_(doors),
         gate_(std::move(gate)),
-        watch_(gate_.get(), AllowanceOf(options), EarlyMax(options), kUntakenAnswersMax),
+        watch_(gate_.get(), AllowanceOf(options), BoundsOf(options)),
         calls_(GenerationLimits(options)),
         health_calls_(HealthLimits(options)),
         reflection_calls_(ReflectionLimits(options)),
@@ -149,12 +162,14 @@ class CallbackGrpcServer : public GrpcServer {
     grpc::ServerBuilder builder;
     builder.SetContextAllocator(watch_.MakeAllocator());
     builder.experimental().SetInterceptorCreators(watch_.MakeInterceptors());
-    acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
-        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
-        MakeServerCredentials(options_.credentials,
-                              [this](const void* connection, uint64_t header_bytes) {
-                                return CheckHead(connection, header_bytes);
-                              }));
+    // An acceptor for each way: the credentials know by which a call came.
+    for (size_t way = 0; way <= ConnectionGate::kWays; ++way) {
+      acceptors_.push_back(builder.experimental().AddExternalConnectionAcceptor(
+          grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+          MakeServerCredentials(options_.credentials, [this, way](const GrpcCallHead& head) {
+            return CheckHead(head, way);
+          })));
+    }
     builder.RegisterService(&methods_);
     builder.RegisterService(&health_);
     builder.RegisterService(&reflection_);
@@ -170,11 +185,11 @@ class CallbackGrpcServer : public GrpcServer {
     server_ = builder.BuildAndStart();
     if (server_ == nullptr) return absl::InternalError("gRPC did not start its server");
     UpdateHealth();
-    WEFT_RETURN_IF_ERROR(gate_->Start([this](int listener_fd, int fd) {
+    WEFT_RETURN_IF_ERROR(gate_->Start([this](int listener_fd, int fd, size_t way) {
       grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
       connection.listener_fd = listener_fd;
       connection.fd = fd;
-      acceptor_->HandleNewConnection(&connection);
+      acceptors_[way]->HandleNewConnection(&connection);
     }));
     watcher_ = Thread("grpc-watch", [this] { Watch(); });
     return absl::OkStatus();
@@ -183,7 +198,8 @@ class CallbackGrpcServer : public GrpcServer {
   int port() const override { return gate_->port(); }
 
   void StartDrain() override {
-    draining_.store(true);
+    absl::MutexLock lock(&health_mutex_);
+    draining_ = true;
     health_.SetServing(false);
   }
 
@@ -202,14 +218,14 @@ class CallbackGrpcServer : public GrpcServer {
   }
 
  private:
-  absl::Status CheckHead(const void* connection, uint64_t header_bytes) {
-    if (!watch_.Arrived(connection, MonotonicClock().NowUs())) {
+  absl::Status CheckHead(const GrpcCallHead& head, size_t way) {
+    if (!watch_.Arrived({head.connection, way, head.timeout_us}, MonotonicClock().NowUs())) {
       return absl::UnavailableError("too many calls");
     }
     // The library counts only when the client has acknowledged the bound in our SETTINGS.
-    if (header_bytes <= kHeaderBytesMax) return absl::OkStatus();
+    if (head.header_bytes <= kHeaderBytesMax) return absl::OkStatus();
     return absl::ResourceExhaustedError(absl::StrCat(
-        "the header has ", header_bytes, " bytes; at most ", kHeaderBytesMax, " are taken"));
+        "the header has ", head.header_bytes, " bytes; at most ", kHeaderBytesMax, " are taken"));
   }
 
   void Watch() {
@@ -223,7 +239,9 @@ class CallbackGrpcServer : public GrpcServer {
 
   // The entrance has no news to give: its state is asked for.
   void UpdateHealth() {
-    health_.SetServing(doors_->Status().state == ServerState::kReady && !draining_.load());
+    const bool ready = doors_->Status().state == ServerState::kReady;
+    absl::MutexLock lock(&health_mutex_);
+    health_.SetServing(ready && !draining_);
   }
 
   const GrpcServerOptions options_;
@@ -237,9 +255,11 @@ class CallbackGrpcServer : public GrpcServer {
   HealthMethods health_;
   ReflectionMethods reflection_;
   UnknownMethods unknown_;
-  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
+  std::vector<std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor>> acceptors_;
   std::unique_ptr<grpc::Server> server_;
-  std::atomic<bool> draining_{false};
+  // Held while health is set, so that a drain has the last word.
+  absl::Mutex health_mutex_;
+  bool draining_ ABSL_GUARDED_BY(health_mutex_) = false;
   absl::Notification stop_;
   std::atomic<bool> stopped_{false};
   Thread watcher_;

@@ -6,14 +6,20 @@
 
 #include <cstdio>
 
+#include "absl/synchronization/mutex.h"
+#include "common/clock.h"
 #include "common/freed_memory.h"
 #include "common/log.h"
 #include "grpc/support/log.h"
 #include "router/doors/grpc/service.h"
+#include "router/doors/grpc/small_reads.h"
 #include "tests/router/doors/doors_fixture.h"
 
 int main() {
+  // As the router does: the search costs more than the locks.
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   weft::LimitFreedMemory();
+  weft::router::AllowSmallGrpcReads();
   // As the router logs: nobody waits for whoever reads stderr.
   if (!weft::InitLogging("router", weft::LogFormat::kText, "info").ok()) return 1;
   gpr_set_log_function([](gpr_log_func_args*) {});
@@ -33,7 +39,8 @@ int main() {
   // Freed memory goes back as the router's does.
   weft::FreedMemory freed(16u << 20);
   pollfd input = {STDIN_FILENO, POLLIN, 0};
-  while (poll(&input, 1, 100) == 0 || std::getchar() != EOF) freed.ReturnIfGrown();
+  while (poll(&input, 1, 100) == 0 || std::getchar() != EOF)
+    freed.ReturnIfGrown(weft::MonotonicClock().NowUs());
   (*grpc)->Stop(absl::ZeroDuration());
   return 0;
 }

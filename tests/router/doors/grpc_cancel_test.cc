@@ -69,7 +69,7 @@ struct HeldServer {
   explicit HeldServer(Hold* hold)
       : doors(&intake, &probe, {}),
         gate(ConnectionGate::Listen("127.0.0.1:0", {}).value()),
-        watch(gate.get(), {}, /*early_max=*/10, /*untaken_max=*/10),
+        watch(gate.get(), {}, {}),
         calls({}),
         methods({&doors, &watch, &calls, /*message_bytes_max=*/1000, /*open=*/true}, hold) {
     testing::KeepGrpcThreads();

@@ -252,84 +252,19 @@ TEST_CASE("Fewer early resets than the allowance leave a gRPC connection alone",
   CHECK(arrived);
 }
 
-TEST_CASE("The allowance of calls comes back with their ends and with time", "[router][grpc]") {
-  auto gate = ConnectionGate::Listen("127.0.0.1:0", {});
-  REQUIRE(gate.ok());
-  CallAllowance allowance;
-  allowance.calls_burst = 2;
-  allowance.calls_per_s = 1;
-  GrpcCallWatch watch(gate->get(), allowance, 100, 100);
-  const int keys[2] = {};
-  const void* patient = &keys[0];
-  const void* hasty = &keys[1];
-  for (int i = 0; i < 100; ++i) {
-    CHECK(watch.Arrived(patient, 0));
-    watch.Ended(patient, 0, {});
-    // Cancelled, but late.
-    CHECK(watch.Arrived(patient, 0));
-    GrpcCallWatch::End late;
-    late.cancelled = true;
-    watch.Ended(patient, allowance.early_us, late);
-  }
-  const auto reset = [&](int64_t now_us) {
-    const bool good = watch.Arrived(hasty, now_us);
-    GrpcCallWatch::End end;
-    end.began_us = now_us;
-    end.cancelled = true;
-    watch.Ended(hasty, now_us, end);
-    return good;
-  };
-  CHECK(reset(0));
-  CHECK(reset(0));
-  CHECK(reset(1'000'000));
-  CHECK_FALSE(reset(1'500'000));
-}
-
-TEST_CASE("A call that ends with its own short deadline gives back then", "[router][grpc]") {
-  auto gate = ConnectionGate::Listen("127.0.0.1:0", {});
-  REQUIRE(gate.ok());
-  CallAllowance allowance;
-  allowance.calls_burst = 2;
-  allowance.calls_per_s = 0;
-  GrpcCallWatch watch(gate->get(), allowance, 100, 100);
-  const int key = 0;
-  const auto call = [&](int64_t now_us, int64_t deadline_us) {
-    const bool good = watch.Arrived(&key, now_us);
-    GrpcCallWatch::End end;
-    end.began_us = now_us;
-    end.deadline_us = deadline_us;
-    end.cancelled = true;
-    // Its client's clock is a little ahead of its deadline here.
-    if (good) watch.Ended(&key, now_us + 10, end);
-    return good;
-  };
-  for (int64_t now_us = 0; now_us < 100'000'000; now_us += 100'000) {
-    CHECK(call(now_us, now_us + 4'000));
-    CHECK(call(now_us, now_us + 80'000));
-  }
-  // Whoever sets deadlines that have passed at once gets no more for it.
-  const int64_t start_us = 200'000'000;
-  CHECK(call(start_us, start_us));
-  CHECK(call(start_us + 1'000, start_us));
-  CHECK_FALSE(call(start_us + 2'000, start_us));
-  CHECK(call(start_us + 50'000, start_us));
-  // A deadline that is far away is none.
-  CHECK(call(start_us + 60'000, start_us + 10'000'000));
-  CHECK(call(start_us + 100'000, start_us + 10'000'000));
-  CHECK_FALSE(call(start_us + 20'000'000, start_us + 30'000'000));
-}
-
 TEST_CASE("Calls of which little is known yet are bounded in all", "[router][grpc]") {
   auto gate = ConnectionGate::Listen("127.0.0.1:0", {});
   REQUIRE(gate.ok());
-  GrpcCallWatch watch(gate->get(), {}, 2, 100);
+  CallBounds bounds;
+  bounds.early_max = 2;
+  GrpcCallWatch watch(gate->get(), {}, bounds);
   const int key = 0;
   watch.AddEarly(1);
-  CHECK(watch.Arrived(&key, 0));
+  CHECK(watch.Arrived({&key}, 0));
   watch.AddEarly(1);
-  CHECK_FALSE(watch.Arrived(&key, 0));
+  CHECK_FALSE(watch.Arrived({&key}, 0));
   watch.AddEarly(-1);
-  CHECK(watch.Arrived(&key, 0));
+  CHECK(watch.Arrived({&key}, 0));
 }
 
 TEST_CASE("Answers that clients do not take cost them their share, and nobody else",
@@ -357,54 +292,6 @@ TEST_CASE("Answers that clients do not take cost them their share, and nobody el
     untaken.Add(&one);
     CHECK(untaken.MayCall(&one) == (&one < &many[7]));
   }
-}
-
-TEST_CASE("A guess ends the newest connection and renews an eighth of the allowance",
-          "[router][grpc]") {
-  auto gate = ConnectionGate::Listen("127.0.0.1:0", {});
-  REQUIRE(gate.ok());
-  absl::Mutex mutex;
-  std::vector<int> held;
-  REQUIRE((*gate)
-              ->Start([&](int /*listener_fd*/, int fd) {
-                absl::MutexLock lock(&mutex);
-                held.push_back(fd);
-              })
-              .ok());
-  CallAllowance allowance;
-  allowance.calls_burst = 16;
-  allowance.calls_per_s = 0;
-  GrpcCallWatch watch(gate->get(), allowance, 1000, 1000);
-  std::vector<std::unique_ptr<RawClient>> clients;
-  const std::string bytes(1000, 'x');
-  for (size_t i = 0; i < 2; ++i) {
-    clients.push_back(std::make_unique<RawClient>(static_cast<uint16_t>((*gate)->port())));
-    clients.back()->Send(bytes);
-    absl::MutexLock lock(&mutex);
-    const auto came = [&] {
-      mutex.AssertHeld();
-      return held.size() == i + 1;
-    };
-    REQUIRE(mutex.AwaitWithTimeout(absl::Condition(&came), absl::Seconds(10)));
-  }
-  // The bytes of the newer one are there when they can be read; its end is the first one's answer.
-  {
-    absl::MutexLock lock(&mutex);
-    pollfd readable = {held[1], POLLIN, 0};
-    REQUIRE(poll(&readable, 1, 10'000) == 1);
-  }
-  const int key = 0;
-  const int64_t now_us = MonotonicClock().NowUs();
-  for (int i = 0; i < 16; ++i) CHECK(watch.Arrived(&key, now_us));
-  CHECK_FALSE(watch.Arrived(&key, now_us));
-  CHECK(clients[1]->ReadToEnd().has_value());
-  CHECK((*gate)->stats().floods == 1);
-  CHECK_FALSE(clients[0]->WaitReadable(0));
-  for (int i = 0; i < 2; ++i) CHECK(watch.Arrived(&key, now_us));
-  CHECK_FALSE(watch.Arrived(&key, now_us));
-  CHECK((*gate)->stats().floods == 2);
-  (*gate)->Stop();
-  for (const int fd : held) close(fd);
 }
 
 TEST_CASE("One gRPC call too many in all is refused with a time to wait", "[router][grpc]") {
