@@ -80,6 +80,17 @@ QWEN2 = dict(
     tie_word_embeddings=True,
     rope_parameters={"rope_type": "default", "rope_theta": 1000000.0},
 )
+QWEN3 = dict(
+    family="qwen3",
+    vocab_size=167,
+    hidden_size=56,
+    num_attention_heads=8,
+    num_key_value_heads=2,
+    head_dim=12,
+    intermediate_size=72,
+    tie_word_embeddings=False,
+    rope_parameters={"rope_type": "default", "rope_theta": 1000000.0},
+)
 MODELS = {
     "llama_tied_llama3": dict(config=ODD, form="F32"),
     "llama_tied_llama3_gguf": dict(config=ODD, form="gguf F32", same_as="llama_tied_llama3"),
@@ -134,21 +145,8 @@ MODELS = {
         form="BF16 parts",
     ),
     # Four query heads share a KV head; query and key are normalised by head.
-    "qwen3": dict(
-        config=dict(
-            family="qwen3",
-            vocab_size=167,
-            hidden_size=56,
-            num_attention_heads=8,
-            num_key_value_heads=2,
-            head_dim=12,
-            intermediate_size=72,
-            tie_word_embeddings=False,
-            rope_parameters={"rope_type": "default", "rope_theta": 1000000.0},
-        ),
-        form="BF16",
-        lengths=LONG,
-    ),
+    "qwen3": dict(config=QWEN3, form="BF16", lengths=LONG),
+    "qwen3_gguf": dict(config=QWEN3, form="gguf F32"),
     # A rotated part of each head, one norm for both halves of a layer.
     "phi": dict(
         config=dict(
@@ -315,12 +313,6 @@ MODELS = {
         form="BF16",
     ),
     # ALiBi of a number of heads that is no power of two.
-    "bloom": dict(
-        config=dict(family="bloom", vocab_size=109, hidden_size=72, n_head=6, seq_length=512),
-        form="BF16",
-        lengths=LONG,
-        layer_gain=4.0,
-    ),
     "mpt": dict(
         config=dict(
             family="mpt",
@@ -328,14 +320,13 @@ MODELS = {
             d_model=80,
             n_heads=5,
             max_seq_len=512,
-            expansion_ratio=2,
             attn_config=dict(clip_qkv=2.5),
         ),
         form="F16",
         lengths=LONG,
         layer_gain=4.0,
     ),
-    # As 7B, 40B and RW: one KV head and one norm; groups and two norms; ALiBi.
+    # As 7B and 40B: one KV head and one norm; groups and two norms.
     "falcon_7b": dict(
         config=dict(
             family="falcon",
@@ -367,23 +358,6 @@ MODELS = {
         form="F32",
         lengths=LONG,
     ),
-    "falcon_rw": dict(
-        config=dict(
-            family="falcon",
-            vocab_size=89,
-            hidden_size=80,
-            num_attention_heads=5,
-            ffn_hidden_size=120,
-            new_decoder_architecture=False,
-            multi_query=False,
-            parallel_attn=False,
-            alibi=True,
-            bias=True,
-            tie_word_embeddings=False,
-        ),
-        form="F16",
-        lengths=LONG,
-    ),
     # A window on every second layer, shorter than the longest prompt; caps on scores and logits.
     "gemma2": dict(
         config=dict(
@@ -398,11 +372,11 @@ MODELS = {
             sliding_window=50,
             attn_logit_softcapping=5.0,
             final_logit_softcapping=20.0,
+            tie_word_embeddings=False,
             rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
         ),
         form="BF16",
         lengths=LONG,
-        layer_gain=3.0,
     ),
     # Two rotary bases, one of them scaled.
     "gemma3": dict(
@@ -417,6 +391,7 @@ MODELS = {
             query_pre_attn_scalar=24,
             intermediate_size=80,
             sliding_window=40,
+            tie_word_embeddings=False,
             layer_types=["sliding_attention", "full_attention", "sliding_attention"],
             rope_parameters={
                 "full_attention": {"rope_type": "linear", "rope_theta": 1000000.0, "factor": 8.0},
@@ -425,7 +400,6 @@ MODELS = {
         ),
         form="F16",
         lengths=LONG,
-        layer_gain=3.0,
     ),
     # Of four ranks each has two heads, half a block of the output projection.
     "llama_super_blocks": dict(config=SUPER_BLOCKS, form="gguf super", ranks_max=2),
@@ -437,6 +411,8 @@ GGUF_NAMES = {
     "self_attn.q_proj": "attn_q",
     "self_attn.k_proj": "attn_k",
     "self_attn.v_proj": "attn_v",
+    "self_attn.q_norm": "attn_q_norm",
+    "self_attn.k_norm": "attn_k_norm",
     "self_attn.o_proj": "attn_output",
     "mlp.gate_proj": "ffn_gate",
     "mlp.up_proj": "ffn_up",
@@ -492,7 +468,6 @@ CONFIGS = {
     "gptj": transformers.GPTJConfig,
     "gpt_neox": transformers.GPTNeoXConfig,
     "opt": transformers.OPTConfig,
-    "bloom": transformers.BloomConfig,
     "mpt": transformers.MptConfig,
     "falcon": transformers.FalconConfig,
     "gemma2": transformers.Gemma2Config,

@@ -90,19 +90,9 @@ constexpr const char* kUnused[] = {"*.rotary_emb.inv_freq"};
 // Of 7B and 40B, which say it nowhere.
 constexpr uint32_t kContextDefault = 2048;
 
-absl::Status FinishPositions(const HfObject& root, DecoderSpec* spec) {
-  WEFT_ASSIGN_OR_RETURN(const bool alibi, root.GetBoolOr("alibi", false));
-  if (alibi) {
-    spec->position = PositionKind::kAlibi;
-    // Falcon scales scores and biases together.
-    spec->alibi_scale = spec->attention_scale;
-    return absl::OkStatus();
-  }
-  spec->attention_kinds[0].rope.dims = spec->head_dim;
-  return RopeFromHf(root, &spec->attention_kinds[0].rope);
-}
-
 absl::Status Finish(const HfObject& root, DecoderSpec* spec) {
+  // transformers rounds Falcon's ALiBi to bfloat16, whatever the model's type.
+  WEFT_RETURN_IF_ERROR(ExpectFalse(root, "alibi"));
   WEFT_ASSIGN_OR_RETURN(spec->activation, ActivationFromHf(root, "activation", "gelu"));
   WEFT_ASSIGN_OR_RETURN(spec->context_tokens,
                         root.GetUintOr("max_position_embeddings", kContextDefault));
@@ -124,7 +114,8 @@ absl::Status Finish(const HfObject& root, DecoderSpec* spec) {
     spec->kv_heads = one_kv_head ? 1 : spec->heads;
     spec->shared_norm = parallel;
   }
-  return FinishPositions(root, spec);
+  spec->attention_kinds[0].rope.dims = spec->head_dim;
+  return RopeFromHf(root, &spec->attention_kinds[0].rope);
 }
 
 constexpr HfFamily Family(absl::Span<const TensorName> tensors) {

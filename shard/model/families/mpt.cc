@@ -1,6 +1,5 @@
 #include "shard/model/families/mpt.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -58,10 +57,12 @@ absl::Status Finish(const HfObject& root, DecoderSpec* spec) {
   if (root.Has("logit_scale")) {
     return Unsupported(root.Where("logit_scale"), "is not supported; expected null");
   }
+  // transformers' class has four whatever the key says.
   WEFT_ASSIGN_OR_RETURN(const uint32_t ratio, root.GetUintOr("expansion_ratio", 4));
-  // Above what ValidateSpec allows either way, and without a wrap.
-  spec->mlp_hidden =
-      static_cast<uint32_t>(std::min<uint64_t>(uint64_t{ratio} * spec->hidden, ~uint32_t{0}));
+  if (ratio != 4) {
+    return Unsupported(root.Where("expansion_ratio"),
+                       absl::StrCat(ratio, " is not supported; expected 4"));
+  }
   spec->norm_bias = false;
   spec->activation = Activation::kGeluErf;
   spec->position = PositionKind::kAlibi;

@@ -42,6 +42,7 @@ inline const std::vector<std::string>& GoldenModels() {
                                                           "qwen2_gguf",
                                                           "qwen2_window",
                                                           "qwen3",
+                                                          "qwen3_gguf",
                                                           "phi",
                                                           "phi3",
                                                           "gpt2",
@@ -52,7 +53,10 @@ inline const std::vector<std::string>& GoldenModels() {
                                                           "gpt_neox_sequential",
                                                           "opt",
                                                           "falcon_7b",
-                                                          "falcon_40b"};
+                                                          "falcon_40b",
+                                                          "mpt",
+                                                          "gemma2",
+                                                          "gemma3"};
   return *names;
 }
 
