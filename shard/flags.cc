@@ -119,8 +119,8 @@ absl::Status ParseShardFlags(int argc, char** argv, ShardFlags* flags, std::stri
   flags->log_level = values.log_level;
   flags->die_with_parent = values.die_with_parent;
   flags->load_progress = values.load_progress;
-  // A launcher's child dies with it, and the launcher has warned already.
-  if (!parser.handed() && !values.die_with_parent) {
+  // A launcher, which alone asks for the progress, has warned already.
+  if (!parser.handed() && !values.load_progress) {
     // Those that look like none of these may be meant for the router.
     for (Flags::UnknownVariable& unknown : parser.UnknownVariables(environ)) {
       if (!unknown.near.empty()) flags->unknown_variables.push_back(std::move(unknown));

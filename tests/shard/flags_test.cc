@@ -133,9 +133,11 @@ TEST_CASE("A shard by hand warns of variables that look like its own", "[shard][
   REQUIRE(alone.unknown_variables.size() == 1);
   CHECK(alone.unknown_variables[0].near == "WEFT_KV_MEMORY");
   // `weft serve` has said so already.
-  ShardFlags served;
-  REQUIRE(Parse({"--model=m.gguf", "--device=cpu", "--flag-origins=model:flag"}, &served).ok());
-  CHECK(served.unknown_variables.empty());
+  for (const char* const mark : {"--flag-origins=model:flag", "--load-progress"}) {
+    ShardFlags served;
+    REQUIRE(Parse({"--model=m.gguf", "--device=cpu", mark}, &served).ok());
+    CHECK(served.unknown_variables.empty());
+  }
   unsetenv("WEFT_KV_MEMROY");
   unsetenv("WEFT_HTTP_PORT");
 }
