@@ -45,7 +45,7 @@ struct ConnectionGateOptions {
   uint64_t unfinished_bytes_max = 80u << 20;
   // Bytes that gRPC reads from a connection without an answer while no call waits for its message.
   // It looks at all of a header again whenever more of it comes.
-  uint64_t unanswered_bytes_max = 256u << 10;
+  uint64_t unanswered_bytes_max = 8u << 20;
   // A connection ends when bytes wait for its client and it has taken none for so long.
   int64_t slow_reader_timeout_us = 30'000'000;
   // Whether a connection that is turned away may be told so in clear text.
