@@ -51,12 +51,7 @@ absl::Status Finish(const HfObject& root, DecoderSpec* spec) {
 
 constexpr HfFamily kGptBigcode = {.name = "gpt_bigcode",
                                   .architecture = "GPTBigCodeForCausalLM",
-                                  .keys = {.layers = "n_layer|num_hidden_layers",
-                                           .hidden = "n_embd|hidden_size",
-                                           .heads = "n_head|num_attention_heads",
-                                           .mlp_hidden = "n_inner",
-                                           .context_tokens = "n_positions|max_position_embeddings",
-                                           .norm_epsilon = "layer_norm_epsilon"},
+                                  .keys = kGpt2SizeKeys,
                                   .tied_head_default = true,
                                   .tensors = kTensors,
                                   .optional_prefix = "transformer.",

@@ -39,12 +39,7 @@ absl::Status Finish(const HfObject& root, DecoderSpec* spec) {
 
 constexpr HfFamily kGptj = {.name = "gptj",
                             .architecture = "GPTJForCausalLM",
-                            .keys = {.layers = "n_layer|num_hidden_layers",
-                                     .hidden = "n_embd|hidden_size",
-                                     .heads = "n_head|num_attention_heads",
-                                     .mlp_hidden = "n_inner",
-                                     .context_tokens = "n_positions|max_position_embeddings",
-                                     .norm_epsilon = "layer_norm_epsilon"},
+                            .keys = kGpt2SizeKeys,
                             .tensors = kTensors,
                             .query_key_order = RowOrder::kInterleavedRotary,
                             .unused = kUnused,

@@ -29,6 +29,15 @@ struct HfSizeKeys {
   const char* norm_epsilon = "layer_norm_eps";
 };
 
+// Of GPT-2's configuration and of those that were made from it.
+inline constexpr HfSizeKeys kGpt2SizeKeys = {
+    .layers = "n_layer|num_hidden_layers",
+    .hidden = "n_embd|hidden_size",
+    .heads = "n_head|num_attention_heads",
+    .mlp_hidden = "n_inner",
+    .context_tokens = "n_positions|max_position_embeddings",
+    .norm_epsilon = "layer_norm_epsilon"};
+
 struct HfFamily {
   // model_type, and the one class of `architectures`.
   const char* name;
