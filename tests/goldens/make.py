@@ -27,6 +27,8 @@ LONG = (1, 7, 64, 300)
 # Float32 results of two right implementations differ by about 1e-5: no greedy step may be closer.
 MARGIN_MIN = 0.01
 SEEDS_MAX = 4000
+# Of random matrices behind attention and in the MLP, of those of attention, and of biases.
+GAINS = dict(layer=1.5, query=2.0, bias=0.5)
 
 LLAMA3 = {
     "rope_type": "llama3",
@@ -218,7 +220,7 @@ MODELS = {
         ),
         form="F32",
         lengths=LONG,
-        layer_gain=4.0,
+        gains=dict(layer=4.0),
     ),
     # Neighbours in a part of each head are rotated.
     "gptj": dict(
@@ -279,7 +281,7 @@ MODELS = {
         ),
         form="F16",
         lengths=LONG,
-        layer_gain=4.0,
+        gains=dict(layer=4.0),
     ),
     # Every layer sees its last 37 positions, fewer than a tile of keys.
     "mistral_window": dict(
@@ -324,7 +326,22 @@ MODELS = {
         ),
         form="F16",
         lengths=LONG,
-        layer_gain=4.0,
+        gains=dict(layer=4.0),
+    ),
+    # ALiBi, a norm behind the embedding, query, key and value by head.
+    "bloom": dict(
+        config=dict(
+            family="bloom",
+            vocab_size=109,
+            hidden_size=84,
+            n_head=7,
+            seq_length=512,
+            tie_word_embeddings=True,
+        ),
+        form="F16",
+        lengths=LONG,
+        # Biases that all tokens share would make its answers repeat themselves.
+        gains=dict(layer=4.0, query=5.0, bias=0.1),
     ),
     # As 7B and 40B: one KV head and one norm; groups and two norms.
     "falcon_7b": dict(
@@ -469,6 +486,7 @@ CONFIGS = {
     "gpt_neox": transformers.GPTNeoXConfig,
     "opt": transformers.OPTConfig,
     "mpt": transformers.MptConfig,
+    "bloom": transformers.BloomConfig,
     "falcon": transformers.FalconConfig,
     "gemma2": transformers.Gemma2Config,
     "gemma3": transformers.Gemma3TextConfig,
@@ -507,7 +525,7 @@ def make_config(values):
     )
 
 
-def random_weights(config, seed, layer_gain):
+def random_weights(config, seed, gains):
     """Weights whose logits spread: random_normal / sqrt(inputs) with gains, norms about 1."""
     generator = torch.Generator().manual_seed(seed)
     model = AutoModelForCausalLM.from_config(config).float().eval()
@@ -520,16 +538,16 @@ def random_weights(config, seed, layer_gain):
     for name, tensor in model.state_dict().items():
         noise = torch.randn(tensor.shape, generator=generator)
         if name.endswith(".bias"):
-            out[name] = 0.5 * noise
+            out[name] = gains["bias"] * noise
         elif tensor.dim() == 1:
             out[name] = 1.0 + 0.2 * noise
         elif any(part in name for part in EMBEDDINGS):
             out[name] = 0.4 * noise
         else:
             # Queries and keys large enough for attention that looks at few positions.
-            gain = 2.0 if any(part in name for part in QUERIES) else layer_gain
+            kind = "query" if any(part in name for part in QUERIES) else "layer"
             inputs = tensor.shape[0 if name in conv1d else 1]
-            out[name] = gain / inputs**0.5 * noise
+            out[name] = gains[kind] / inputs**0.5 * noise
     if config.tie_word_embeddings:
         embedding, head = tied_names(model)
         out[head] = out[embedding]
@@ -668,10 +686,10 @@ def run_case(model, prompt_ids):
     }
 
 
-def find_model(config, form, lengths, layer_gain):
+def find_model(config, form, lengths, gains):
     """The first seed whose greedy continuations have margins and do not repeat themselves."""
     for seed in range(SEEDS_MAX):
-        weights = random_weights(config, seed, layer_gain)
+        weights = random_weights(config, seed, gains)
         model = AutoModelForCausalLM.from_config(config).float().eval()
         model.load_state_dict(rounded(weights, form, config))
         generator = np.random.default_rng(7)
@@ -847,8 +865,8 @@ def make(name, model):
     lengths = base.get("lengths", PROMPT_LENGTHS)
     # A head that is the embedding likes the token that it has just read: where nothing else helps,
     # larger layers drown it.
-    layer_gain = base.get("layer_gain", 1.5)
-    seed, weights, cases = find_model(config, base["form"], lengths, layer_gain)
+    gains = {**GAINS, **base.get("gains", {})}
+    seed, weights, cases = find_model(config, base["form"], lengths, gains)
     if form.startswith("gguf"):
         write_gguf(folder, config, weights, form.split()[1])
     else:

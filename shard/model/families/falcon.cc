@@ -8,71 +8,22 @@
 namespace weft::shard {
 namespace {
 
-// 7B.
-constexpr TensorName kOneKvHead[] = {
-    {ParamKind::kTokenEmbedding, "transformer.word_embeddings.weight"},
-    {ParamKind::kAttentionNorm, "transformer.h.*.input_layernorm.weight"},
-    {ParamKind::kAttentionNormBias, "transformer.h.*.input_layernorm.bias"},
-    {ParamKind::kQuery, "transformer.h.*.self_attention.query_key_value.weight",
-     Fusion::kQueryKeyValue},
-    {ParamKind::kKey, "transformer.h.*.self_attention.query_key_value.weight",
-     Fusion::kQueryKeyValue},
-    {ParamKind::kValue, "transformer.h.*.self_attention.query_key_value.weight",
-     Fusion::kQueryKeyValue},
-    {ParamKind::kQueryBias, "transformer.h.*.self_attention.query_key_value.bias",
-     Fusion::kQueryKeyValue},
-    {ParamKind::kKeyBias, "transformer.h.*.self_attention.query_key_value.bias",
-     Fusion::kQueryKeyValue},
-    {ParamKind::kValueBias, "transformer.h.*.self_attention.query_key_value.bias",
-     Fusion::kQueryKeyValue},
-    {ParamKind::kOutput, "transformer.h.*.self_attention.dense.weight"},
-    {ParamKind::kOutputBias, "transformer.h.*.self_attention.dense.bias"},
-    {ParamKind::kUp, "transformer.h.*.mlp.dense_h_to_4h.weight"},
-    {ParamKind::kUpBias, "transformer.h.*.mlp.dense_h_to_4h.bias"},
-    {ParamKind::kDown, "transformer.h.*.mlp.dense_4h_to_h.weight"},
-    {ParamKind::kDownBias, "transformer.h.*.mlp.dense_4h_to_h.bias"},
-    {ParamKind::kFinalNorm, "transformer.ln_f.weight"},
-    {ParamKind::kFinalNormBias, "transformer.ln_f.bias"},
-    {ParamKind::kHead, "lm_head.weight"},
-};
-// 40B and 180B; 11B has one norm.
-constexpr TensorName kGroups[] = {
-    {ParamKind::kTokenEmbedding, "transformer.word_embeddings.weight"},
+// A norm for each half of a layer, side by side: 40B and 180B. Where one feeds both, it is the
+// first of kTensors.
+constexpr TensorName kTwoNorms[] = {
     {ParamKind::kAttentionNorm, "transformer.h.*.ln_attn.weight"},
     {ParamKind::kAttentionNormBias, "transformer.h.*.ln_attn.bias"},
     {ParamKind::kMlpNorm, "transformer.h.*.ln_mlp.weight"},
     {ParamKind::kMlpNormBias, "transformer.h.*.ln_mlp.bias"},
-    {ParamKind::kQuery, "transformer.h.*.self_attention.query_key_value.weight", Fusion::kByKvHead},
-    {ParamKind::kKey, "transformer.h.*.self_attention.query_key_value.weight", Fusion::kByKvHead},
-    {ParamKind::kValue, "transformer.h.*.self_attention.query_key_value.weight", Fusion::kByKvHead},
-    {ParamKind::kQueryBias, "transformer.h.*.self_attention.query_key_value.bias",
-     Fusion::kByKvHead},
-    {ParamKind::kKeyBias, "transformer.h.*.self_attention.query_key_value.bias", Fusion::kByKvHead},
-    {ParamKind::kValueBias, "transformer.h.*.self_attention.query_key_value.bias",
-     Fusion::kByKvHead},
-    {ParamKind::kOutput, "transformer.h.*.self_attention.dense.weight"},
-    {ParamKind::kOutputBias, "transformer.h.*.self_attention.dense.bias"},
-    {ParamKind::kUp, "transformer.h.*.mlp.dense_h_to_4h.weight"},
-    {ParamKind::kUpBias, "transformer.h.*.mlp.dense_h_to_4h.bias"},
-    {ParamKind::kDown, "transformer.h.*.mlp.dense_4h_to_h.weight"},
-    {ParamKind::kDownBias, "transformer.h.*.mlp.dense_4h_to_h.bias"},
-    {ParamKind::kFinalNorm, "transformer.ln_f.weight"},
-    {ParamKind::kFinalNormBias, "transformer.ln_f.bias"},
-    {ParamKind::kHead, "lm_head.weight"},
 };
-constexpr TensorName kHeads[] = {
+constexpr TensorName kTensors[] = {
     {ParamKind::kTokenEmbedding, "transformer.word_embeddings.weight"},
     {ParamKind::kAttentionNorm, "transformer.h.*.input_layernorm.weight"},
     {ParamKind::kAttentionNormBias, "transformer.h.*.input_layernorm.bias"},
     {ParamKind::kMlpNorm, "transformer.h.*.post_attention_layernorm.weight"},
     {ParamKind::kMlpNormBias, "transformer.h.*.post_attention_layernorm.bias"},
     {ParamKind::kQuery, "transformer.h.*.self_attention.query_key_value.weight", Fusion::kByKvHead},
-    {ParamKind::kKey, "transformer.h.*.self_attention.query_key_value.weight", Fusion::kByKvHead},
-    {ParamKind::kValue, "transformer.h.*.self_attention.query_key_value.weight", Fusion::kByKvHead},
     {ParamKind::kQueryBias, "transformer.h.*.self_attention.query_key_value.bias",
-     Fusion::kByKvHead},
-    {ParamKind::kKeyBias, "transformer.h.*.self_attention.query_key_value.bias", Fusion::kByKvHead},
-    {ParamKind::kValueBias, "transformer.h.*.self_attention.query_key_value.bias",
      Fusion::kByKvHead},
     {ParamKind::kOutput, "transformer.h.*.self_attention.dense.weight"},
     {ParamKind::kOutputBias, "transformer.h.*.self_attention.dense.bias"},
@@ -118,7 +69,7 @@ absl::Status Finish(const HfObject& root, DecoderSpec* spec) {
   return RopeFromHf(root, &spec->attention_kinds[0].rope);
 }
 
-constexpr HfFamily Family(absl::Span<const TensorName> tensors) {
+constexpr HfFamily Family(absl::Span<const TensorName> own_tensors) {
   return {.name = "falcon",
           .architecture = "FalconForCausalLM",
           .keys = {.layers = "num_hidden_layers|n_layer",
@@ -127,7 +78,8 @@ constexpr HfFamily Family(absl::Span<const TensorName> tensors) {
                    .context_tokens = nullptr,
                    .norm_epsilon = "layer_norm_epsilon"},
           .tied_head_default = true,
-          .tensors = tensors,
+          .own_tensors = own_tensors,
+          .tensors = kTensors,
           .unused = kUnused,
           .finish = Finish};
 }
@@ -138,10 +90,7 @@ absl::StatusOr<ModelDescription> FalconFromHf(const HfConfig& config) {
   const HfObject root = config.root();
   WEFT_ASSIGN_OR_RETURN(const bool groups, root.GetBoolOr("new_decoder_architecture", false));
   WEFT_ASSIGN_OR_RETURN(const uint32_t norms, root.GetUintOr("num_ln_in_parallel_attn", 2));
-  if (groups && norms == 2) return ReadHfFamily(Family(kGroups), config);
-  if (groups) return ReadHfFamily(Family(kHeads), config);
-  WEFT_ASSIGN_OR_RETURN(const bool one_kv_head, root.GetBoolOr("multi_query", true));
-  return ReadHfFamily(one_kv_head ? Family(kOneKvHead) : Family(kHeads), config);
+  return ReadHfFamily(groups && norms == 2 ? Family(kTwoNorms) : Family({}), config);
 }
 
 }  // namespace weft::shard

@@ -104,7 +104,8 @@ absl::StatusOr<ModelDescription> ReadHfFamily(const HfFamily& family, const HfCo
   WEFT_RETURN_IF_ERROR(family.finish(root, &spec));
   WEFT_RETURN_IF_ERROR(ValidateSpec(spec, KeysOf(family, root)));
   WEFT_ASSIGN_OR_RETURN(spec.eos_ids, EosFromHf(config, spec.vocab));
-  out.params = NameTensors(spec, family.tensors, family.query_key_order);
+  out.params =
+      NameTensors(spec, Joined(family.own_tensors, family.tensors), family.query_key_order);
   out.optional_prefix = family.optional_prefix;
   for (const char* const name : family.unused) out.unused.push_back(name);
   if (spec.tied_head) out.unused.push_back(HeadName(family.tensors));

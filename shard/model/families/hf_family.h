@@ -46,6 +46,8 @@ struct HfFamily {
   // Where config.json does not say.
   float norm_epsilon_default = 1e-5f;
   bool tied_head_default = false;
+  // Before those of `tensors`, where variants of a family differ.
+  absl::Span<const TensorName> own_tensors = {};
   absl::Span<const TensorName> tensors;
   RowOrder query_key_order = RowOrder::kPlain;
   // Of the tensors' names; some files leave it out.

@@ -15,8 +15,6 @@ constexpr TensorName kTensors[] = {
     {ParamKind::kTokenEmbedding, "transformer.wte.weight"},
     {ParamKind::kAttentionNorm, "transformer.blocks.*.norm_1.weight"},
     {ParamKind::kQuery, "transformer.blocks.*.attn.Wqkv.weight", Fusion::kQueryKeyValue},
-    {ParamKind::kKey, "transformer.blocks.*.attn.Wqkv.weight", Fusion::kQueryKeyValue},
-    {ParamKind::kValue, "transformer.blocks.*.attn.Wqkv.weight", Fusion::kQueryKeyValue},
     {ParamKind::kOutput, "transformer.blocks.*.attn.out_proj.weight"},
     {ParamKind::kMlpNorm, "transformer.blocks.*.norm_2.weight"},
     {ParamKind::kUp, "transformer.blocks.*.ffn.up_proj.weight"},

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/status.h"
+#include "shard/model/families/bloom.h"
 #include "shard/model/families/falcon.h"
 #include "shard/model/families/gemma.h"
 #include "shard/model/families/gpt2.h"
@@ -47,6 +48,7 @@ constexpr Family kFamilies[] = {
     {"gptj", GptjFromHf, nullptr},
     {"gpt_neox", GptNeoxFromHf, nullptr},
     {"opt", OptFromHf, nullptr},
+    {"bloom", BloomFromHf, nullptr},
     {"mpt", MptFromHf, nullptr},
     {"falcon", FalconFromHf, nullptr},
     {"gemma2", Gemma2FromHf, nullptr},

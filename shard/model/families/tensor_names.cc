@@ -29,6 +29,33 @@ uint32_t PartOf(ParamKind kind) {
   }
 }
 
+// The parameter whose row in a family's table stands for all parts of a fused tensor.
+ParamKind FirstPartOf(ParamKind kind) {
+  switch (kind) {
+    case ParamKind::kKey:
+    case ParamKind::kValue:
+      return ParamKind::kQuery;
+    case ParamKind::kKeyBias:
+    case ParamKind::kValueBias:
+      return ParamKind::kQueryBias;
+    case ParamKind::kUp:
+      return ParamKind::kGate;
+    case ParamKind::kUpBias:
+      return ParamKind::kGateBias;
+    default:
+      return kind;
+  }
+}
+
+const TensorName& FindName(absl::Span<const TensorName> names, ParamKey key) {
+  const ParamKind first = FirstPartOf(key.kind);
+  const auto* const name = absl::c_find_if(names, [&key, first](const TensorName& row) {
+    return row.kind == key.kind || (row.kind == first && row.fusion != Fusion::kNone);
+  });
+  WEFT_CHECK_MSG(name != names.end(), ParamName(key));
+  return *name;
+}
+
 bool IsRotated(ParamKind kind) {
   return kind == ParamKind::kQuery || kind == ParamKind::kKey || kind == ParamKind::kQueryBias ||
          kind == ParamKind::kKeyBias;
@@ -64,21 +91,26 @@ FileLayout LayoutOf(const DecoderSpec& spec, const DecoderParam& param, Fusion f
 
 }  // namespace
 
+std::vector<TensorName> Joined(absl::Span<const TensorName> own,
+                               absl::Span<const TensorName> shared) {
+  std::vector<TensorName> names(own.begin(), own.end());
+  names.insert(names.end(), shared.begin(), shared.end());
+  return names;
+}
+
 std::vector<ParamTensor> NameTensors(const DecoderSpec& spec, absl::Span<const TensorName> names,
                                      RowOrder query_key_order) {
   std::vector<ParamTensor> out;
   for (DecoderParam& param : DecoderParams(spec)) {
-    const auto* const name = absl::c_find_if(
-        names, [&param](const TensorName& row) { return row.kind == param.key.kind; });
-    WEFT_CHECK_MSG(name != names.end(), ParamName(param.key));
+    const TensorName& name = FindName(names, param.key);
     ParamTensor tensor;
-    if (name->fusion != Fusion::kNone || name->transposed) {
-      tensor.file = LayoutOf(spec, param, name->fusion);
-      tensor.file.transposed = name->transposed && param.shape.size() == 2;
+    if (name.fusion != Fusion::kNone || name.transposed) {
+      tensor.file = LayoutOf(spec, param, name.fusion);
+      tensor.file.transposed = name.transposed && param.shape.size() == 2;
       if (tensor.file.transposed) std::swap(tensor.file.shape[0], tensor.file.shape[1]);
     }
     if (IsRotated(param.key.kind)) tensor.row_order = query_key_order;
-    tensor.name = absl::StrReplaceAll(name->name, {{"*", absl::StrCat(param.key.layer)}});
+    tensor.name = absl::StrReplaceAll(name.name, {{"*", absl::StrCat(param.key.layer)}});
     static_cast<DecoderParam&>(tensor) = std::move(param);
     out.push_back(std::move(tensor));
   }

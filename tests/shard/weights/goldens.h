@@ -55,6 +55,7 @@ inline const std::vector<std::string>& GoldenModels() {
                                                           "falcon_7b",
                                                           "falcon_40b",
                                                           "mpt",
+                                                          "bloom",
                                                           "gemma2",
                                                           "gemma3"};
   return *names;
