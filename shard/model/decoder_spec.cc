@@ -2,9 +2,7 @@
 
 #include <bit>
 #include <cmath>
-#include <numbers>
 
-#include "common/check.h"
 #include "common/fnv.h"
 
 namespace weft::shard {
@@ -29,27 +27,18 @@ class FieldHash {
     Add(rope.low_freq_factor);
     Add(rope.high_freq_factor);
     Add(rope.original_context_tokens);
+    Add(rope.beta_fast);
+    Add(rope.beta_slow);
+    Add(rope.truncate);
     Add(uint64_t{rope.frequency_factors.size()});
     for (const float factor : rope.frequency_factors) Add(factor);
+    Add(rope.attention_factor);
   }
   uint64_t hash() const { return hash_.value(); }
 
  private:
   Fnv1a<uint64_t> hash_;
 };
-
-// Llama 3.1's scaling of one inverse frequency: short waves stay, long ones are stretched by
-// `factor`, those between are blended (transformers, modeling_rope_utils.py,
-// _compute_llama3_parameters).
-float Llama3Frequency(const RopeSpec& rope, float frequency) {
-  const float context = static_cast<float>(rope.original_context_tokens);
-  const float wave = 2.0f * std::numbers::pi_v<float> / frequency;
-  if (wave > context / rope.low_freq_factor) return frequency / rope.factor;
-  if (wave < context / rope.high_freq_factor) return frequency;
-  const float smooth =
-      (context / wave - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor);
-  return (1.0f - smooth) * frequency / rope.factor + smooth * frequency;
-}
 
 }  // namespace
 
@@ -93,30 +82,6 @@ uint64_t DecoderSpec::Hash() const {
   hash.Add(uint64_t{eos_ids.size()});
   for (const uint32_t id : eos_ids) hash.Add(id);
   return hash.hash();
-}
-
-std::vector<float> RopeInverseFrequencies(const RopeSpec& rope) {
-  std::vector<float> out(rope.dims / 2);
-  for (uint32_t i = 0; i < rope.dims / 2; ++i) {
-    const float exponent = static_cast<float>(2 * i) / static_cast<float>(rope.dims);
-    const float frequency = 1.0f / std::pow(rope.theta, exponent);
-    switch (rope.scaling) {
-      case RopeScalingKind::kNone:
-        out[i] = frequency;
-        break;
-      case RopeScalingKind::kLinear:
-        out[i] = frequency / rope.factor;
-        break;
-      case RopeScalingKind::kLlama3:
-        out[i] = Llama3Frequency(rope, frequency);
-        break;
-      case RopeScalingKind::kFrequencyFactors:
-        WEFT_CHECK_EQ(rope.frequency_factors.size(), out.size());
-        out[i] = frequency / rope.frequency_factors[i];
-        break;
-    }
-  }
-  return out;
 }
 
 std::vector<float> AlibiSlopes(const DecoderSpec& spec) {

@@ -19,21 +19,30 @@ enum class PositionKind : uint8_t { kRotary, kLearned, kAlibi, kNone };
 enum class Activation : uint8_t { kSilu, kGeluErf, kGeluTanh, kRelu };
 
 // How rotary frequencies are changed for long contexts.
-enum class RopeScalingKind : uint8_t { kNone, kLinear, kLlama3, kFrequencyFactors };
+enum class RopeScalingKind : uint8_t { kNone, kLinear, kLlama3, kYarn, kFrequencyFactors };
 
 struct RopeSpec {
   float theta = 10000.0f;
   // Elements of a head that are rotated, even, <= head_dim; pairs are (i, i + dims / 2).
   uint32_t dims = 0;
   RopeScalingKind scaling = RopeScalingKind::kNone;
-  // kLinear: positions are divided by it. kLlama3: factor of the low frequencies.
+  // kLinear: positions are divided by it. kLlama3, kYarn: so are those of the low frequencies.
   float factor = 1.0f;
   // kLlama3 only.
   float low_freq_factor = 1.0f;
   float high_freq_factor = 4.0f;
+  // kLlama3, kYarn.
   uint32_t original_context_tokens = 0;
-  // kFrequencyFactors (GGUF `rope_freqs`): dims / 2 divisors of the frequencies.
+  // kYarn: a pair that turns this often in the original context and more keeps its frequency, one
+  // that turns this seldom and less has the low one; `truncate`: ends of that range are whole
+  // pairs.
+  float beta_fast = 32.0f;
+  float beta_slow = 1.0f;
+  bool truncate = true;
+  // kFrequencyFactors (GGUF `rope_freqs`, longrope): dims / 2 divisors of the frequencies.
   std::vector<float> frequency_factors;
+  // Cosines and sines are multiplied by it.
+  float attention_factor = 1.0f;
 
   bool operator==(const RopeSpec& other) const = default;
 };

@@ -147,6 +147,18 @@ absl::StatusOr<std::vector<uint32_t>> HfObject::GetUints(absl::string_view key,
   return out;
 }
 
+absl::StatusOr<std::vector<float>> HfObject::GetFloats(absl::string_view key) const {
+  std::vector<float> out;
+  const json::value* const value = Find(key);
+  if (value == nullptr) return out;
+  if (!value->is_array()) return WrongType(key, "a list of numbers", *value);
+  for (const json::value& element : value->get_array()) {
+    if (!element.is_number()) return WrongType(key, "a list of numbers", *value);
+    out.push_back(element.to_number<float>());
+  }
+  return out;
+}
+
 absl::StatusOr<std::vector<std::string>> HfObject::GetStrings(absl::string_view key) const {
   std::vector<std::string> out;
   const json::value* const value = Find(key);

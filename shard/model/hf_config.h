@@ -38,6 +38,8 @@ class HfObject {
   absl::StatusOr<HfObject> GetObject(absl::string_view key) const;
   // One number or a list of them, each at most `max`; empty when absent.
   absl::StatusOr<std::vector<uint32_t>> GetUints(absl::string_view key, uint32_t max) const;
+  // A list of numbers; empty when absent.
+  absl::StatusOr<std::vector<float>> GetFloats(absl::string_view key) const;
   // A list of strings; empty when absent.
   absl::StatusOr<std::vector<std::string>> GetStrings(absl::string_view key) const;
 

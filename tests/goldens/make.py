@@ -27,8 +27,9 @@ LONG = (1, 7, 64, 300)
 # Float32 results of two right implementations differ by about 1e-5: no greedy step may be closer.
 MARGIN_MIN = 0.01
 SEEDS_MAX = 4000
-# Of random matrices behind attention and in the MLP, of those of attention, and of biases.
-GAINS = dict(layer=1.5, query=2.0, bias=0.5)
+# Of random matrices behind attention and in the MLP, of those of attention, of tables of rows, of
+# weights of norms and of biases.
+GAINS = dict(layer=1.5, query=2.0, embedding=0.4, norm=1.0, bias=0.5)
 
 LLAMA3 = {
     "rope_type": "llama3",
@@ -36,6 +37,12 @@ LLAMA3 = {
     "factor": 8.0,
     "low_freq_factor": 1.0,
     "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}
+YARN = {
+    "rope_type": "yarn",
+    "rope_theta": 10000.0,
+    "factor": 8.0,
     "original_max_position_embeddings": 64,
 }
 # Head size != hidden / heads, three query heads a KV head, 5 MLP blocks of 32, a prime vocabulary.
@@ -95,7 +102,7 @@ QWEN3 = dict(
 )
 MODELS = {
     "llama_tied_llama3": dict(config=ODD, form="F32"),
-    "llama_tied_llama3_gguf": dict(config=ODD, form="gguf F32", same_as="llama_tied_llama3"),
+    "llama_tied_llama3_gguf": dict(form="gguf F32", same_as="llama_tied_llama3"),
     "llama_untied_linear_parts": dict(
         config=dict(
             vocab_size=257,
@@ -122,7 +129,7 @@ MODELS = {
         form="F16",
     ),
     "llama_biased": dict(config=BIASED, form="F32"),
-    "llama_biased_gguf": dict(config=BIASED, form="gguf F32", same_as="llama_biased"),
+    "llama_biased_gguf": dict(form="gguf F32", same_as="llama_biased"),
     "llama_q8_0": dict(config=BLOCKS, form="gguf Q8_0"),
     "llama_q4_0": dict(config=BLOCKS, form="gguf Q4_0"),
     "llama_q4_1": dict(config=BLOCKS, form="gguf Q4_1"),
@@ -418,22 +425,194 @@ MODELS = {
         form="F16",
         lengths=LONG,
     ),
+    # Rotary scaling beyond an original context of 64.
+    "llama_dynamic": dict(
+        config=dict(
+            BIASED,
+            vocab_size=107,
+            attention_bias=False,
+            mlp_bias=False,
+            rope_parameters={"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 4.0},
+        ),
+        form="BF16",
+        lengths=LONG,
+    ),
+    "mistral_yarn": dict(
+        config=dict(
+            family="mistral",
+            vocab_size=109,
+            hidden_size=40,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            head_dim=20,
+            intermediate_size=70,
+            sliding_window=None,
+            tie_word_embeddings=False,
+            rope_parameters=dict(
+                YARN, truncate=False, beta_fast=4.0, mscale=0.8, mscale_all_dim=0.5
+            ),
+        ),
+        form="BF16",
+        lengths=LONG,
+    ),
+    "qwen2_yarn": dict(
+        config=dict(QWEN2, vocab_size=113, tie_word_embeddings=False, rope_parameters=YARN),
+        form="F16",
+        lengths=LONG,
+    ),
+    "qwen2_yarn_gguf": dict(form="gguf F16", same_as="qwen2_yarn"),
+    # Windows on the last two of three layers.
+    "qwen3_window_yarn": dict(
+        config=dict(
+            QWEN3,
+            vocab_size=103,
+            num_hidden_layers=3,
+            use_sliding_window=True,
+            sliding_window=45,
+            max_window_layers=1,
+            rope_parameters=dict(YARN, rope_theta=1000000.0, attention_factor=1.1),
+        ),
+        form="BF16",
+        lengths=LONG,
+    ),
+    # A part of each head rotated, by the factors for long sequences: these prompts all are.
+    "phi3_longrope": dict(
+        config=dict(
+            family="phi3",
+            vocab_size=127,
+            hidden_size=96,
+            num_attention_heads=6,
+            num_key_value_heads=3,
+            intermediate_size=100,
+            sliding_window=None,
+            tie_word_embeddings=False,
+            original_max_position_embeddings=64,
+            rope_parameters={
+                "rope_type": "longrope",
+                "rope_theta": 10000.0,
+                "partial_rotary_factor": 0.75,
+                "short_factor": [1.0, 1.1, 1.2, 1.3, 1.4, 1.5],
+                "long_factor": [1.0, 1.5, 2.5, 4.0, 6.0, 9.0],
+            },
+        ),
+        form="BF16",
+        lengths=(65, 150, 300),
+    ),
+    "phi3_longrope_gguf": dict(form="gguf BF16", same_as="phi3_longrope"),
+    # The layouts of llama.cpp's converter, which writes an MLP of four times the hidden size for
+    # some families whatever config.json says.
+    "gpt2_gguf": dict(
+        config=dict(family="gpt2", vocab_size=163, hidden_size=56, num_attention_heads=7),
+        form="gguf F32",
+        lengths=LONG,
+    ),
+    "gpt_bigcode_gguf": dict(
+        config=dict(family="gpt_bigcode", vocab_size=157, hidden_size=72, num_attention_heads=6),
+        form="gguf BF16",
+        lengths=LONG,
+    ),
+    "starcoder2_gguf": dict(form="gguf F32", same_as="starcoder2"),
+    "gpt_neox_gguf": dict(form="gguf F16", same_as="gpt_neox"),
+    "gpt_neox_sequential_gguf": dict(form="gguf F32", same_as="gpt_neox_sequential"),
+    "bloom_gguf": dict(form="gguf F16", same_as="bloom"),
+    "falcon_7b_gguf": dict(
+        config=dict(
+            family="falcon",
+            vocab_size=107,
+            hidden_size=72,
+            num_attention_heads=6,
+            new_decoder_architecture=False,
+            multi_query=True,
+            parallel_attn=True,
+            bias=False,
+            tie_word_embeddings=False,
+        ),
+        form="gguf F32",
+        lengths=LONG,
+    ),
+    "falcon_40b_gguf": dict(
+        config=dict(
+            family="falcon",
+            vocab_size=97,
+            hidden_size=64,
+            num_attention_heads=8,
+            num_kv_heads=2,
+            new_decoder_architecture=True,
+            bias=False,
+            tie_word_embeddings=False,
+        ),
+        form="gguf BF16",
+        lengths=LONG,
+    ),
+    # Scores are divided by the root of the head size, of which no key tells.
+    "gemma2_gguf": dict(
+        config=dict(
+            family="gemma2",
+            vocab_size=83,
+            hidden_size=56,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            head_dim=20,
+            query_pre_attn_scalar=20,
+            intermediate_size=90,
+            sliding_window=50,
+            attn_logit_softcapping=5.0,
+            final_logit_softcapping=20.0,
+            tie_word_embeddings=True,
+            rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
+        ),
+        form="gguf F32",
+        lengths=LONG,
+        gains=dict(embedding=0.07, norm=3.0),
+    ),
+    # The sixth layer of seven sees everything.
+    "gemma3_gguf": dict(
+        config=dict(
+            family="gemma3",
+            num_hidden_layers=7,
+            vocab_size=79,
+            hidden_size=40,
+            num_attention_heads=4,
+            num_key_value_heads=1,
+            head_dim=12,
+            query_pre_attn_scalar=12,
+            intermediate_size=50,
+            sliding_window=40,
+            tie_word_embeddings=False,
+            layer_types=["sliding_attention"] * 5 + ["full_attention", "sliding_attention"],
+            rope_parameters={
+                "full_attention": {"rope_type": "linear", "rope_theta": 1000000.0, "factor": 8.0},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+            },
+        ),
+        form="gguf F16",
+        lengths=LONG,
+    ),
+    # Packed rows of fused tensors; a window.
+    "phi3_gguf": dict(
+        config=dict(
+            family="phi3",
+            vocab_size=149,
+            hidden_size=128,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            intermediate_size=160,
+            sliding_window=50,
+            tie_word_embeddings=False,
+            rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
+        ),
+        form="gguf Q8_0",
+        lengths=LONG,
+    ),
     # Of four ranks each has two heads, half a block of the output projection.
     "llama_super_blocks": dict(config=SUPER_BLOCKS, form="gguf super", ranks_max=2),
 }
 
-GGUF_NAMES = {
-    "input_layernorm": "attn_norm",
-    "post_attention_layernorm": "ffn_norm",
-    "self_attn.q_proj": "attn_q",
-    "self_attn.k_proj": "attn_k",
-    "self_attn.v_proj": "attn_v",
-    "self_attn.q_norm": "attn_q_norm",
-    "self_attn.k_norm": "attn_k_norm",
-    "self_attn.o_proj": "attn_output",
-    "mlp.gate_proj": "ffn_gate",
-    "mlp.up_proj": "ffn_up",
-    "mlp.down_proj": "ffn_down",
+# What GGUF calls a model_type where it is another word.
+GGUF_ARCHITECTURES = {
+    "gpt_bigcode": "starcoder",
+    "gpt_neox": "gptneox",
+    "gemma3_text": "gemma3",
 }
 MIXED_TYPES = {
     "attn_q": "F16",
@@ -540,9 +719,9 @@ def random_weights(config, seed, gains):
         if name.endswith(".bias"):
             out[name] = gains["bias"] * noise
         elif tensor.dim() == 1:
-            out[name] = 1.0 + 0.2 * noise
+            out[name] = gains["norm"] + 0.2 * noise
         elif any(part in name for part in EMBEDDINGS):
-            out[name] = 0.4 * noise
+            out[name] = gains["embedding"] * noise
         else:
             # Queries and keys large enough for attention that looks at few positions.
             kind = "query" if any(part in name for part in QUERIES) else "layer"
@@ -562,25 +741,51 @@ def tied_names(model):
     return f"{embedding}.weight", f"{head}.weight"
 
 
-def gguf_name(name):
-    """transformers' tensor name -> GGUF's."""
-    top = {
-        "model.embed_tokens.weight": "token_embd.weight",
-        "model.norm.weight": "output_norm.weight",
-        "lm_head.weight": "output.weight",
-    }
-    if name in top:
-        return top[name]
-    _, _, layer, rest = name.split(".", 3)
-    module, kind = rest.rsplit(".", 1)
-    return f"blk.{layer}.{GGUF_NAMES[module]}.{kind}"
+def gguf_architecture(config):
+    return GGUF_ARCHITECTURES.get(config.model_type, config.model_type)
+
+
+def gguf_name(config, name):
+    """transformers' tensor name -> GGUF's, by the table of llama.cpp's converter."""
+    kinds = {text: number for number, text in gguf.MODEL_ARCH_NAMES.items()}
+    if config.model_type == "bloom":
+        name = name.removeprefix("transformer.")
+    table = gguf.get_tensor_name_map(kinds[gguf_architecture(config)], config.num_hidden_layers)
+    return table.get_name(name, try_suffixes=(".weight", ".bias"))
+
+
+def gguf_tensors(config, weights):
+    """The model's tensors by GGUF's names, as llama.cpp's converter changes them."""
+    heads = config.num_attention_heads
+    groups = 1
+    if config.model_type in ("bloom", "gpt_neox"):
+        groups = heads
+    elif config.model_type == "falcon" and config.new_decoder_architecture:
+        groups = config.num_kv_heads
+    conv1d = config.model_type == "gpt2"
+    out = {}
+    for name, tensor in weights.items():
+        if name == "lm_head.weight" and config.tie_word_embeddings:
+            continue
+        values = tensor.numpy()
+        if "query_key_value" in name:
+            # By group of heads: queries, a key, a value; the file has all queries first.
+            rows = values.reshape(groups, -1, head_size(config), *values.shape[1:])
+            parts = (rows[:, :-2], rows[:, -2:-1], rows[:, -1:])
+            values = np.concatenate([p.reshape(-1, *values.shape[1:]) for p in parts])
+        elif conv1d and values.ndim == 2 and ".h." in name:
+            values = values.T
+        elif config.model_type.startswith("gemma") and name.endswith("norm.weight"):
+            values = values + 1
+        out[gguf_name(config, name)] = np.ascontiguousarray(values)
+    return out
 
 
 def gguf_type(name, form):
     """Type of a GGUF tensor; like published files, vectors stay F32 and 4-bit ones get a Q8_0
     embedding."""
     part = name.removesuffix(".weight").split(".")[-1]
-    if part.endswith("norm") or name.endswith(".bias"):
+    if "norm" in part or name.endswith(".bias"):
         return gguf.GGMLQuantizationType.F32
     if form == "mixed":
         return gguf.GGMLQuantizationType[MIXED_TYPES[part]]
@@ -634,17 +839,20 @@ def permute(rows, heads):
 
 
 def head_count(config, name):
-    if "q_proj" in name:
+    if "attn_q." in name:
         return config.num_attention_heads
-    return config.num_key_value_heads if "k_proj" in name else 0
+    return config.num_key_value_heads if "attn_k." in name else 0
 
 
 def rounded(weights, form, config):
     """The weights as the file will hold them, in float32."""
     out = {}
+    embedding, head = tied_names(AutoModelForCausalLM.from_config(config))
     for name, tensor in weights.items():
+        if name == head and config.tie_word_embeddings:
+            continue
         if form.startswith("gguf"):
-            kind = gguf_type(gguf_name(name), form.split()[1])
+            kind = gguf_type(gguf_name(config, name), form.split()[1])
             packed = pack(tensor.numpy(), kind)
             values = gguf.dequantize(packed, kind).reshape(tensor.shape)
             out[name] = torch.from_numpy(values.astype(np.float32))
@@ -652,7 +860,6 @@ def rounded(weights, form, config):
             dtype = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
             out[name] = tensor.to(dtype[form.split()[0]]).float()
     if config.tie_word_embeddings:
-        embedding, head = tied_names(AutoModelForCausalLM.from_config(config))
         out[head] = out[embedding]
     return out
 
@@ -716,6 +923,9 @@ def make_rope():
         (64, {"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0}),
         (20, LLAMA3),
         (128, llama31),
+        (20, YARN),
+        (20, dict(YARN, truncate=False, beta_fast=4.0)),
+        (128, dict(YARN, rope_theta=1000000.0, factor=4.0, original_max_position_embeddings=32768)),
     ]
     out = []
     for head_dim, parameters in settings:
@@ -795,22 +1005,77 @@ def rope_factors(config):
     return np.array(out, dtype=np.float32)
 
 
-def write_gguf(folder, config, weights, form):
-    writer = gguf.GGUFWriter(folder / "model.gguf", config.model_type)
-    writer.add_name(folder.name)
+def add_gguf_sizes(writer, config):
+    """The keys that llama.cpp's converter writes for config.json's."""
+
+    def get(*names):
+        return next((v for n in names if (v := getattr(config, n, None)) is not None), None)
+
     writer.add_block_count(config.num_hidden_layers)
-    writer.add_context_length(config.max_position_embeddings)
+    writer.add_context_length(get("seq_length", "max_position_embeddings"))
     writer.add_embedding_length(config.hidden_size)
-    writer.add_feed_forward_length(config.intermediate_size)
+    # Where config.json may say otherwise the converter writes four times the hidden size.
+    inner = config.hidden_size * 4
+    if config.model_type not in ("gpt2", "gpt_bigcode", "bloom", "falcon"):
+        inner = config.intermediate_size
+    writer.add_feed_forward_length(inner)
     writer.add_head_count(config.num_attention_heads)
-    writer.add_head_count_kv(config.num_key_value_heads)
-    writer.add_key_length(head_size(config))
-    writer.add_value_length(head_size(config))
-    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
-    writer.add_rope_dimension_count(head_size(config))
+    if config.model_type == "gpt_bigcode":
+        writer.add_head_count_kv(1)
+    elif config.model_type == "falcon":
+        writer.add_head_count_kv(config.num_kv_heads if config.new_decoder_architecture else 1)
+    elif config.model_type not in ("gpt2", "gpt_neox"):
+        writer.add_head_count_kv(get("num_key_value_heads", "num_attention_heads"))
+    if get("rms_norm_eps"):
+        writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    else:
+        writer.add_layer_norm_eps(get("layer_norm_epsilon", "layer_norm_eps", "norm_epsilon"))
+    if config.model_type == "falcon":
+        writer.add_tensor_data_layout("jploski")
+    if config.model_type in ("llama", "qwen2", "qwen3", "gemma2", "gemma3_text"):
+        writer.add_key_length(head_size(config))
+        writer.add_value_length(head_size(config))
+    if config.model_type == "gpt_neox":
+        writer.add_parallel_residual(config.use_parallel_residual)
+    if get("attn_logit_softcapping"):
+        writer.add_attn_logit_softcapping(config.attn_logit_softcapping)
+        writer.add_final_logit_softcapping(config.final_logit_softcapping)
+    if config.model_type in ("gemma2", "gemma3_text", "phi3"):
+        writer.add_sliding_window(config.sliding_window or 0)
+
+
+def add_gguf_rope(writer, config):
+    rope = getattr(config, "rope_parameters", None)
+    # Converters write no rotary keys of these, or of GPT-2 and BLOOM none at all.
+    if not rope or config.model_type in ("falcon", "gemma2"):
+        return
+    rope = rope.get("full_attention", rope)
+    share = rope.get("partial_rotary_factor", 1.0)
+    if config.model_type != "gpt_neox":
+        writer.add_rope_freq_base(rope["rope_theta"])
+    if config.model_type != "gemma3_text":
+        writer.add_rope_dimension_count(int(head_size(config) * share))
+    if rope["rope_type"] == "llama3":
+        writer.add_tensor("rope_freqs.weight", rope_factors(config))
+    elif rope["rope_type"] == "linear":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+        writer.add_rope_scaling_factor(rope["factor"])
+    elif rope["rope_type"] == "yarn":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        writer.add_rope_scaling_factor(rope["factor"])
+        writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+    elif rope["rope_type"] == "longrope":
+        original = config.original_max_position_embeddings
+        scale = config.max_position_embeddings / original
+        writer.add_rope_scaling_orig_ctx_len(original)
+        writer.add_rope_scaling_attn_factors(np.sqrt(1 + np.log(scale) / np.log(original)))
+        for name in ("long", "short"):
+            factors = np.array(rope[f"{name}_factor"], dtype=np.float32)
+            writer.add_tensor(f"rope_factors_{name}.weight", factors)
+
+
+def add_gguf_tokenizer(writer, config):
     writer.add_vocab_size(config.vocab_size)
-    writer.add_quantization_version(2)
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("smollm")
     tokens = words(config)
@@ -821,17 +1086,22 @@ def write_gguf(folder, config, weights, form):
     writer.add_bos_token_id(1)
     writer.add_eos_token_id(2)
     writer.add_add_bos_token(False)
-    if config.rope_parameters["rope_type"] == "llama3":
-        writer.add_tensor("rope_freqs.weight", rope_factors(config))
-    for name, tensor in weights.items():
-        if name == "lm_head.weight" and config.tie_word_embeddings:
-            continue
-        kind = gguf_type(gguf_name(name), form)
-        packed = pack(tensor.numpy(), kind)
+
+
+def write_gguf(folder, config, weights, form):
+    writer = gguf.GGUFWriter(folder / "model.gguf", gguf_architecture(config))
+    writer.add_name(folder.name)
+    add_gguf_sizes(writer, config)
+    add_gguf_rope(writer, config)
+    writer.add_quantization_version(2)
+    add_gguf_tokenizer(writer, config)
+    for name, values in gguf_tensors(config, weights).items():
+        kind = gguf_type(name, form)
+        packed = pack(values, kind)
         # llama.cpp rotates neighbours in this architecture alone, of those made here.
         if config.model_type == "llama" and (heads := head_count(config, name)):
             packed = permute(packed, heads)
-        writer.add_tensor(gguf_name(name), packed, raw_dtype=kind)
+        writer.add_tensor(name, packed, raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -858,16 +1128,18 @@ def sample_rows(weights, form, config):
 def make(name, model):
     folder = HERE / name
     folder.mkdir(exist_ok=True)
-    config = make_config(model["config"])
-    form = model["form"]
-    # A GGUF twin of another model has that model's weights.
+    # A GGUF twin of another model has that model's weights, as its files hold them.
     base = MODELS[model["same_as"]] if "same_as" in model else model
+    config = make_config(base["config"])
+    form = model["form"]
     lengths = base.get("lengths", PROMPT_LENGTHS)
     # A head that is the embedding likes the token that it has just read: where nothing else helps,
     # larger layers drown it.
     gains = {**GAINS, **base.get("gains", {})}
     seed, weights, cases = find_model(config, base["form"], lengths, gains)
     if form.startswith("gguf"):
+        if base is not model:
+            weights = rounded(weights, base["form"], config)
         write_gguf(folder, config, weights, form.split()[1])
     else:
         write_hf(folder, config, weights, form)

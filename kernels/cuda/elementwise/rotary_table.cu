@@ -18,7 +18,8 @@ __global__ void __launch_bounds__(kThreads)
     double sine;
     double cosine;
     sincos(static_cast<double>(angle), &sine, &cosine);
-    params.out[i] = make_float2(static_cast<float>(cosine), static_cast<float>(sine));
+    params.out[i] = make_float2(__fmul_rn(params.factor, static_cast<float>(cosine)),
+                                __fmul_rn(params.factor, static_cast<float>(sine)));
   }
 }
 

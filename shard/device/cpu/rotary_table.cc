@@ -10,6 +10,7 @@ namespace weft::shard {
 RotaryTable::RotaryTable(const RopeSpec& rope, uint32_t context_tokens, float* cosines,
                          float* sines)
     : inverse_frequencies_(RopeInverseFrequencies(rope)),
+      factor_(rope.attention_factor),
       pairs_(rope.dims / 2),
       context_tokens_(context_tokens),
       cosines_(cosines),
@@ -27,8 +28,8 @@ void RotaryTable::Extend(uint32_t end) {
     float* const sine = sines_ + uint64_t{position} * pairs_;
     for (uint32_t i = 0; i < pairs_; ++i) {
       const float angle = static_cast<float>(position) * inverse_frequencies_[i];
-      cosine[i] = std::cos(angle);
-      sine[i] = std::sin(angle);
+      cosine[i] = factor_ * std::cos(angle);
+      sine[i] = factor_ * std::sin(angle);
     }
   }
   end_ = wanted;

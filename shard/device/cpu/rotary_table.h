@@ -1,6 +1,7 @@
 // Cosines and sines of rotary embedding for all positions of the context, computed the first time a
-// position is used, in float32 as transformers does: angle = position * inverse frequency. Owned by
-// CpuOps, extended by the device thread only, between the regions in which compute threads read it.
+// position is used, in float32 as transformers does: angle = position * inverse frequency, both
+// times the spec's attention factor. Owned by CpuOps, extended by the device thread only, between
+// the regions in which compute threads read it.
 
 #pragma once
 
@@ -28,6 +29,7 @@ class RotaryTable {
   static constexpr uint32_t kPageTokens = 64;
 
   const std::vector<float> inverse_frequencies_;
+  const float factor_;
   const uint32_t pairs_;
   const uint32_t context_tokens_;
   float* const cosines_;

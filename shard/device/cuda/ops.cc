@@ -119,6 +119,7 @@ absl::Status CudaOps::FillPositions() {
     kernels::cuda::RotaryTableParams params;
     WEFT_CHECK_LE(frequencies.size(), std::size(params.inverse_frequencies));
     std::copy(frequencies.begin(), frequencies.end(), params.inverse_frequencies);
+    params.factor = spec_.attention_kinds[kind].rope.attention_factor;
     params.pairs = limits_.rotary_pairs[kind];
     params.positions = limits_.context_tokens;
     params.out = ws_.rotary[kind];

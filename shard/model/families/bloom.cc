@@ -1,6 +1,7 @@
 #include "shard/model/families/bloom.h"
 
 #include "common/status.h"
+#include "shard/model/families/gguf_family.h"
 #include "shard/model/families/hf_checks.h"
 #include "shard/model/families/hf_family.h"
 
@@ -56,10 +57,25 @@ constexpr HfFamily kBloom = {.name = "bloom",
                              .optional_prefix = "transformer.",
                              .finish = Finish};
 
+absl::Status FinishGguf(const GgufKeys&, DecoderSpec* spec) {
+  spec->embedding_norm = true;
+  return absl::OkStatus();
+}
+
+constexpr GgufFamily kBloomGguf = {.name = "bloom",
+                                   .architecture = "bloom",
+                                   .position = PositionKind::kAlibi,
+                                   .own_tensors = kGgufFusedQkv,
+                                   .finish = FinishGguf};
+
 }  // namespace
 
 absl::StatusOr<ModelDescription> BloomFromHf(const HfConfig& config) {
   return ReadHfFamily(kBloom, config);
+}
+
+absl::StatusOr<ModelDescription> BloomFromGguf(const GgufFile& file) {
+  return ReadGgufFamily(kBloomGguf, file);
 }
 
 }  // namespace weft::shard

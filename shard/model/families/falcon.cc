@@ -1,6 +1,8 @@
 #include "shard/model/families/falcon.h"
 
+#include "absl/strings/str_cat.h"
 #include "common/status.h"
+#include "shard/model/families/gguf_family.h"
 #include "shard/model/families/hf_checks.h"
 #include "shard/model/families/hf_family.h"
 #include "shard/model/families/rope_keys.h"
@@ -84,6 +86,34 @@ constexpr HfFamily Family(absl::Span<const TensorName> own_tensors) {
           .finish = Finish};
 }
 
+// As kTwoNorms; with one norm that is "attn_norm".
+constexpr TensorName kGgufTwoNorms[] = {
+    {ParamKind::kQuery, "blk.*.attn_qkv.weight", Fusion::kQueryKeyValue},
+    {ParamKind::kAttentionNorm, "blk.*.attn_norm_2.weight"},
+    {ParamKind::kAttentionNormBias, "blk.*.attn_norm_2.bias"},
+    {ParamKind::kMlpNorm, "blk.*.attn_norm.weight"},
+    {ParamKind::kMlpNormBias, "blk.*.attn_norm.bias"},
+};
+
+bool HasTwoNorms(const GgufFile& file) {
+  return file.FindTensor("blk.0.attn_norm_2.weight") != nullptr;
+}
+
+absl::Status FinishGguf(const GgufKeys& keys, DecoderSpec* spec) {
+  // What the converter calls query, key and value sorted.
+  constexpr char kLayout[] = "tensor_data_layout";
+  if (keys.Has(kLayout)) {
+    WEFT_ASSIGN_OR_RETURN(const absl::string_view layout, keys.file().GetString(keys.Key(kLayout)));
+    if (layout != "jploski") {
+      return Unsupported(keys.Where(kLayout),
+                         absl::StrCat("\"", layout, "\" is not supported; known is: jploski"));
+    }
+  }
+  spec->parallel_residual = true;
+  spec->shared_norm = !HasTwoNorms(keys.file());
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<ModelDescription> FalconFromHf(const HfConfig& config) {
@@ -91,6 +121,17 @@ absl::StatusOr<ModelDescription> FalconFromHf(const HfConfig& config) {
   WEFT_ASSIGN_OR_RETURN(const bool groups, root.GetBoolOr("new_decoder_architecture", false));
   WEFT_ASSIGN_OR_RETURN(const uint32_t norms, root.GetUintOr("num_ln_in_parallel_attn", 2));
   return ReadHfFamily(groups && norms == 2 ? Family(kTwoNorms) : Family({}), config);
+}
+
+absl::StatusOr<ModelDescription> FalconFromGguf(const GgufFile& file) {
+  absl::Span<const TensorName> own_tensors = kGgufFusedQkv;
+  if (HasTwoNorms(file)) own_tensors = kGgufTwoNorms;
+  return ReadGgufFamily({.name = "falcon",
+                         .architecture = "falcon",
+                         .activation = Activation::kGeluErf,
+                         .own_tensors = own_tensors,
+                         .finish = FinishGguf},
+                        file);
 }
 
 }  // namespace weft::shard

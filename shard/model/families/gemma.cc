@@ -56,10 +56,7 @@ absl::StatusOr<std::vector<bool>> Windowed(const HfObject& root, uint32_t layers
 absl::Status FinishBoth(const HfObject& root, DecoderSpec* spec) {
   WEFT_ASSIGN_OR_RETURN(spec->activation,
                         ActivationFromHf(root, "hidden_activation", "gelu_pytorch_tanh"));
-  WEFT_ASSIGN_OR_RETURN(spec->qkv_bias, root.GetBoolOr("attention_bias", false));
-  if (spec->qkv_bias) {
-    return Unsupported(root.Where("attention_bias"), "true is not supported; expected false");
-  }
+  WEFT_RETURN_IF_ERROR(ExpectFalse(root, "attention_bias"));
   WEFT_RETURN_IF_ERROR(ExpectFalse(root, "use_bidirectional_attention"));
   spec->norm = NormKind::kRmsNorm;
   spec->norm_bias = false;
@@ -99,8 +96,8 @@ absl::Status RopeOfBothKinds(const HfObject& root, const std::vector<bool>& wind
     WEFT_ASSIGN_OR_RETURN(const HfObject settings, root.GetObject("rope_parameters"));
     WEFT_ASSIGN_OR_RETURN(const HfObject of_full, settings.GetObject("full_attention"));
     WEFT_ASSIGN_OR_RETURN(const HfObject of_sliding, settings.GetObject("sliding_attention"));
-    WEFT_RETURN_IF_ERROR(RopeFromSettings(of_full, &full.rope));
-    WEFT_RETURN_IF_ERROR(RopeFromSettings(of_sliding, &sliding.rope));
+    WEFT_RETURN_IF_ERROR(RopeFromSettings(root, of_full, &full.rope));
+    WEFT_RETURN_IF_ERROR(RopeFromSettings(root, of_sliding, &sliding.rope));
   } else {
     WEFT_RETURN_IF_ERROR(RopeFromHf(root, &full.rope));
     if (!root.Has("rope_theta")) full.rope.theta = 1e6f;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "absl/status/statusor.h"
+#include "common/gguf.h"
 #include "shard/model/hf_config.h"
 #include "shard/model/param_table.h"
 
@@ -15,5 +16,7 @@ namespace weft::shard {
 absl::StatusOr<ModelDescription> Gemma2FromHf(const HfConfig& config);
 // Heads are normalised, and layers with a window have rotary settings of their own.
 absl::StatusOr<ModelDescription> Gemma3FromHf(const HfConfig& config);
+absl::StatusOr<ModelDescription> Gemma2FromGguf(const GgufFile& file);
+absl::StatusOr<ModelDescription> Gemma3FromGguf(const GgufFile& file);
 
 }  // namespace weft::shard

@@ -1,6 +1,7 @@
 #include "shard/model/families/gpt2.h"
 
 #include "common/status.h"
+#include "shard/model/families/gguf_family.h"
 #include "shard/model/families/hf_checks.h"
 #include "shard/model/families/hf_family.h"
 #include "shard/model/families/rope_keys.h"
@@ -52,10 +53,19 @@ constexpr HfFamily kGpt2 = {.name = "gpt2",
                             .unused = kUnused,
                             .finish = Finish};
 
+constexpr GgufFamily kGpt2Gguf = {.name = "gpt2",
+                                  .architecture = "gpt2",
+                                  .position = PositionKind::kLearned,
+                                  .own_tensors = kGgufFusedQkv};
+
 }  // namespace
 
 absl::StatusOr<ModelDescription> Gpt2FromHf(const HfConfig& config) {
   return ReadHfFamily(kGpt2, config);
+}
+
+absl::StatusOr<ModelDescription> Gpt2FromGguf(const GgufFile& file) {
+  return ReadGgufFamily(kGpt2Gguf, file);
 }
 
 }  // namespace weft::shard

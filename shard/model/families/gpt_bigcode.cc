@@ -1,6 +1,7 @@
 #include "shard/model/families/gpt_bigcode.h"
 
 #include "common/status.h"
+#include "shard/model/families/gguf_family.h"
 #include "shard/model/families/hf_checks.h"
 #include "shard/model/families/hf_family.h"
 #include "shard/model/families/rope_keys.h"
@@ -54,10 +55,19 @@ constexpr HfFamily kGptBigcode = {.name = "gpt_bigcode",
                                   .unused = kUnused,
                                   .finish = Finish};
 
+constexpr GgufFamily kGptBigcodeGguf = {.name = "gpt_bigcode",
+                                        .architecture = "starcoder",
+                                        .position = PositionKind::kLearned,
+                                        .own_tensors = kGgufFusedQkv};
+
 }  // namespace
 
 absl::StatusOr<ModelDescription> GptBigcodeFromHf(const HfConfig& config) {
   return ReadHfFamily(kGptBigcode, config);
+}
+
+absl::StatusOr<ModelDescription> GptBigcodeFromGguf(const GgufFile& file) {
+  return ReadGgufFamily(kGptBigcodeGguf, file);
 }
 
 }  // namespace weft::shard

@@ -1,6 +1,7 @@
 #include "shard/model/families/gpt_neox.h"
 
 #include "common/status.h"
+#include "shard/model/families/gguf_family.h"
 #include "shard/model/families/hf_checks.h"
 #include "shard/model/families/hf_family.h"
 #include "shard/model/families/rope_keys.h"
@@ -52,10 +53,26 @@ constexpr HfFamily kGptNeox = {.name = "gpt_neox",
                                .unused = kUnused,
                                .finish = Finish};
 
+absl::Status FinishGguf(const GgufKeys& keys, DecoderSpec* spec) {
+  WEFT_ASSIGN_OR_RETURN(spec->parallel_residual, keys.BoolOr("use_parallel_residual", true));
+  return absl::OkStatus();
+}
+
+// The file does not say which GELU: this is the one of Pythia and of most others.
+constexpr GgufFamily kGptNeoxGguf = {.name = "gpt_neox",
+                                     .architecture = "gptneox",
+                                     .activation = Activation::kGeluErf,
+                                     .own_tensors = kGgufFusedQkv,
+                                     .finish = FinishGguf};
+
 }  // namespace
 
 absl::StatusOr<ModelDescription> GptNeoxFromHf(const HfConfig& config) {
   return ReadHfFamily(kGptNeox, config);
+}
+
+absl::StatusOr<ModelDescription> GptNeoxFromGguf(const GgufFile& file) {
+  return ReadGgufFamily(kGptNeoxGguf, file);
 }
 
 }  // namespace weft::shard

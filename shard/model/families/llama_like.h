@@ -1,7 +1,7 @@
-// The reader of every family whose config.json and GGUF metadata follow Llama's: RMSNorm, rotary
-// positions on halves of a head, grouped-query attention, a MLP gated by SiLU. A family says what
-// is its own in a LlamaLike. Called once while a model is opened; pure. Names of keys:
-// transformers' LlamaConfig; llama.cpp's gguf-py/gguf/constants.py.
+// The reader of every family that is built like Llama: RMSNorm, rotary positions on halves of a
+// head, grouped-query attention, a MLP gated by SiLU. A family says what is its own in a LlamaLike.
+// Called once while a model is opened; pure. Names: transformers' LlamaForCausalLM (and
+// Qwen3ForCausalLM for the norms of heads).
 
 #pragma once
 
@@ -29,8 +29,7 @@ struct LlamaLike {
   absl::Status (*finish_hf)(const HfObject& root, DecoderSpec* spec) = nullptr;
 };
 
-// UNIMPLEMENTED naming the key for what this code does not have: activations other than SiLU,
-// rotary scaling other than linear and llama3, experts, sliding windows, quantised safetensors.
+// UNIMPLEMENTED naming the key for what this code does not have, as activations other than SiLU.
 absl::StatusOr<ModelDescription> LlamaLikeFromHf(const LlamaLike& family, const HfConfig& config);
 absl::StatusOr<ModelDescription> LlamaLikeFromGguf(const LlamaLike& family, const GgufFile& file);
 

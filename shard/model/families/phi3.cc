@@ -2,6 +2,7 @@
 
 #include "common/status.h"
 #include "shard/model/families/attention_keys.h"
+#include "shard/model/families/gguf_family.h"
 #include "shard/model/families/hf_checks.h"
 #include "shard/model/families/hf_family.h"
 #include "shard/model/families/rope_keys.h"
@@ -42,10 +43,32 @@ constexpr HfFamily kPhi3 = {
     .unused = kUnused,
     .finish = Finish};
 
+constexpr TensorName kGgufTensors[] = {
+    {ParamKind::kQuery, "blk.*.attn_qkv.weight", Fusion::kQueryKeyValue},
+    {ParamKind::kGate, "blk.*.ffn_up.weight", Fusion::kGateUp},
+};
+
+absl::Status FinishGguf(const GgufKeys& keys, DecoderSpec* spec) {
+  return WindowOfAllLayers(keys, spec);
+}
+
+constexpr GgufFamily kPhi3Gguf = {.name = "phi3",
+                                  .architecture = "phi3",
+                                  .norm = NormKind::kRmsNorm,
+                                  .activation = Activation::kSilu,
+                                  .gated_mlp = true,
+                                  .reads_window = true,
+                                  .own_tensors = kGgufTensors,
+                                  .finish = FinishGguf};
+
 }  // namespace
 
 absl::StatusOr<ModelDescription> Phi3FromHf(const HfConfig& config) {
   return ReadHfFamily(kPhi3, config);
+}
+
+absl::StatusOr<ModelDescription> Phi3FromGguf(const GgufFile& file) {
+  return ReadGgufFamily(kPhi3Gguf, file);
 }
 
 }  // namespace weft::shard

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/types/span.h"
 #include "common/status.h"
 #include "shard/model/families/bloom.h"
 #include "shard/model/families/falcon.h"
@@ -26,43 +27,56 @@
 namespace weft::shard {
 namespace {
 
+template <typename File>
 struct Family {
-  // The same in model_type and general.architecture so far.
+  // What model_type or general.architecture says.
   const char* name;
-  absl::StatusOr<ModelDescription> (*from_hf)(const HfConfig&);
-  // Null where no architecture of that name is read.
-  absl::StatusOr<ModelDescription> (*from_gguf)(const GgufFile&);
+  absl::StatusOr<ModelDescription> (*read)(const File&);
 };
 
-constexpr Family kFamilies[] = {
-    {"llama", LlamaFromHf, LlamaFromGguf},
-    // Its GGUF files are "llama".
-    {"mistral", MistralFromHf, nullptr},
-    {"qwen2", Qwen2FromHf, Qwen2FromGguf},
-    {"qwen3", Qwen3FromHf, Qwen3FromGguf},
-    {"phi", PhiFromHf, nullptr},
-    {"phi3", Phi3FromHf, nullptr},
-    {"gpt2", Gpt2FromHf, nullptr},
-    {"gpt_bigcode", GptBigcodeFromHf, nullptr},
-    {"starcoder2", Starcoder2FromHf, nullptr},
-    {"gptj", GptjFromHf, nullptr},
-    {"gpt_neox", GptNeoxFromHf, nullptr},
-    {"opt", OptFromHf, nullptr},
-    {"bloom", BloomFromHf, nullptr},
-    {"mpt", MptFromHf, nullptr},
-    {"falcon", FalconFromHf, nullptr},
-    {"gemma2", Gemma2FromHf, nullptr},
-    {"gemma3_text", Gemma3FromHf, nullptr},
+constexpr Family<HfConfig> kHfFamilies[] = {
+    {"llama", LlamaFromHf},
+    {"mistral", MistralFromHf},
+    {"qwen2", Qwen2FromHf},
+    {"qwen3", Qwen3FromHf},
+    {"phi", PhiFromHf},
+    {"phi3", Phi3FromHf},
+    {"gpt2", Gpt2FromHf},
+    {"gpt_bigcode", GptBigcodeFromHf},
+    {"starcoder2", Starcoder2FromHf},
+    {"gptj", GptjFromHf},
+    {"gpt_neox", GptNeoxFromHf},
+    {"opt", OptFromHf},
+    {"bloom", BloomFromHf},
+    {"mpt", MptFromHf},
+    {"falcon", FalconFromHf},
+    {"gemma2", Gemma2FromHf},
+    {"gemma3_text", Gemma3FromHf},
 };
 
-// The reader of `name`, of those that the families have by `reader` for one file format.
-template <typename Reader>
-absl::StatusOr<Reader> FindReader(absl::string_view name, absl::string_view where,
-                                  Reader Family::*reader) {
+// Mistral's GGUF files are "llama".
+constexpr Family<GgufFile> kGgufFamilies[] = {
+    {"llama", LlamaFromGguf},
+    {"qwen2", Qwen2FromGguf},
+    {"qwen3", Qwen3FromGguf},
+    {"phi3", Phi3FromGguf},
+    {"gpt2", Gpt2FromGguf},
+    {"starcoder", GptBigcodeFromGguf},
+    {"starcoder2", Starcoder2FromGguf},
+    {"gptneox", GptNeoxFromGguf},
+    {"bloom", BloomFromGguf},
+    {"falcon", FalconFromGguf},
+    {"gemma2", Gemma2FromGguf},
+    {"gemma3", Gemma3FromGguf},
+};
+
+template <typename File>
+absl::StatusOr<ModelDescription> Read(absl::Span<const Family<File>> families,
+                                      absl::string_view name, absl::string_view where,
+                                      const File& file) {
   std::vector<std::string> known;
-  for (const Family& family : kFamilies) {
-    if (family.*reader == nullptr) continue;
-    if (family.name == name) return family.*reader;
+  for (const Family<File>& family : families) {
+    if (family.name == name) return family.read(file);
     known.push_back(family.name);
   }
   return absl::UnimplementedError(
@@ -74,17 +88,13 @@ absl::StatusOr<Reader> FindReader(absl::string_view name, absl::string_view wher
 
 absl::StatusOr<ModelDescription> DescribeHfModel(const HfConfig& config) {
   WEFT_ASSIGN_OR_RETURN(const std::string name, config.root().GetString("model_type"));
-  WEFT_ASSIGN_OR_RETURN(const auto read,
-                        FindReader(name, config.root().Where("model_type"), &Family::from_hf));
-  return read(config);
+  return Read<HfConfig>(kHfFamilies, name, config.root().Where("model_type"), config);
 }
 
 absl::StatusOr<ModelDescription> DescribeGgufModel(const GgufFile& file) {
   WEFT_ASSIGN_OR_RETURN(const absl::string_view name, file.GetString("general.architecture"));
-  WEFT_ASSIGN_OR_RETURN(
-      const auto read,
-      FindReader(name, absl::StrCat(file.path(), ": general.architecture"), &Family::from_gguf));
-  return read(file);
+  return Read<GgufFile>(kGgufFamilies, name, absl::StrCat(file.path(), ": general.architecture"),
+                        file);
 }
 
 }  // namespace weft::shard

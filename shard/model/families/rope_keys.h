@@ -3,12 +3,10 @@
 
 #pragma once
 
-#include <string>
-
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "common/gguf.h"
 #include "shard/model/decoder_spec.h"
+#include "shard/model/families/gguf_keys.h"
 #include "shard/model/hf_config.h"
 
 namespace weft::shard {
@@ -18,13 +16,13 @@ absl::Status Unsupported(absl::string_view where, absl::string_view what);
 
 // config.json: rope_theta and rope_scaling as transformers 4 writes them, or both inside
 // rope_parameters as transformers 5 does. UNIMPLEMENTED names the key of a scaling that is not
-// known.
+// known. REQUIRES: rope->dims.
 absl::Status RopeFromHf(const HfObject& root, RopeSpec* rope);
 
-// One such object alone, as families hold that have several.
-absl::Status RopeFromSettings(const HfObject& settings, RopeSpec* rope);
+// One such object of config.json's `root`, as families hold that have several.
+absl::Status RopeFromSettings(const HfObject& root, const HfObject& settings, RopeSpec* rope);
 
-// GGUF: keys "<architecture>.rope.*" and the tensor rope_freqs.weight. REQUIRES: rope->dims.
-absl::Status RopeFromGguf(const GgufFile& file, const std::string& architecture, RopeSpec* rope);
+// GGUF: keys "rope.*" and the tensors of divisors. REQUIRES: rope->dims.
+absl::Status RopeFromGguf(const GgufKeys& keys, RopeSpec* rope);
 
 }  // namespace weft::shard

@@ -2,6 +2,7 @@
 
 #include "common/status.h"
 #include "shard/model/families/attention_keys.h"
+#include "shard/model/families/gguf_family.h"
 #include "shard/model/families/hf_checks.h"
 #include "shard/model/families/hf_family.h"
 #include "shard/model/families/rope_keys.h"
@@ -53,10 +54,16 @@ constexpr HfFamily kStarcoder2 = {
     .unused = kUnused,
     .finish = Finish};
 
+constexpr GgufFamily kStarcoder2Gguf = {.name = "starcoder2", .architecture = "starcoder2"};
+
 }  // namespace
 
 absl::StatusOr<ModelDescription> Starcoder2FromHf(const HfConfig& config) {
   return ReadHfFamily(kStarcoder2, config);
+}
+
+absl::StatusOr<ModelDescription> Starcoder2FromGguf(const GgufFile& file) {
+  return ReadGgufFamily(kStarcoder2Gguf, file);
 }
 
 }  // namespace weft::shard

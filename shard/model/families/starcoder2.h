@@ -4,11 +4,13 @@
 #pragma once
 
 #include "absl/status/statusor.h"
+#include "common/gguf.h"
 #include "shard/model/hf_config.h"
 #include "shard/model/param_table.h"
 
 namespace weft::shard {
 
 absl::StatusOr<ModelDescription> Starcoder2FromHf(const HfConfig& config);
+absl::StatusOr<ModelDescription> Starcoder2FromGguf(const GgufFile& file);
 
 }  // namespace weft::shard

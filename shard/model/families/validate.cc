@@ -47,6 +47,41 @@ absl::Status CheckSizes(const DecoderSpec& spec, const SpecKeys& keys) {
 // small enough ones make them infinite.
 bool IsAtLeastOne(float value) { return value >= 1 && std::isfinite(value); }
 
+absl::Status CheckOriginalContext(const RopeSpec& rope, const SpecKeys& keys) {
+  if (rope.original_context_tokens == 0 || rope.original_context_tokens > kContextTokensMax) {
+    return Bad(absl::StrCat(keys.rope_scaling, "original_max_position_embeddings"),
+               "must be from 1 to ", kContextTokensMax, ", found ", rope.original_context_tokens);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckLlama3(const RopeSpec& rope, const SpecKeys& keys) {
+  if (!(rope.low_freq_factor > 0)) {
+    return Bad(absl::StrCat(keys.rope_scaling, "low_freq_factor"), "must be above 0, found ",
+               rope.low_freq_factor);
+  }
+  if (!(rope.high_freq_factor > rope.low_freq_factor)) {
+    return Bad(absl::StrCat(keys.rope_scaling, "high_freq_factor"),
+               "must be above low_freq_factor ", rope.low_freq_factor, ", found ",
+               rope.high_freq_factor);
+  }
+  return CheckOriginalContext(rope, keys);
+}
+
+// The range between the two speeds of rotation is found by a logarithm of the base.
+absl::Status CheckYarn(const RopeSpec& rope, const SpecKeys& keys) {
+  if (rope.theta == 1) return Bad(keys.rope_theta, "must be above 1 with yarn, found 1");
+  if (!(rope.beta_slow > 0)) {
+    return Bad(absl::StrCat(keys.rope_scaling, "beta_slow"), "must be above 0, found ",
+               rope.beta_slow);
+  }
+  if (!(rope.beta_fast >= rope.beta_slow && std::isfinite(rope.beta_fast))) {
+    return Bad(absl::StrCat(keys.rope_scaling, "beta_fast"), "must be at least beta_slow ",
+               rope.beta_slow, ", found ", rope.beta_fast);
+  }
+  return CheckOriginalContext(rope, keys);
+}
+
 absl::Status CheckRope(const RopeSpec& rope, uint32_t head_dim, const SpecKeys& keys) {
   if (rope.dims == 0 || rope.dims > head_dim) {
     return Bad(keys.rope_dims, "must be from 1 to ", head_dim, ", found ", rope.dims);
@@ -66,20 +101,12 @@ absl::Status CheckRope(const RopeSpec& rope, uint32_t head_dim, const SpecKeys& 
       return Bad(keys.rope_factors, "expected positive finite numbers, found ", factor);
     }
   }
-  if (rope.scaling != RopeScalingKind::kLlama3) return absl::OkStatus();
-  if (!(rope.low_freq_factor > 0)) {
-    return Bad(absl::StrCat(keys.rope_scaling, "low_freq_factor"), "must be above 0, found ",
-               rope.low_freq_factor);
+  if (!(rope.attention_factor > 0 && std::isfinite(rope.attention_factor))) {
+    return Bad(absl::StrCat(keys.rope_scaling, "attention_factor"),
+               "must be a finite number above 0, found ", rope.attention_factor);
   }
-  if (!(rope.high_freq_factor > rope.low_freq_factor)) {
-    return Bad(absl::StrCat(keys.rope_scaling, "high_freq_factor"),
-               "must be above low_freq_factor ", rope.low_freq_factor, ", found ",
-               rope.high_freq_factor);
-  }
-  if (rope.original_context_tokens == 0 || rope.original_context_tokens > kContextTokensMax) {
-    return Bad(absl::StrCat(keys.rope_scaling, "original_max_position_embeddings"),
-               "must be from 1 to ", kContextTokensMax, ", found ", rope.original_context_tokens);
-  }
+  if (rope.scaling == RopeScalingKind::kLlama3) return CheckLlama3(rope, keys);
+  if (rope.scaling == RopeScalingKind::kYarn) return CheckYarn(rope, keys);
   return absl::OkStatus();
 }
 

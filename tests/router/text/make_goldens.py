@@ -47,10 +47,12 @@ def split(pattern):
     return pre_tokenizers.Split(Regex(pattern), "isolated")
 
 
+BLOOM = r" ?[^(\s|[.,!?…。，、।۔،])]+"
 PRES = {
     "smollm": [pre_tokenizers.Digits(individual_digits=True), byte_level()],
     "gpt-2": [byte_level()],
     "falcon": [pre_tokenizers.Punctuation("contiguous"), byte_level(), split("[0-9][0-9][0-9]")],
+    "bloom": [split(BLOOM), byte_level(False)],
     "llama-bpe": [split(LLAMA3), byte_level(False)],
     "qwen2": [split(LLAMA3.replace("{1,3}", "")), byte_level(False)],
 }

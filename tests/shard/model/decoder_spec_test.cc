@@ -21,17 +21,23 @@ RopeSpec RopeOf(const boost::json::value& golden) {
   rope.factor = number("factor");
   rope.scaling = RopeScalingKind::kLinear;
   if (type == "linear") return rope;
+  rope.original_context_tokens =
+      parameters.at("original_max_position_embeddings").to_number<uint32_t>();
+  if (type == "yarn") {
+    rope.scaling = RopeScalingKind::kYarn;
+    if (parameters.contains("beta_fast")) rope.beta_fast = number("beta_fast");
+    rope.truncate = !parameters.contains("truncate");
+    return rope;
+  }
   rope.scaling = RopeScalingKind::kLlama3;
   rope.low_freq_factor = number("low_freq_factor");
   rope.high_freq_factor = number("high_freq_factor");
-  rope.original_context_tokens =
-      parameters.at("original_max_position_embeddings").to_number<uint32_t>();
   return rope;
 }
 
 TEST_CASE("Inverse rotary frequencies are those of transformers", "[shard][model]") {
   const boost::json::value goldens = test::ReadGolden("rope.json");
-  REQUIRE(goldens.as_array().size() == 5);
+  REQUIRE(goldens.as_array().size() == 8);
   for (const boost::json::value& golden : goldens.as_array()) {
     const std::vector<float> got = RopeInverseFrequencies(RopeOf(golden));
     const boost::json::array& want = golden.at("inverse").as_array();
@@ -77,7 +83,11 @@ TEST_CASE("The spec's hash depends on every field", "[shard][model]") {
   changed().attention_kinds[0].rope.low_freq_factor = 2.0f;
   changed().attention_kinds[0].rope.high_freq_factor = 2.0f;
   changed().attention_kinds[0].rope.original_context_tokens = 1;
+  changed().attention_kinds[0].rope.beta_fast = 2.0f;
+  changed().attention_kinds[0].rope.beta_slow = 2.0f;
+  changed().attention_kinds[0].rope.truncate = false;
   changed().attention_kinds[0].rope.frequency_factors = {1.0f};
+  changed().attention_kinds[0].rope.attention_factor = 2.0f;
   changed().position = PositionKind::kAlibi;
   changed().position = PositionKind::kNone;
   changed().attention_kinds[0].window_tokens = 1;

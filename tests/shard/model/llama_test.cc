@@ -121,11 +121,9 @@ TEST_CASE("What the Llama code does not have is refused by key", "[shard][model]
        {"LlamaForTokenClassification"},
        "architectures: \"LlamaForTokenClassification\" is not supported"},
       {"rope_scaling",
-       {{"rope_type", "yarn"}, {"factor", 2}},
-       "rope_scaling.rope_type: \"yarn\" is not supported; known are: default, linear, llama3"},
-      {"rope_parameters",
-       {{"rope_type", "dynamic"}, {"factor", 2}},
-       "rope_parameters.rope_type: \"dynamic\" is not supported"},
+       {{"rope_type", "xrope"}, {"factor", 2}},
+       "rope_scaling.rope_type: \"xrope\" is not supported; known are: default, linear, dynamic, "
+       "llama3, yarn, longrope"},
   };
   for (const auto& c : cases) {
     const absl::Status status = With(c.key, c.value).status();
@@ -297,7 +295,8 @@ TEST_CASE("GGUF metadata that the Llama code does not have is refused by key", "
   refused(SmallGguf().Uint("llama.attention.sliding_window", 8), "sliding_window: 8");
   refused(SmallGguf().Key("llama.attention.causal", GgufBuilder::kBool, std::string(1, '\0')),
           "llama.attention.causal: false");
-  refused(SmallGguf().String("llama.rope.scaling.type", "yarn"), "\"yarn\" is not supported");
+  refused(SmallGguf().String("llama.rope.scaling.type", "xrope"),
+          "\"xrope\" is not supported; known are: none, linear, yarn, longrope");
   refused(SmallGguf().Float("llama.rope.scale_linear", 2), "llama.rope.scale_linear");
   refused(SmallGguf().Uint("llama.attention.value_length", 8), "value_length: 8");
   refused(SmallGguf().Key("llama.attention.head_count_kv", GgufBuilder::kArray,

@@ -57,7 +57,25 @@ inline const std::vector<std::string>& GoldenModels() {
                                                           "mpt",
                                                           "bloom",
                                                           "gemma2",
-                                                          "gemma3"};
+                                                          "gemma3",
+                                                          "llama_dynamic",
+                                                          "mistral_yarn",
+                                                          "qwen2_yarn",
+                                                          "qwen2_yarn_gguf",
+                                                          "qwen3_window_yarn",
+                                                          "phi3_longrope",
+                                                          "phi3_longrope_gguf",
+                                                          "phi3_gguf",
+                                                          "gpt2_gguf",
+                                                          "gpt_bigcode_gguf",
+                                                          "starcoder2_gguf",
+                                                          "gpt_neox_gguf",
+                                                          "gpt_neox_sequential_gguf",
+                                                          "bloom_gguf",
+                                                          "falcon_7b_gguf",
+                                                          "falcon_40b_gguf",
+                                                          "gemma2_gguf",
+                                                          "gemma3_gguf"};
   return *names;
 }
 

@@ -115,8 +115,10 @@ TEST_CASE("Loaded rows hold the values that PyPI gguf and torch hold", "[shard][
   }
 }
 
-TEST_CASE("A GGUF file's F32 weights are those of its safetensors twin", "[shard][weights]") {
-  for (const std::string name : {"llama_tied_llama3", "llama_biased"}) {
+TEST_CASE("A GGUF file's unquantised weights are those of its safetensors twin",
+          "[shard][weights]") {
+  for (const std::string name : {"llama_tied_llama3", "llama_biased", "starcoder2", "gpt_neox",
+                                 "gpt_neox_sequential", "bloom", "qwen2_yarn", "phi3_longrope"}) {
     const auto twin = OpenOrFail(test::GoldenModelPath(name));
     const auto gguf = OpenOrFail(test::GoldenModelPath(name + "_gguf"));
     const auto a = LoadAll(*twin, PlanOf(*twin, 0, 1));
@@ -127,7 +129,7 @@ TEST_CASE("A GGUF file's F32 weights are those of its safetensors twin", "[shard
       CHECK(param.bytes == b.at(id).bytes);
       CHECK(param.values == b.at(id).values);
     }
-    // llama3 scaling is told as a tensor of divisors, and means the same.
+    // Some scaling is told as a tensor of divisors, and means the same.
     const auto x = RopeInverseFrequencies(twin->spec().attention_kinds[0].rope);
     const auto y = RopeInverseFrequencies(gguf->spec().attention_kinds[0].rope);
     REQUIRE(x.size() == y.size());

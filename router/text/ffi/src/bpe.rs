@@ -56,6 +56,8 @@ macro_rules! words_and_digits {
 }
 pub const LLAMA3: &str = words_and_digits!(r"\p{N}{1,3}");
 pub const QWEN2: &str = words_and_digits!(r"\p{N}");
+/// BLOOM's: what is neither white space nor its punctuation.
+const BLOOM: &str = r" ?[^(\s|[.,!?…。，、।۔،])]+";
 
 const PRES: &[Pre] = &[
     Pre {
@@ -79,6 +81,12 @@ const PRES: &[Pre] = &[
                 split("[0-9][0-9][0-9]")?,
             ])
         },
+        ignore_merges: false,
+        nfc: false,
+    },
+    Pre {
+        names: &["bloom"],
+        build: || Ok(vec![split(BLOOM)?, byte_level(false)]),
         ignore_merges: false,
         nfc: false,
     },

@@ -1,0 +1,114 @@
+// What the families whose config.json is less like Llama's refuse, each by the name of the key.
+// What they compute is held against transformers by the tiny models of tests/goldens.
+
+#include <catch2/catch.hpp>
+
+#include "absl/strings/match.h"
+#include "boost/json.hpp"
+#include "shard/model/families/registry.h"
+#include "tests/common/temp_dir.h"
+
+namespace weft::shard {
+namespace {
+
+namespace json = boost::json;
+
+// Sizes under the names that any of the families reads.
+json::object SmallConfig(const char* family) {
+  return {{"model_type", family},     {"vocab_size", 100},
+          {"hidden_size", 64},        {"d_model", 64},
+          {"num_hidden_layers", 2},   {"n_layers", 2},
+          {"num_attention_heads", 4}, {"n_heads", 4},
+          {"intermediate_size", 96},  {"max_position_embeddings", 512},
+          {"max_seq_len", 512},       {"rotary_dim", 8}};
+}
+
+absl::StatusOr<ModelDescription> Describe(const json::object& config) {
+  const test::TempDir dir;
+  dir.Write("config.json", json::serialize(config));
+  const absl::StatusOr<HfConfig> loaded = HfConfig::Load(dir.path());
+  REQUIRE(loaded.ok());
+  return DescribeHfModel(*loaded);
+}
+
+TEST_CASE("A minimal config of every family is read", "[shard][model]") {
+  for (const char* family : {"phi", "phi3", "gpt2", "gpt_bigcode", "starcoder2", "gptj", "gpt_neox",
+                             "opt", "bloom", "mpt", "falcon", "gemma2", "gemma3_text"}) {
+    const auto model = Describe(SmallConfig(family));
+    INFO(family << " " << model.status());
+    REQUIRE(model.ok());
+    CHECK(model->spec.family == family);
+    CHECK(model->spec.head_dim == 16);
+  }
+}
+
+TEST_CASE("What a family does not have is refused by key", "[shard][model]") {
+  const struct {
+    const char* family;
+    const char* key;
+    json::value value;
+    const char* want;
+  } cases[] = {
+      {"phi", "qk_layernorm", true, "qk_layernorm: true is not supported; expected false"},
+      {"gpt2", "scale_attn_by_inverse_layer_idx", true, "inverse_layer_idx: true is not"},
+      {"gpt2", "add_cross_attention", true, "add_cross_attention: true is not supported"},
+      {"gpt2", "scale_attn_weights", false, "scale_attn_weights: false is not supported"},
+      {"gpt2", "activation_function", "tanh", "activation_function: \"tanh\" is not supported"},
+      {"gpt_bigcode", "multi_query", false, "multi_query: false is not supported"},
+      {"opt", "do_layer_norm_before", false, "do_layer_norm_before: false is not supported"},
+      {"opt", "word_embed_proj_dim", 32,
+       "word_embed_proj_dim: 32 is not supported beside a hidden_size of 64"},
+      {"opt", "_remove_final_layer_norm", true, "_remove_final_layer_norm: true is not"},
+      {"bloom", "apply_residual_connection_post_layernorm", true,
+       "apply_residual_connection_post_layernorm: true is not supported"},
+      {"mpt", "no_bias", false, "no_bias: false is not supported"},
+      {"mpt", "logit_scale", 2.0, "logit_scale: is not supported; expected null"},
+      {"mpt", "expansion_ratio", 3, "expansion_ratio: 3 is not supported; expected 4"},
+      {"mpt", "attn_config", {{"alibi", false}}, "attn_config.alibi: false is not supported"},
+      {"mpt", "attn_config", {{"qk_ln", true}}, "attn_config.qk_ln: true is not supported"},
+      {"mpt",
+       "attn_config",
+       {{"attn_type", "multiquery_attention"}},
+       "attn_type: \"multiquery_attention\" is not supported; known is: multihead_attention"},
+      {"falcon", "alibi", true, "alibi: true is not supported; expected false"},
+      {"falcon", "parallel_attn", false, "parallel_attn: false is not supported with multi_query"},
+      {"gemma2", "attention_bias", true, "attention_bias: true is not supported"},
+      {"gemma3_text", "use_bidirectional_attention", true, "bidirectional_attention: true is not"},
+      {"starcoder2", "architectures", {"StarCoder2Other"}, "known is: Starcoder2ForCausalLM"},
+  };
+  for (const auto& c : cases) {
+    json::object config = SmallConfig(c.family);
+    config[c.key] = c.value;
+    const absl::Status status = Describe(config).status();
+    INFO(c.family << " " << status);
+    CHECK(absl::IsUnimplemented(status));
+    CHECK(absl::StrContains(status.message(), "/config.json: "));
+    CHECK(absl::StrContains(status.message(), c.want));
+  }
+}
+
+TEST_CASE("Falcon's variants differ in heads and norms", "[shard][model]") {
+  json::object config = SmallConfig("falcon");
+  auto model = Describe(config);
+  CHECK(model->spec.kv_heads == 1);
+  CHECK(model->spec.shared_norm);
+  config["multi_query"] = false;
+  config["parallel_attn"] = false;
+  model = Describe(config);
+  REQUIRE(model.ok());
+  CHECK(model->spec.kv_heads == 4);
+  CHECK_FALSE(model->spec.parallel_residual);
+  config["new_decoder_architecture"] = true;
+  config["num_kv_heads"] = 2;
+  model = Describe(config);
+  CHECK(model->spec.kv_heads == 2);
+  CHECK_FALSE(model->spec.shared_norm);
+  // 11B: groups of heads and one norm.
+  config["num_ln_in_parallel_attn"] = 1;
+  model = Describe(config);
+  CHECK(model->spec.shared_norm);
+  CHECK(model->params[1].name == "transformer.h.0.input_layernorm.weight");
+}
+
+}  // namespace
+}  // namespace weft::shard
