@@ -1,6 +1,6 @@
-// Fills the table that RotateAndAppend reads: (cos, sin) of position * inverse frequency, times
-// a factor; both products in float32 as transformers and the CPU make them, cosine and sine in
-// double and rounded. Once at load: writes 8 bytes a position and pair, bound by the double units; some
+// Fills the table that RotateAndAppend reads: (cos, sin) of position * inverse frequency, times a
+// factor; both products in float32 as transformers and the CPU make them, cosine and sine in double
+// and rounded. Once at load: writes 8 bytes a position and pair, bound by the double units; some
 // milliseconds for 131,072 positions of 64 pairs.
 
 #pragma once
