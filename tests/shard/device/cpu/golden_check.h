@@ -15,6 +15,10 @@ namespace weft::shard {
 void CheckModel(const std::string& name, const GroupOptions& options, double logprob_error = 1e-3,
                 bool greedy = true);
 
+// How far log-probabilities in bfloat16 may be from those in float32: eight bits of mantissa in
+// weights, activations and cache.
+double Bfloat16Error(const std::string& name);
+
 struct Agreement {
   size_t cases = 0;
   size_t equal = 0;

@@ -40,6 +40,17 @@ TEST_CASE("Tiny models agree with transformers on every instruction set",
   }
 }
 
+TEST_CASE("Tiny models in bfloat16 stay near transformers", "[shard][compute][golden]") {
+  for (const std::string& name : test::GoldenModels()) {
+    DYNAMIC_SECTION(name) {
+      GroupOptions options;
+      options.model = test::GoldenModelPath(name);
+      options.dtype = NumberType::kBfloat16;
+      CheckModel(name, options, Bfloat16Error(name), /*greedy=*/false);
+    }
+  }
+}
+
 GroupOptions Demo(NumberType dtype) {
   GroupOptions options;
   options.dtype = dtype;

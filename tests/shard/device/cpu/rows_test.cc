@@ -215,6 +215,18 @@ TEST_CASE("A row's numbers do not depend on how and beside whom it is computed",
   }
 }
 
+TEST_CASE("A row's numbers of every family do not depend on how it is computed",
+          "[shard][compute][num.row]") {
+  for (const std::string& name : test::GoldenModels()) {
+    DYNAMIC_SECTION(name) {
+      GroupOptions options;
+      options.model = test::GoldenModelPath(name);
+      options.threads = 2;
+      CheckRows(options);
+    }
+  }
+}
+
 TEST_CASE("A row's numbers do not depend on its neighbours on several ranks",
           "[shard][compute][num.row]") {
   for (uint32_t world = 2; world <= 4; ++world) {

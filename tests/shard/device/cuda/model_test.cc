@@ -57,10 +57,7 @@ TEST_CASE("Tiny models agree with transformers on a GPU", "[cuda][model]") {
     DYNAMIC_SECTION(name << " in bfloat16") {
       GroupOptions options = OnGpu(NumberType::kBfloat16);
       options.model = test::GoldenModelPath(name);
-      // Eight bits of mantissa in weights, activations and cache. The largest of them has the
-      // widest sums, of weights that lie between bfloat16's numbers.
-      const double bound = name == "llama_super_blocks" ? 0.8 : 0.6;
-      CheckModel(name, options, bound, /*greedy=*/false);
+      CheckModel(name, options, Bfloat16Error(name), /*greedy=*/false);
     }
   }
 }
