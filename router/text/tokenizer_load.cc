@@ -1,9 +1,10 @@
-// Tokenizer::FromModel: from a tokenizer.json, or from the vocabulary and merges inside a GGUF
-// file.
+// Tokenizer::FromModel: from a tokenizer.json, or from the vocabulary and the merges or scores
+// inside a GGUF file.
 
 #include <filesystem>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/gguf.h"
@@ -28,13 +29,17 @@ uint8_t TokenKind(int64_t type) {
   return type == kUserDefined ? WEFT_TOKEN_USER_DEFINED : WEFT_TOKEN_NORMAL;
 }
 
-absl::Status CheckModel(const GgufFile& file) {
+// Byte-level BPE, or a BPE over SentencePiece's pieces.
+enum class GgufModel : uint8_t { kByteLevel, kPieces };
+
+absl::StatusOr<GgufModel> ModelOf(const GgufFile& file) {
   WEFT_ASSIGN_OR_RETURN(const absl::string_view model, file.GetString("tokenizer.ggml.model"));
-  if (model == "gpt2") return absl::OkStatus();
+  if (model == "gpt2") return GgufModel::kByteLevel;
+  if (model == "llama") return GgufModel::kPieces;
   return absl::InvalidArgumentError(absl::StrCat(
       file.path(), ": tokenizer.ggml.model is \"", model,
-      "\"; expected \"gpt2\" (byte-level BPE). Serve the model's directory with its tokenizer.json "
-      "instead"));
+      "\"; expected \"gpt2\" (byte-level BPE) or \"llama\" (SentencePiece BPE). Serve the model's "
+      "directory with its tokenizer.json instead"));
 }
 
 // The id under `key` when `flag` is true in the file, or absent and `by_default`.
@@ -59,6 +64,81 @@ std::vector<WeftSlice> ToSlices(const std::vector<absl::string_view>& texts) {
   slices.reserve(texts.size());
   for (const absl::string_view text : texts) slices.push_back(ToSlice(text));
   return slices;
+}
+
+// The tokens of a file, index = id; views into it.
+struct GgufVocab {
+  std::vector<absl::string_view> tokens;
+  std::vector<int64_t> types;
+  // WeftTokenKind of each.
+  std::vector<uint8_t> kinds;
+};
+
+absl::StatusOr<GgufVocab> ReadVocab(const GgufFile& file) {
+  GgufVocab vocab;
+  WEFT_ASSIGN_OR_RETURN(vocab.tokens, file.GetStrings("tokenizer.ggml.tokens"));
+  WEFT_ASSIGN_OR_RETURN(vocab.types, file.GetInts("tokenizer.ggml.token_type"));
+  const size_t count = vocab.tokens.size();
+  if (count == 0 || count > kVocabMax) {
+    return absl::InvalidArgumentError(absl::StrCat(file.path(), ": tokenizer.ggml.tokens has ",
+                                                   count, " tokens; expected 1 to ", kVocabMax));
+  }
+  if (vocab.types.size() != count) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(file.path(), ": tokenizer.ggml.token_type has ", vocab.types.size(),
+                     " entries; expected one for each of ", count, " tokens"));
+  }
+  vocab.kinds.reserve(count);
+  for (const int64_t type : vocab.types) vocab.kinds.push_back(TokenKind(type));
+  return vocab;
+}
+
+absl::StatusOr<WeftTokenizer*> FromMerges(const GgufFile& file, const GgufVocab& vocab) {
+  WEFT_ASSIGN_OR_RETURN(const auto merges, file.GetStrings("tokenizer.ggml.merges"));
+  WEFT_ASSIGN_OR_RETURN(const absl::string_view pre, file.GetString("tokenizer.ggml.pre"));
+  const std::vector<WeftSlice> token_slices = ToSlices(vocab.tokens);
+  const std::vector<WeftSlice> merge_slices = ToSlices(merges);
+  const WeftBpe bpe = {token_slices.data(), vocab.kinds.data(),  token_slices.size(),
+                       merge_slices.data(), merge_slices.size(), ToSlice(pre)};
+  WeftTokenizer* raw = nullptr;
+  FfiText error;
+  const WeftTextStatus status = weft_tokenizer_from_bpe(&bpe, &raw, error.out());
+  if (status != WEFT_TEXT_OK) return Annotate(ToStatus(status, error.view()), file.path());
+  return raw;
+}
+
+// The flag under `key`.
+absl::StatusOr<bool> FlagOr(const GgufFile& file, absl::string_view key, bool otherwise) {
+  if (!file.Has(key)) return otherwise;
+  return file.GetBool(key);
+}
+
+absl::StatusOr<WeftTokenizer*> FromPieces(const GgufFile& file, const GgufVocab& vocab) {
+  constexpr char kScores[] = "tokenizer.ggml.scores";
+  WEFT_ASSIGN_OR_RETURN(const std::vector<float> scores, file.GetFloats(kScores));
+  if (scores.size() != vocab.tokens.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(file.path(), ": ", kScores, " has ", scores.size(),
+                     " entries; expected one for each of ", vocab.tokens.size(), " tokens"));
+  }
+  constexpr char kWhitespace[] = "tokenizer.ggml.remove_extra_whitespaces";
+  WEFT_ASSIGN_OR_RETURN(const bool removes, FlagOr(file, kWhitespace, false));
+  if (removes) {
+    return absl::UnimplementedError(
+        absl::StrCat(file.path(), ": ", kWhitespace, ": true is not supported; expected false"));
+  }
+  WEFT_ASSIGN_OR_RETURN(const bool blank_first,
+                        FlagOr(file, "tokenizer.ggml.add_space_prefix", true));
+  const auto unknown =
+      static_cast<uint32_t>(absl::c_find(vocab.types, int64_t{kUnknown}) - vocab.types.begin());
+  const std::vector<WeftSlice> slices = ToSlices(vocab.tokens);
+  const WeftPieces pieces = {slices.data(), vocab.kinds.data(), scores.data(), slices.size(),
+                             unknown,       blank_first};
+  WeftTokenizer* raw = nullptr;
+  FfiText error;
+  const WeftTextStatus status = weft_tokenizer_from_pieces(&pieces, &raw, error.out());
+  if (status != WEFT_TEXT_OK) return Annotate(ToStatus(status, error.view()), file.path());
+  return raw;
 }
 
 }  // namespace
@@ -94,39 +174,24 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::FromJson(const std::string
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::FromGguf(const std::string& path) {
   WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<GgufFile> file, GgufFile::Open(path));
-  WEFT_RETURN_IF_ERROR(CheckModel(*file));
-  WEFT_ASSIGN_OR_RETURN(const auto tokens, file->GetStrings("tokenizer.ggml.tokens"));
-  WEFT_ASSIGN_OR_RETURN(const auto merges, file->GetStrings("tokenizer.ggml.merges"));
-  WEFT_ASSIGN_OR_RETURN(const auto types, file->GetInts("tokenizer.ggml.token_type"));
-  WEFT_ASSIGN_OR_RETURN(const absl::string_view pre, file->GetString("tokenizer.ggml.pre"));
-  if (tokens.empty() || tokens.size() > kVocabMax) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        path, ": tokenizer.ggml.tokens has ", tokens.size(), " tokens; expected 1 to ", kVocabMax));
-  }
-  if (types.size() != tokens.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": tokenizer.ggml.token_type has ", types.size(),
-                     " entries; expected one for each of ", tokens.size(), " tokens"));
-  }
-  std::vector<uint8_t> kinds;
-  kinds.reserve(types.size());
-  for (const int64_t type : types) kinds.push_back(TokenKind(type));
-  const std::vector<WeftSlice> token_slices = ToSlices(tokens);
-  const std::vector<WeftSlice> merge_slices = ToSlices(merges);
-  const WeftBpe bpe = {token_slices.data(), kinds.data(),        token_slices.size(),
-                       merge_slices.data(), merge_slices.size(), ToSlice(pre)};
-  WeftTokenizer* raw = nullptr;
-  FfiText error;
-  const WeftTextStatus status = weft_tokenizer_from_bpe(&bpe, &raw, error.out());
-  if (status != WEFT_TEXT_OK) return Annotate(ToStatus(status, error.view()), path);
-
+  WEFT_ASSIGN_OR_RETURN(const GgufModel model, ModelOf(*file));
+  WEFT_ASSIGN_OR_RETURN(const GgufVocab vocab, ReadVocab(*file));
+  WEFT_ASSIGN_OR_RETURN(WeftTokenizer* const raw, model == GgufModel::kPieces
+                                                      ? FromPieces(*file, vocab)
+                                                      : FromMerges(*file, vocab));
   auto tokenizer = std::unique_ptr<Tokenizer>(new Tokenizer(Handle(raw)));
-  // Files of Llama 3 from before the flag existed expect a BOS; all others are explicit.
-  WEFT_ASSIGN_OR_RETURN(tokenizer->bos_,
-                        AddedToken(*file, "tokenizer.ggml.add_bos_token", pre == "llama-bpe",
-                                   "tokenizer.ggml.bos_token_id", tokens.size()));
+  // Files of Llama 3 from before the flag existed expect a BOS, and so does SentencePiece; all
+  // others are explicit.
+  bool bos = model == GgufModel::kPieces;
+  if (!bos) {
+    WEFT_ASSIGN_OR_RETURN(const absl::string_view pre, file->GetString("tokenizer.ggml.pre"));
+    bos = pre == "llama-bpe";
+  }
+  const size_t count = vocab.tokens.size();
+  WEFT_ASSIGN_OR_RETURN(tokenizer->bos_, AddedToken(*file, "tokenizer.ggml.add_bos_token", bos,
+                                                    "tokenizer.ggml.bos_token_id", count));
   WEFT_ASSIGN_OR_RETURN(tokenizer->eos_, AddedToken(*file, "tokenizer.ggml.add_eos_token", false,
-                                                    "tokenizer.ggml.eos_token_id", tokens.size()));
+                                                    "tokenizer.ggml.eos_token_id", count));
   return tokenizer;
 }
 

@@ -497,6 +497,7 @@ MODELS = {
         ),
         form="BF16",
         lengths=(65, 150, 300),
+        gains=dict(query=1.2),
     ),
     "phi3_longrope_gguf": dict(form="gguf BF16", same_as="phi3_longrope"),
     # The layouts of llama.cpp's converter, which writes an MLP of four times the hidden size for
@@ -605,6 +606,7 @@ MODELS = {
         ),
         form="gguf Q8_0",
         lengths=LONG,
+        gains=dict(query=1.2),
     ),
     # Of four ranks each has two heads, half a block of the output projection.
     "llama_super_blocks": dict(config=SUPER_BLOCKS, form="gguf super", ranks_max=2),

@@ -68,11 +68,25 @@ typedef struct {
   WeftSlice pre;
 } WeftBpe;
 
+// A SentencePiece BPE vocabulary, index = id: of two neighbours those are merged first whose piece
+// has the highest score. `unknown` is the id for what has no piece, token_count when there is none.
+// `blank_first`: a blank goes before each text between control tokens.
+typedef struct {
+  const WeftSlice* tokens;
+  const uint8_t* token_kinds;
+  const float* scores;
+  size_t token_count;
+  uint32_t unknown;
+  bool blank_first;
+} WeftPieces;
+
 // From the contents of a tokenizer.json. WEFT_TEXT_INVALID also when its decoder is none of
 // WeftDecoderKind, or when it has an id >= ids_max.
 WeftTextStatus weft_tokenizer_from_json(WeftSlice json, uint32_t ids_max, WeftTokenizer** out,
                                         WeftText* error);
 WeftTextStatus weft_tokenizer_from_bpe(const WeftBpe* bpe, WeftTokenizer** out, WeftText* error);
+WeftTextStatus weft_tokenizer_from_pieces(const WeftPieces* pieces, WeftTokenizer** out,
+                                          WeftText* error);
 void weft_tokenizer_free(WeftTokenizer* tokenizer);
 
 typedef struct {

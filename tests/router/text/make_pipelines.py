@@ -3,7 +3,7 @@ small, and what the tokenizers package says of some hundred texts.
 
     v/bin/python tests/router/text/make_pipelines.py
 
-In the virtual environment of make_goldens.py. Normalizer, pre-tokenizer, decoder, post-processor,
+In the virtual environment of make_goldens.py with transformers besides. Normalizer, pre-tokenizer, decoder, post-processor,
 model options and kinds of added tokens are those of the published tokenizer.json; the vocabulary
 is not. Training breaks ties at random, so committed models are kept; delete them to train anew.
 """
@@ -11,9 +11,12 @@ is not. Training breaks ties at random, so committed models are kept; delete the
 import json
 import random
 
+import gguf
+
 from make_goldens import BLOOM, CORPUS, HERE, LLAMA3, SEED, byte_level, split, texts
 from tokenizers import (AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers,
                         processors, trainers)
+from transformers.convert_slow_tokenizer import generate_merges
 
 VOCAB = 700
 
@@ -130,6 +133,72 @@ def gemma():
     return tokenizer
 
 
+def scored(base):
+    """The pieces of a small model with scores, as SentencePiece files have them: later pieces have
+    lower ones."""
+    state = json.loads(base.to_str())
+    vocab = sorted(state["model"]["vocab"].items(), key=lambda item: item[1])
+    special = {t["content"]: t["special"] for t in state["added_tokens"]}
+    tokens, types, scores = [], [], []
+    for token, _ in vocab:
+        tokens.append(token)
+        kind = 1
+        if token == "<unk>":
+            kind = 2
+        elif token in special:
+            kind = 3 if special[token] else 4
+        elif token.startswith("<0x"):
+            kind = 6
+        types.append(kind)
+        scores.append(-float(len(tokens)) if kind == 1 else 0.0)
+    # Added tokens behind the vocabulary.
+    for token, is_special in special.items():
+        if token not in state["model"]["vocab"]:
+            tokens.append(token)
+            types.append(3 if is_special else 4)
+            scores.append(-1000.0)
+    return tokens, types, scores
+
+
+def of_gguf(base, blank_first):
+    """What transformers makes of the pieces and scores of a GGUF file, and the file's parts."""
+    tokens, types, scores = scored(base)
+    ids = {token: i for i, token in enumerate(tokens)}
+    pieces = {t: s for t, s, kind in zip(tokens, scores, types) if kind in (1, 4, 6)}
+    merges = generate_merges(ids, pieces)
+    tokenizer = Tokenizer(models.BPE(vocab=ids, merges=merges, byte_fallback=True, fuse_unk=True,
+                                     unk_token="<unk>"))
+    replace = normalizers.Replace(" ", "▁")
+    tokenizer.normalizer = replace
+    if blank_first:
+        tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), replace])
+    tokenizer.decoder = sentence_piece_decoder(strip=blank_first)
+    tokenizer.add_special_tokens(special(*[t for t, k in zip(tokens, types) if k in (2, 3)]))
+    tokenizer.add_tokens([AddedToken(t, normalized=False)
+                          for t, k in zip(tokens, types) if k == 4])
+    bos = "<bos>" if "<bos>" in ids else "<s>"
+    tokenizer.post_processor = bos_first(tokenizer, bos)
+    return tokenizer, (tokens, types, scores, ids[bos])
+
+
+def write_gguf(path, parts, blank_first):
+    tokens, types, scores, bos = parts
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_tokenizer_model("llama")
+    writer.add_tokenizer_pre("default")
+    writer.add_token_list(tokens)
+    writer.add_token_types(types)
+    writer.add_token_scores(scores)
+    writer.add_bos_token_id(bos)
+    if not blank_first:
+        writer.add_add_space_prefix(False)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+GGUF = {"llama2_gguf": ("llama2", True), "gemma_gguf": ("gemma", False)}
 PIPELINES = {make.__name__: make
              for make in (gpt2, qwen2, llama3, bloom, pythia, llama2, phi3, gemma)}
 MARKS = ["<|endoftext|>", "<|im_start|>", "<tool_call>", "<|eot_id|>", "<s>", "</s>", "[INST]",
@@ -147,6 +216,21 @@ def hard_texts():
     return out
 
 
+def cases_of(tokenizer, texts):
+    """Ids of each text, every eighth with special tokens, and what they decode to where that is not
+    the text."""
+    cases = []
+    for i, text in enumerate(texts):
+        ids = tokenizer.encode(text, add_special_tokens=i % 8 == 0).ids
+        case = {"ids": ids}
+        for key, skip in (("decoded", False), ("answer", True)):
+            decoded = tokenizer.decode(ids, skip_special_tokens=skip)
+            if decoded != text:
+                case[key] = decoded
+        cases.append(case)
+    return cases
+
+
 def main():
     goldens = {"texts": hard_texts()}
     for name, make in PIPELINES.items():
@@ -154,17 +238,12 @@ def main():
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(json.dumps(json.loads(make().to_str()), ensure_ascii=False) + "\n")
-        tokenizer = Tokenizer.from_str(path.read_text())
-        cases = []
-        for i, text in enumerate(goldens["texts"]):
-            ids = tokenizer.encode(text, add_special_tokens=i % 8 == 0).ids
-            case = {"ids": ids}
-            for key, skip in (("decoded", False), ("answer", True)):
-                decoded = tokenizer.decode(ids, skip_special_tokens=skip)
-                if decoded != text:
-                    case[key] = decoded
-            cases.append(case)
-        goldens[name] = cases
+        goldens[name] = cases_of(Tokenizer.from_str(path.read_text()), goldens["texts"])
+    for name, (base, blank_first) in GGUF.items():
+        text = (HERE / "models" / base / "tokenizer.json").read_text()
+        tokenizer, parts = of_gguf(Tokenizer.from_str(text), blank_first)
+        write_gguf(HERE / "models" / f"{name}.gguf", parts, blank_first)
+        goldens[name] = cases_of(tokenizer, goldens["texts"])
     text = json.dumps(goldens, ensure_ascii=False, separators=(",", ":"))
     (HERE / "pipelines.json").write_text(text + "\n")
 

@@ -27,8 +27,8 @@ pub struct Bpe {
 }
 
 // `WeftTokenKind` of weft_text.h.
-const TOKEN_CONTROL: u8 = 1;
-const TOKEN_USER_DEFINED: u8 = 2;
+pub const TOKEN_CONTROL: u8 = 1;
+pub const TOKEN_USER_DEFINED: u8 = 2;
 
 /// Words whose ids each thread keeps, up to 8 KB each: users choose them, and the crate's own 10,000
 /// would hold 80 MB a thread for good.

@@ -10,6 +10,7 @@ mod decoder;
 mod encode;
 mod load;
 mod marks;
+mod pieces;
 mod python_json;
 mod template;
 mod tokenizer;

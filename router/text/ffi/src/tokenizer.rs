@@ -11,6 +11,7 @@ use crate::bpe::{self, Bpe};
 use crate::decoder::{self, Decoder, Kind};
 use crate::encode::{Encoder, End, Options};
 use crate::load;
+use crate::pieces::{self, Pieces};
 
 /// `WeftTokenizer` of weft_text.h.
 pub struct Handle {
@@ -106,6 +107,24 @@ pub unsafe extern "C" fn weft_tokenizer_from_json(
 ) -> Status {
     // SAFETY: the caller's promise.
     unsafe { guard(out, error, || from_json(json.bytes(), ids_max)) }
+}
+
+/// # Safety
+/// See weft_text.h: `pieces` and all it points to valid, `out` and `error` writable.
+#[no_mangle]
+pub unsafe extern "C" fn weft_tokenizer_from_pieces(
+    pieces: *const Pieces,
+    out: *mut *mut Handle,
+    error: *mut Text,
+) -> Status {
+    let body = || {
+        // SAFETY: the caller's promise.
+        let parts = unsafe { (*pieces).read()? };
+        let tokenizer = pieces::build(&parts)?;
+        Handle::new(tokenizer, parts.growth(), parts.tokens.iter().map(Some))
+    };
+    // SAFETY: the caller's promise.
+    unsafe { guard(out, error, body) }
 }
 
 /// # Safety
