@@ -965,6 +965,11 @@ def write_hf(folder, config, weights, form):
     if config.model_type == "gpt_neox":
         # As published; the class calls it otherwise since transformers 5.
         tensors["embed_out.weight"] = tensors.pop("lm_head.weight")
+        # Old files hold masks that nothing reads.
+        for layer in range(config.num_hidden_layers):
+            attention = f"gpt_neox.layers.{layer}.attention"
+            tensors[f"{attention}.bias"] = torch.ones(1, 1, 8, 8, dtype=torch.bool).tril()
+            tensors[f"{attention}.masked_bias"] = torch.tensor(-1e9)
     if "parts" in form:
         names = sorted(tensors)
         halves = {
