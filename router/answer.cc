@@ -94,14 +94,12 @@ bool Answer::Next(AnswerToken* token) {
   for (TokenLogprob& top : token->top) {
     top.id = TakeRaw<TokenId>(reading_, &at_);
     top.logprob = TakeRaw<float>(reading_, &at_);
-    const absl::string_view bytes = tokens_->Bytes(top.id);
-    top.bytes.assign(bytes.data(), bytes.size());
+    top.bytes = tokens_->Bytes(top.id);
   }
   const size_t length = packed >> kLengthShift;
   token->text.assign(reading_, at_, length);
   at_ += length;
-  const absl::string_view bytes = tokens_->Bytes(token->id);
-  token->bytes.assign(bytes.data(), bytes.size());
+  token->bytes = tokens_->Bytes(token->id);
   token->special = tokens_->IsSpecial(token->id);
   permit_.GiveBackBytes(at_ - begin);
   return true;

@@ -38,8 +38,8 @@ struct AnswerHead {
 struct TokenLogprob {
   TokenId id = 0;
   float logprob = 0.0f;
-  // The token's own bytes, which may be a part of a character.
-  std::string bytes;
+  // The token's own bytes, which may be a part of a character; they lie in the TokenTable.
+  absl::string_view bytes;
 };
 
 // One token of the answer, with the text that became certain with it.
@@ -47,8 +47,8 @@ struct AnswerToken {
   TokenId id = 0;
   // Whole UTF-8 characters; empty while a character or a possible stop string is incomplete.
   std::string text;
-  // The token's own bytes, which may be a part of a character.
-  std::string bytes;
+  // The token's own bytes, which may be a part of a character; they lie in the TokenTable.
+  absl::string_view bytes;
   bool special = false;
   bool has_logprob = false;
   float logprob = 0.0f;

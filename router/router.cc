@@ -162,7 +162,10 @@ int Router::Run() {
   FreedMemory freed(kGrowthBytesMax);
   while (true) {
     pollfd fds[2] = {{signals_.fd(), POLLIN, 0}, {news_.fd(), POLLIN, 0}};
-    if (poll(fds, 2, kReturnMemoryMs) == 0) freed.ReturnIfGrown(MonotonicClock().NowUs());
+    if (poll(fds, 2, kReturnMemoryMs) == 0) {
+      freed.ReturnIfGrown(MonotonicClock().NowUs());
+      continue;
+    }
     news_.Read();
     if (const absl::Status fatal = news_.fatal(); !fatal.ok()) {
       WEFT_LOG_ERROR("cannot serve any more: {}", std::string(fatal.message()));

@@ -83,7 +83,7 @@ absl::Status TenantMeter::Permit::ChargePrompt(uint32_t prompt_tokens) {
 }
 
 void TenantMeter::Permit::Charge(uint32_t tokens) {
-  if (meter_ == nullptr) return;
+  if (meter_ == nullptr || !meter_->has_rate_.load(std::memory_order_relaxed)) return;
   const int64_t now_us = meter_->clock_->NowUs();
   absl::MutexLock lock(&meter_->mutex_);
   meter_->bucket_.Charge(tokens, now_us);
@@ -107,7 +107,10 @@ void TenantMeter::Permit::Release() {
 }
 
 TenantMeter::TenantMeter(std::string name, const TenantLimits& limits, const Clock* clock)
-    : name_(std::move(name)), clock_(clock), limits_(limits) {
+    : name_(std::move(name)),
+      clock_(clock),
+      has_rate_(limits.tokens_per_minute.has_value()),
+      limits_(limits) {
   absl::MutexLock lock(&mutex_);
   bucket_.SetRate(limits.tokens_per_minute, clock_->NowUs());
 }
@@ -142,6 +145,7 @@ void TenantMeter::SetLimits(const TenantLimits& limits) {
     bucket_.SetRate(limits.tokens_per_minute, now_us);
   }
   limits_ = limits;
+  has_rate_.store(limits.tokens_per_minute.has_value(), std::memory_order_relaxed);
 }
 
 uint32_t TenantMeter::requests() const {

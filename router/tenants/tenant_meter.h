@@ -5,6 +5,7 @@
 
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -100,6 +101,9 @@ class TenantMeter : public std::enable_shared_from_this<TenantMeter> {
 
   const std::string name_;
   const Clock* const clock_;
+  // Whether limits_ names a rate; read without the mutex, so that a token of an unlimited tenant
+  // costs nothing.
+  std::atomic<bool> has_rate_;
   mutable absl::Mutex mutex_;
   TenantLimits limits_ ABSL_GUARDED_BY(mutex_);
   TokenBucket bucket_ ABSL_GUARDED_BY(mutex_);

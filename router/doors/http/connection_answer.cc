@@ -18,6 +18,19 @@ namespace {
 
 using boost::system::error_code;
 
+// Every token of a stream is a chunk of its own, so this is written by hand.
+void AppendChunk(absl::string_view bytes, std::string* out) {
+  char head[2 * sizeof(size_t) + 2];
+  char* const end = head + sizeof(head);
+  char* begin = end;
+  *--begin = '\n';
+  *--begin = '\r';
+  for (size_t left = bytes.size(); left > 0; left >>= 4) *--begin = "0123456789abcdef"[left & 15];
+  out->append(begin, end - begin);
+  out->append(bytes.data(), bytes.size());
+  out->append("\r\n");
+}
+
 }  // namespace
 
 void HttpConnection::BeginAnswer() {
@@ -157,7 +170,7 @@ void HttpConnection::Write(absl::string_view bytes) {
     absl::StrAppend(&output_, bytes);
     return;
   }
-  absl::StrAppend(&output_, absl::Hex(bytes.size()), "\r\n", bytes, "\r\n");
+  AppendChunk(bytes, &output_);
 }
 
 void HttpConnection::EndStream() {

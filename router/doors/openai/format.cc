@@ -110,6 +110,7 @@ class OpenAiFormatter : public ResponseFormatter {
     json.Key("created").Signed(format_.created_unix_s).Key("model").String(format_.model);
     json.Key("system_fingerprint").String(absl::StrCat("weft-", Version(), "-", Revision()));
     json.Key("choices");
+    if (format_.stream) MakePlain();
   }
 
   bool streaming() const override { return format_.stream; }
@@ -132,6 +133,12 @@ class OpenAiFormatter : public ResponseFormatter {
         if (format_.logprobs) tokens_.push_back(*token);
       }
       if (finished != nullptr) text_ += finished->text;
+      return;
+    }
+    if (IsPlain(token, finished)) {
+      *out += plain_begin_;
+      AppendJsonString(token->text, out);
+      *out += plain_end_;
       return;
     }
     SseBegin(out);
@@ -186,6 +193,31 @@ class OpenAiFormatter : public ResponseFormatter {
     if (field == "prompt" && format_.chat) return RenameField(status, "messages");
     if (field == "stop_sequences") return RenameField(status, "stop");
     return status;
+  }
+
+  // A chunk of which nothing but its text differs from the one before and the one after: nearly
+  // all of a stream are.
+  bool IsPlain(const AnswerToken* token, const AnswerEnd* finished) const {
+    return token != nullptr && finished == nullptr && !format_.logprobs &&
+           !format_.usage_in_every_chunk && (role_sent_ || !format_.chat);
+  }
+
+  // Writes one plain chunk and keeps what stands on both sides of its text.
+  void MakePlain() {
+    if (format_.logprobs || format_.usage_in_every_chunk) return;
+    AnswerToken token;
+    token.text = "x";
+    role_sent_ = true;
+    std::string chunk;
+    SseBegin(&chunk);
+    chunk += prefix_;
+    const size_t choices = chunk.size();
+    WriteChunk(&token, nullptr, &chunk);
+    SseEnd(&chunk);
+    role_sent_ = false;
+    const size_t text = chunk.find("\"x\"", choices);
+    plain_begin_ = chunk.substr(0, text);
+    plain_end_ = chunk.substr(text + 3);
   }
 
   // The choices of a chunk and the rest of it, after `prefix_`.
@@ -246,8 +278,10 @@ class OpenAiFormatter : public ResponseFormatter {
   }
 
   const OpenAiFormat format_;
-  // The same bytes begin every chunk.
+  // The same bytes begin every chunk, and more of them stand around the text of a plain one.
   std::string prefix_;
+  std::string plain_begin_;
+  std::string plain_end_;
   std::string text_;
   absl::string_view finish_reason_ = "stop";
   std::vector<AnswerToken> tokens_;

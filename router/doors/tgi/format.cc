@@ -16,7 +16,7 @@ namespace {
 
 // A control token shows its own text, every other one the text that became certain with it, so that
 // the texts of a stream add up to the answer.
-const std::string& TokenText(const AnswerToken& token) {
+absl::string_view TokenText(const AnswerToken& token) {
   return token.special ? token.bytes : token.text;
 }
 
@@ -86,7 +86,7 @@ class TgiFormatter : public ResponseFormatter {
     }
     ++index_;
     WriteEvent(*token,
-               finished == nullptr || token->special ? TokenText(*token)
+               finished == nullptr || token->special ? std::string(TokenText(*token))
                                                      : absl::StrCat(token->text, finished->text),
                finished, out);
     last_.id = token->id;
@@ -128,11 +128,10 @@ class TgiFormatter : public ResponseFormatter {
       json.Key("top_tokens");
       WriteTopTokens(token, &json);
     }
-    json.Key("generated_text");
     if (finished == nullptr) {
-      json.Null().Key("details").Null();
+      out->append(",\"generated_text\":null,\"details\":null");
     } else {
-      json.String(text_).Key("details").BeginObject();
+      json.Key("generated_text").String(text_).Key("details").BeginObject();
       json.Key("finish_reason").String(FinishReasonName(finished->reason));
       json.Key("generated_tokens").Unsigned(finished->output_tokens);
       json.Key("seed").Unsigned(finished->seed);

@@ -183,6 +183,32 @@ TEST_CASE("A chat stream sends the role with the first token and ends with DONE"
                      "\n\ndata: [DONE]\n\n"));
 }
 
+TEST_CASE("Chunks between the first and the last differ in their text alone", "[router][openai]") {
+  DoorsFixture fixture;
+  fixture.intake.SetScript(
+      {{Started(), Token(1, "\"x\""), Token(2, "say \"x\"\n"), Token(3, "\xc3\xa4"), Token(4, "")},
+       {Token(5, "."), Finished(FinishReason::kEosToken, 5)}});
+  const auto chunk = [](absl::string_view delta, absl::string_view rest) {
+    return absl::StrCat(kChunk, R"([{"index":0,"delta":{)", delta, R"(},"logprobs":null,)", rest,
+                        "}\n\n");
+  };
+  constexpr absl::string_view kMore = R"("finish_reason":null}],"usage":null)";
+  CHECK(absl::StartsWith(
+      Masked(fixture.Post("/v1/chat/completions",
+                          R"({"messages":[{"role":"user","content":"x"}],"stream":true,)"
+                          R"("stream_options":{"include_usage":true}})")),
+      absl::StrCat(chunk(R"("role":"assistant","content":"\"x\"")", kMore),
+                   chunk(R"("content":"say \"x\"\n")", kMore),
+                   chunk("\"content\":\"\xc3\xa4\"", kMore), chunk(R"("content":"")", kMore),
+                   chunk(R"("content":".")", R"("finish_reason":"stop"}],"usage":null)"))));
+  const std::string completion =
+      Masked(fixture.Post("/v1/completions", R"({"prompt":"x","stream":true})"));
+  CHECK(absl::StrContains(completion,
+                          R"("choices":[{"index":0,"text":"say \"x\"\n","logprobs":null,)"
+                          R"("finish_reason":null}]})"
+                          "\n\ndata: {"));
+}
+
 TEST_CASE("A chat stream counts usage when asked to", "[router][openai]") {
   DoorsFixture fixture;
   const std::string usage = R"({"prompt_tokens":3,"completion_tokens":2,"total_tokens":5,)"

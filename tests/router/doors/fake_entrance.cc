@@ -13,9 +13,9 @@ constexpr absl::Duration kPatience = absl::Seconds(10);
 
 }  // namespace
 
-void FakeTokens::Set(TokenId id, const std::string& bytes, bool special) {
+void FakeTokens::Set(TokenId id, absl::string_view bytes, bool special) {
   absl::MutexLock lock(&mutex_);
-  texts_.push_back(bytes);
+  texts_.emplace_back(bytes);
   tokens_[id] = {texts_.back(), special};
 }
 

@@ -43,7 +43,7 @@ using ResponseEvent = std::variant<StartedEvent, TokenEvent, FinishedEvent, Fail
 // Tokens as the scripts spelled them.
 class FakeTokens : public TokenTable {
  public:
-  void Set(TokenId id, const std::string& bytes, bool special);
+  void Set(TokenId id, absl::string_view bytes, bool special);
   absl::string_view Bytes(TokenId id) const override;
   bool IsSpecial(TokenId id) const override;
 
