@@ -29,6 +29,11 @@ MEMORY_MAX_MIB = 150
 MANY_CONNECTIONS = 64
 MANY_MEMORY_MAX_MIB = 250
 MEMORY_AFTER_MAX_MIB = 60
+# 6 MiB; it was 126, and newcomers waited for 8 s, while the library ended connections for their
+# pings by itself.
+PING_CONNECTIONS = 40
+PING_BYTES_PER_S = 20e6
+PING_MEMORY_MAX_MIB = 60
 # A connection may have 40 MiB unfinished; beside other work the gate looks later than it would.
 ENDLESS_BYTES_MAX = 150_000_000
 # A field that does not end is noticed at a quarter of a megabyte, and what waits in sockets comes on top.
@@ -107,6 +112,42 @@ class Flood:
                 self.ended += 1
 
     def join(self):
+        for thread in self.threads:
+            thread.join()
+
+
+class UnreadPings:
+    """Connections that ask for answers to pings at a steady rate and never take one; those that are
+    ended come back."""
+
+    def __init__(self, port, connections):
+        self.port, self.stopping = port, threading.Event()
+        self.start, self.sent, self.lock = time.monotonic(), 0, threading.Lock()
+        self.threads = [threading.Thread(target=self.run) for _ in range(connections)]
+        for thread in self.threads:
+            thread.start()
+
+    def run(self):
+        pings = frame(6, 0, 0, b"12345678") * 500
+        while not self.stopping.is_set():
+            with socket.socket() as one, contextlib.suppress(OSError):
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                one.settimeout(0.1)
+                one.connect(("127.0.0.1", self.port))
+                one.sendall(PREFACE)
+                while not self.stopping.is_set():
+                    if self.sent > (time.monotonic() - self.start) * PING_BYTES_PER_S:
+                        time.sleep(0.002)  # the rate, no wait for anything
+                        continue
+                    try:
+                        sent = one.send(pings)
+                    except TimeoutError:
+                        continue  # the server has stopped reading
+                    with self.lock:
+                        self.sent += sent
+
+    def stop(self):
+        self.stopping.set()
         for thread in self.threads:
             thread.join()
 
@@ -260,6 +301,23 @@ class GrpcFlood(unittest.TestCase):
         self.assertLess(peak - start, MANY_MEMORY_MAX_MIB)
         weft_server.wait_until(lambda: self.memory_mib() - start < MEMORY_AFTER_MAX_MIB,
                                "the flood's memory to go back", timeout_s=60)
+
+    def test_pings_whose_answers_nobody_takes(self):
+        self.generate()
+        start = peak = self.memory_mib()
+        flood = UnreadPings(self.grpc, PING_CONNECTIONS)
+        waits = []
+        while time.monotonic() < flood.start + SECONDS:
+            begin = time.monotonic()
+            self.assertEqual(self.generate(), "Hello world")
+            waits.append(time.monotonic() - begin)
+            peak = max(peak, self.memory_mib())
+        flood.stop()
+        waits.sort()
+        print(f"pings: {flood.sent / 1e6:.1f} MB, memory +{peak - start:.0f} MiB, {len(waits)} "
+              f"newcomers answered in {waits[len(waits) // 2]:.2f} s, at worst {waits[-1]:.2f} s")
+        self.assertLess(peak - start, PING_MEMORY_MAX_MIB)
+        self.assertLess(waits[len(waits) // 2], 1)
 
     def test_calls_that_stay_leave_room(self):
         """As many as streams are, on more connections than would fill every bound on calls."""
