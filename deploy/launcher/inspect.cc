@@ -11,7 +11,6 @@
 #include "absl/strings/str_format.h"
 #include "boost/json.hpp"
 #include "common/flags.h"
-#include "common/log.h"
 #include "common/status.h"
 #include "deploy/launcher/commands.h"
 #include "deploy/launcher/inspect_ops.h"
@@ -183,16 +182,6 @@ absl::Status Inspect(const InspectOptions& options) {
   return SomeCountWorks(plans);
 }
 
-void WarnOfVariables(const Flags& flags) {
-  // Those of `weft serve` may be set beside this command: they are no mistake.
-  ServeOptions ignored;
-  Flags serve("weft serve", "");
-  DeclareServeFlags(serve, &ignored);
-  for (const auto& unknown : flags.UnknownVariables(environ, serve.environment_names())) {
-    LogRaw(absl::StrCat("weft inspect: ", unknown.Line(), "\n"));
-  }
-}
-
 }  // namespace
 
 int RunInspect(int argc, char** argv) {
@@ -205,7 +194,7 @@ int RunInspect(int argc, char** argv) {
   flags.AddSwitch("json", &options.json, "Print one JSON object");
   flags.app().add_option("path", options.model, "The same as --model");
   return RunCommand(flags, argc, argv, [&options, &flags] {
-    WarnOfVariables(flags);
+    WarnOfVariables("weft inspect", flags);
     return Inspect(options);
   });
 }

@@ -2,10 +2,14 @@
 
 #include <cstdio>
 #include <cstring>
+#include <string>
 
+#include "absl/strings/str_cat.h"
 #include "common/exit_code.h"
+#include "common/flags.h"
 #include "common/version.h"
 #include "deploy/launcher/commands.h"
+#include "deploy/launcher/serve_options.h"
 
 namespace {
 
@@ -23,13 +27,23 @@ constexpr char kUsage[] =
 struct Command {
   const char* name;
   int (*run)(int, char**);
+  // Its flags have no variables; serve and inspect look at theirs themselves.
+  bool by_line_alone;
 };
 
 constexpr Command kCommands[] = {
-    {"serve", weft::launcher::RunServe}, {"chat", weft::launcher::RunChat},
-    {"bench", weft::launcher::RunBench}, {"inspect", weft::launcher::RunInspect},
-    {"key", weft::launcher::RunKey},
+    {"serve", weft::launcher::RunServe, false}, {"chat", weft::launcher::RunChat, true},
+    {"bench", weft::launcher::RunBench, true},  {"inspect", weft::launcher::RunInspect, false},
+    {"key", weft::launcher::RunKey, true},
 };
+
+int Run(const Command& command, int argc, char** argv) {
+  if (command.by_line_alone) {
+    const std::string program = absl::StrCat("weft ", command.name);
+    weft::launcher::WarnOfVariables(program, weft::Flags(program, ""));
+  }
+  return command.run(argc, argv);
+}
 
 }  // namespace
 
@@ -43,7 +57,7 @@ int main(int argc, char** argv) {
     return weft::kExitOk;
   }
   for (const Command& command : kCommands) {
-    if (std::strcmp(argv[1], command.name) == 0) return command.run(argc - 1, argv + 1);
+    if (std::strcmp(argv[1], command.name) == 0) return Run(command, argc - 1, argv + 1);
   }
   std::fprintf(stderr, "weft: unknown command \"%s\"\n\n%s", argv[1], kUsage);
   return weft::kExitStartup;

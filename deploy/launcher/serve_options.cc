@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
+#include "common/log.h"
 #include "common/model_path.h"
 #include "common/status.h"
 
@@ -104,6 +105,15 @@ void DeclareServeFlags(Flags& flags, ServeOptions* options) {
   router::DeclareRouterFlags(flags, &options->router);
   flags.For(kShards, ShardWithheld());
   shard::DeclareShardFlags(flags, &options->shard);
+}
+
+void WarnOfVariables(absl::string_view program, const Flags& flags) {
+  ServeOptions ignored;
+  Flags serve("weft serve", "");
+  DeclareServeFlags(serve, &ignored);
+  for (const auto& unknown : flags.UnknownVariables(environ, serve.environment_names())) {
+    LogRaw(absl::StrCat(program, ": ", unknown.Line(), "\n"));
+  }
 }
 
 absl::StatusOr<std::string> ResolveModel(const ServeOptions& options) {

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "common/flags.h"
 #include "deploy/launcher/supervisor.h"
 #include "router/flag_table.h"
@@ -31,6 +32,10 @@ struct ServeOptions {
 
 // Declares all flags on `flags`, filled into *options (which must outlive the parse).
 void DeclareServeFlags(Flags& flags, ServeOptions* options);
+
+// Says on stderr which variables of the environment that begin with WEFT_ are no flag's of `flags`,
+// nor of `weft serve`, whose variables may be set beside `program`.
+void WarnOfVariables(absl::string_view program, const Flags& flags);
 
 // Path of the model to serve. An error, with the way out, when there is none or it cannot be one.
 absl::StatusOr<std::string> ResolveModel(const ServeOptions& options);

@@ -81,6 +81,15 @@ class MessagesTest(unittest.TestCase):
         self.assertIn("--model DIR_OR_GGUF", log)
         code, _, said = weft("inspect", DEMO_MODEL, environment={**wrong, "WEFT_HTTP_PORT": "1"})
         self.assertEqual((code, said), (0, f"weft inspect: {warning}\n"))
+        # Commands whose flags have no variables; a server's are no mistake beside them.
+        wrong = {"WEFT_API_KYE": "weft-x", "WEFT_HTTP_PORT": "1"}
+        warning = warning.replace("WEFT_MODLE", "WEFT_API_KYE").replace("WEFT_MODEL",
+                                                                        "WEFT_API_KEY")
+        for command in (("chat", "--connect=127.0.0.1:x"), ("key", "list"),
+                        ("bench", "load", "--connect=127.0.0.1:x")):
+            code, _, said = weft(*command, environment=wrong)
+            self.assertEqual(said.splitlines()[0], f"weft {command[0]}: {warning}")
+            self.assertEqual((code, said.count("is none of weft's")), (1, 1), said)
 
     # -- Models -----------------------------------------------------------------------------------
     def test_serve_and_inspect_say_the_same_of_a_broken_model(self):
