@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "tests/router/doors/doors_fixture.h"
 #include "tests/router/doors/hold_server.h"
@@ -50,6 +51,41 @@ TEST_CASE("A large answer and a large body pass through TLS", "[router][http]") 
   client.Send(PostText("/tokenize", R"({"inputs":")" + std::string(100'000, 'a') + "\"}"));
   // Each letter is a token of its own; the last one says where it stops.
   CHECK(absl::StrContains(client.ReadUntil("\"stop\":100000}]"), "200 OK"));
+}
+
+TEST_CASE("A TLS stream that its reader lets wait comes whole and in order", "[router][http]") {
+  TestCertificate certificate("x");
+  HttpServerOptions options;
+  options.io_threads = 1;
+  options.tls_context = [context = certificate.Context()] { return context; };
+  DoorsFixture fixture(options);
+  fixture.intake.SetScript({});
+  TlsClient slow(fixture.port()), quick(fixture.port());
+  slow.Send(PostText("/v1/completions", kStreamBody));
+  const auto first = fixture.intake.WaitRequest(0);
+  quick.Send(PostText("/v1/completions", kStreamBody));
+  const auto second = fixture.intake.WaitRequest(1);
+  first->Send({Started()});
+  second->Send({Started()});
+  // Far more than the kernel takes; the other stream's news come with it.
+  constexpr int kTokens = 4'000;
+  for (int i = 0; i < kTokens; ++i) {
+    first->Send({Token(10, absl::StrCat("<", i, ">", std::string(300, 'x')))});
+    if (i % 100 == 0) second->Send({Token(11, absl::StrCat("<", i, ">"))});
+  }
+  second->Send({Finished(FinishReason::kEosToken, kTokens / 100)});
+  CHECK(absl::StrContains(quick.ReadUntil("0\r\n\r\n"), "data: [DONE]"));
+  first->Send({Finished(FinishReason::kEosToken, kTokens)});
+  const std::string all = slow.ReadUntil("0\r\n\r\n");
+  size_t at = 0;
+  for (int i = 0; i < kTokens && at != std::string::npos; ++i) {
+    at = all.find(absl::StrCat("\"<", i, ">x"), at);
+  }
+  CHECK(at != std::string::npos);
+  CHECK(absl::StrContains(all, "data: [DONE]"));
+  // The connection goes on.
+  slow.Send(GetText("/version"));
+  CHECK(absl::StrContains(slow.ReadUntil("revision"), "200 OK"));
 }
 
 TEST_CASE("A client of a TLS port that speaks none is told so", "[router][http]") {
