@@ -14,6 +14,9 @@ inline constexpr uint32_t kShardProtocolVersion = 1;
 // -- Model shapes ------------------------------------------------------------------------------
 inline constexpr uint32_t kWorldMax = 64;
 inline constexpr uint32_t kLayersMax = 1024;
+// Of one layer.
+inline constexpr uint32_t kExpertsMax = 1024;
+inline constexpr uint32_t kExpertsPerTokenMax = 32;
 inline constexpr uint32_t kVocabMax = 1u << 20;
 inline constexpr uint32_t kContextTokensMax = 1u << 20;
 inline constexpr uint32_t kHiddenMax = 1u << 17;

@@ -1,6 +1,7 @@
 #include "deploy/launcher/inspect_ops.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -38,15 +39,28 @@ std::vector<ParamKind> ParamsOf(Matrix matrix, bool tied_head) {
     case Matrix::kOutput:
       return {ParamKind::kOutput};
     case Matrix::kGateUp:
-      return {ParamKind::kGate, ParamKind::kUp};
+      return {ParamKind::kGate, ParamKind::kUp, ParamKind::kSharedGate, ParamKind::kSharedUp};
     case Matrix::kDown:
-      return {ParamKind::kDown};
+      return {ParamKind::kDown, ParamKind::kSharedDown};
+    case Matrix::kRouter:
+      return {ParamKind::kRouter};
+    case Matrix::kExpertGateUp:
+      return {ParamKind::kExpertGate, ParamKind::kExpertUp};
+    case Matrix::kExpertDown:
+      return {ParamKind::kExpertDown};
     case Matrix::kHead:
       return {tied_head ? ParamKind::kTokenEmbedding : ParamKind::kHead};
     case Matrix::kNone:
+    case Matrix::kExperts:
       break;
   }
   return {};
+}
+
+// Of a layer's experts, those that `rows` rows take if each takes its own at random.
+double ExpertsRead(const shard::ExpertsSpec& experts, uint64_t rows) {
+  const double taken = static_cast<double>(experts.per_token) / experts.count;
+  return experts.count * (1.0 - std::pow(1.0 - taken, static_cast<double>(rows)));
 }
 
 // GPUs hold matrices in the activation type, the CPU as the file has them.
@@ -61,9 +75,16 @@ uint64_t MatrixBytes(const Costs& costs, Matrix matrix, uint32_t layer) {
   return bytes;
 }
 
+// Of a plain MLP, or of the one beside experts.
+uint64_t MlpColumns(const Costs& costs, uint32_t layer) {
+  const bool experts = costs.files.spec().HasExperts(layer);
+  return experts ? costs.slice.shared.size() : costs.slice.mlp.size();
+}
+
 // Of one row.
-uint64_t BufferBytes(const Costs& costs, Buffer buffer) {
+uint64_t BufferBytes(const Costs& costs, Buffer buffer, uint32_t layer) {
   const shard::DecoderSpec& spec = costs.files.spec();
+  const uint64_t places = spec.experts.per_token;
   const uint64_t heads = costs.slice.heads.size();
   const uint64_t kv_heads = costs.slice.kv_heads.size();
   switch (buffer) {
@@ -80,9 +101,17 @@ uint64_t BufferBytes(const Costs& costs, Buffer buffer) {
     case Buffer::kAttention:
       return heads * spec.head_dim * costs.activation_bytes;
     case Buffer::kGateUp:
-      return (spec.gated_mlp ? 2 : 1) * costs.slice.mlp.size() * costs.activation_bytes;
+      return (spec.gated_mlp ? 2 : 1) * MlpColumns(costs, layer) * costs.activation_bytes;
     case Buffer::kMlp:
-      return costs.slice.mlp.size() * costs.activation_bytes;
+      return MlpColumns(costs, layer) * costs.activation_bytes;
+    case Buffer::kRoutes:
+      return spec.experts.count * sizeof(float);
+    case Buffer::kExpertGateUp:
+      return 2 * places * costs.slice.expert.size() * costs.activation_bytes;
+    case Buffer::kExpertMlp:
+      return places * costs.slice.expert.size() * costs.activation_bytes;
+    case Buffer::kExpertOut:
+      return places * spec.hidden * costs.activation_bytes;
     case Buffer::kLogits:
       return costs.slice.vocab.size() * sizeof(float);
   }
@@ -95,7 +124,8 @@ uint64_t SeenTokens(const PlanOp& op, uint32_t context) {
 }
 
 uint64_t OpBytes(const Costs& costs, const PlanOp& op, uint64_t rows) {
-  uint64_t bytes = rows * (BufferBytes(costs, op.in) + BufferBytes(costs, op.out));
+  const uint64_t in = rows * BufferBytes(costs, op.in, op.layer);
+  uint64_t bytes = in + rows * BufferBytes(costs, op.out, op.layer);
   switch (op.kind) {
     case OpKind::kLinear:
       bytes += MatrixBytes(costs, op.matrix, op.layer);
@@ -107,7 +137,11 @@ uint64_t OpBytes(const Costs& costs, const PlanOp& op, uint64_t rows) {
       break;
     case OpKind::kSumRanks:
       // Each rank reads the others' part.
-      bytes += rows * BufferBytes(costs, op.in) * (costs.slice.world - 1);
+      bytes += in * (costs.slice.world - 1);
+      break;
+    case OpKind::kExpertLinear:
+      bytes += static_cast<uint64_t>(ExpertsRead(costs.files.spec().experts, rows) *
+                                     static_cast<double>(MatrixBytes(costs, op.matrix, op.layer)));
       break;
     default:
       break;

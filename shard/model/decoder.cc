@@ -23,7 +23,11 @@ class Recorder {
       MultiplyIntoResidual(Matrix::kOutput, Buffer::kAttention, spec_.output_bias,
                            Norm::kPostAttention);
       if (!spec_.parallel_residual) NormalizeForMlp();
-      Mlp();
+      if (spec_.HasExperts(layer_)) {
+        Experts();
+      } else {
+        Mlp();
+      }
     }
     Normalize(Norm::kFinal, Matrix::kHead);
     Multiply(Matrix::kHead, Buffer::kNormed, Buffer::kLogits, spec_.head_bias);
@@ -65,16 +69,52 @@ class Recorder {
   }
 
   void NormalizeForMlp() {
-    Normalize(spec_.shared_norm ? Norm::kAttention : Norm::kMlp, Matrix::kGateUp);
+    Normalize(spec_.shared_norm ? Norm::kAttention : Norm::kMlp,
+              spec_.HasExperts(layer_) ? Matrix::kExperts : Matrix::kGateUp);
   }
 
-  // residual += down(activation(gate) * up).
-  void Mlp() {
-    Multiply(Matrix::kGateUp, Buffer::kNormed, Buffer::kGateUp, spec_.mlp_bias);
+  void GateUp(bool bias) {
+    Multiply(Matrix::kGateUp, Buffer::kNormed, Buffer::kGateUp, bias);
     Add({.kind = OpKind::kActivate,
          .in = Buffer::kGateUp,
          .out = Buffer::kMlp,
          .feeds = Matrix::kDown});
+  }
+
+  // residual += the weighted sum of what the experts of each row make, and what the MLP beside
+  // them makes.
+  void Experts() {
+    const ExpertsSpec& experts = spec_.experts;
+    Multiply(Matrix::kRouter, Buffer::kNormed, Buffer::kRoutes, experts.router_bias);
+    Add({.kind = OpKind::kRoute, .in = Buffer::kRoutes, .out = Buffer::kRoutes});
+    MultiplyByExperts(Matrix::kExpertGateUp, Buffer::kNormed, Buffer::kExpertGateUp);
+    Add({.kind = OpKind::kActivate,
+         .in = Buffer::kExpertGateUp,
+         .out = Buffer::kExpertMlp,
+         .feeds = Matrix::kExpertDown});
+    MultiplyByExperts(Matrix::kExpertDown, Buffer::kExpertMlp, Buffer::kExpertOut);
+    if (experts.shared_hidden > 0) {
+      GateUp(/*bias=*/false);
+      Multiply(Matrix::kDown, Buffer::kMlp, Buffer::kPartial, /*bias=*/false);
+      if (experts.shared_scale) {
+        Add({.kind = OpKind::kScaleShared, .in = Buffer::kNormed, .out = Buffer::kPartial});
+      }
+    }
+    Add({.kind = OpKind::kCombine, .in = Buffer::kExpertOut, .out = Buffer::kPartial});
+    AddPartial(Norm::kPostMlp);
+  }
+
+  void MultiplyByExperts(Matrix matrix, Buffer in, Buffer out) {
+    Add({.kind = OpKind::kExpertLinear,
+         .in = in,
+         .out = out,
+         .matrix = matrix,
+         .adds_bias = spec_.experts.bias});
+  }
+
+  // residual += down(activation(gate) * up).
+  void Mlp() {
+    GateUp(spec_.mlp_bias);
     MultiplyIntoResidual(Matrix::kDown, Buffer::kMlp, spec_.mlp_bias, Norm::kPostMlp);
   }
 
@@ -94,6 +134,10 @@ class Recorder {
   // Row-parallel matrices give each rank a part of every sum.
   void MultiplyIntoResidual(Matrix matrix, Buffer in, bool bias, Norm post_norm) {
     Multiply(matrix, in, Buffer::kPartial, bias);
+    AddPartial(post_norm);
+  }
+
+  void AddPartial(Norm post_norm) {
     if (world_ > 1) Sum(Buffer::kPartial);
     if (spec_.post_norms) {
       Add({.kind = OpKind::kNormPartial,

@@ -40,7 +40,19 @@ constexpr const char* kNames[] = {"token embedding",
                                   "MLP norm bias",
                                   "final norm bias",
                                   "head bias",
-                                  "attention sinks"};
+                                  "attention sinks",
+                                  "router",
+                                  "gate",
+                                  "up",
+                                  "down",
+                                  "shared gate",
+                                  "shared up",
+                                  "shared down",
+                                  "shared scale",
+                                  "router bias",
+                                  "gate bias",
+                                  "up bias",
+                                  "down bias"};
 static_assert(std::size(kNames) == kParamKinds);
 
 bool IsOfLayer(ParamKind kind) {
@@ -106,15 +118,48 @@ class ParamList {
 
   void AddMlp() {
     if (!spec_.shared_norm) AddNorm(ParamKind::kMlpNorm, ParamKind::kMlpNormBias);
+    if (spec_.HasExperts(layer_)) {
+      AddExperts();
+    } else {
+      AddPlainMlp();
+    }
+    if (spec_.post_norms) Add(ParamKind::kPostMlpNorm, {spec_.hidden}, Split::kWhole);
+  }
+
+  void AddPlainMlp() {
     const uint64_t mlp = spec_.mlp_hidden;
     if (spec_.gated_mlp) Add(ParamKind::kGate, {mlp, spec_.hidden}, Split::kMlpRows);
     Add(ParamKind::kUp, {mlp, spec_.hidden}, Split::kMlpRows);
     Add(ParamKind::kDown, {spec_.hidden, mlp}, Split::kMlpColumns);
-    if (spec_.post_norms) Add(ParamKind::kPostMlpNorm, {spec_.hidden}, Split::kWhole);
     if (!spec_.mlp_bias) return;
     if (spec_.gated_mlp) Add(ParamKind::kGateBias, {mlp}, Split::kMlpRows);
     Add(ParamKind::kUpBias, {mlp}, Split::kMlpRows);
     Add(ParamKind::kDownBias, {spec_.hidden}, Split::kWhole);
+  }
+
+  void AddExperts() {
+    const ExpertsSpec& experts = spec_.experts;
+    const uint64_t hidden = spec_.hidden;
+    // Every rank chooses for itself, and all choose the same.
+    Add(ParamKind::kRouter, {experts.count, hidden}, Split::kWhole);
+    if (experts.router_bias) Add(ParamKind::kRouterBias, {experts.count}, Split::kWhole);
+    for (expert_ = 0; expert_ < experts.count; ++expert_) {
+      const uint64_t columns = experts.hidden;
+      Add(ParamKind::kExpertGate, {columns, hidden}, Split::kExpertRows);
+      Add(ParamKind::kExpertUp, {columns, hidden}, Split::kExpertRows);
+      Add(ParamKind::kExpertDown, {hidden, columns}, Split::kExpertColumns);
+      if (!experts.bias) continue;
+      Add(ParamKind::kExpertGateBias, {columns}, Split::kExpertRows);
+      Add(ParamKind::kExpertUpBias, {columns}, Split::kExpertRows);
+      Add(ParamKind::kExpertDownBias, {hidden}, Split::kWhole);
+    }
+    expert_ = 0;
+    const uint64_t shared = experts.shared_hidden;
+    if (shared == 0) return;
+    Add(ParamKind::kSharedGate, {shared, hidden}, Split::kSharedRows);
+    Add(ParamKind::kSharedUp, {shared, hidden}, Split::kSharedRows);
+    Add(ParamKind::kSharedDown, {hidden, shared}, Split::kSharedColumns);
+    if (experts.shared_scale) Add(ParamKind::kSharedScale, {1, hidden}, Split::kWhole);
   }
 
   void AddNorm(ParamKind weight, ParamKind bias) {
@@ -123,11 +168,12 @@ class ParamList {
   }
 
   void Add(ParamKind kind, std::vector<uint64_t> shape, Split split) {
-    params_.push_back({{kind, layer_}, std::move(shape), split});
+    params_.push_back({{kind, layer_, expert_}, std::move(shape), split});
   }
 
   const DecoderSpec& spec_;
   uint32_t layer_ = 0;
+  uint32_t expert_ = 0;
   std::vector<DecoderParam> params_;
 };
 
@@ -135,7 +181,9 @@ class ParamList {
 
 std::string ParamName(ParamKey key) {
   const std::string name = kNames[static_cast<size_t>(key.kind)];
-  return IsOfLayer(key.kind) ? absl::StrCat(name, " of layer ", key.layer) : name;
+  if (!IsOfLayer(key.kind)) return name;
+  if (!IsOfExpert(key.kind)) return absl::StrCat(name, " of layer ", key.layer);
+  return absl::StrCat(name, " of expert ", key.expert, " of layer ", key.layer);
 }
 
 std::vector<DecoderParam> DecoderParams(const DecoderSpec& spec) { return ParamList(spec).Make(); }

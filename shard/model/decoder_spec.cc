@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 
+#include "absl/algorithm/container.h"
 #include "common/fnv.h"
 
 namespace weft::shard {
@@ -48,6 +49,10 @@ uint32_t DecoderSpec::RopeKind(uint32_t kind) const {
   return first;
 }
 
+bool DecoderSpec::HasPlainMlp() const {
+  return experts.count == 0 || absl::c_linear_search(experts.plain_layers, true);
+}
+
 uint64_t DecoderSpec::Hash() const {
   FieldHash hash;
   hash.Add(family);
@@ -79,6 +84,16 @@ uint64_t DecoderSpec::Hash() const {
                             attention_soft_cap, alibi_bias_max, alibi_scale}) {
     hash.Add(value);
   }
+  for (const uint32_t value :
+       {experts.count, experts.per_token, experts.hidden, experts.shared_hidden}) {
+    hash.Add(value);
+  }
+  for (const bool value :
+       {experts.renormalised, experts.shared_scale, experts.router_bias, experts.bias}) {
+    hash.Add(value);
+  }
+  hash.Add(uint64_t{experts.plain_layers.size()});
+  for (const bool plain : experts.plain_layers) hash.Add(plain);
   hash.Add(uint64_t{eos_ids.size()});
   for (const uint32_t id : eos_ids) hash.Add(id);
   return hash.hash();

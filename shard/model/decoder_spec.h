@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "shard/model/experts_spec.h"
+
 namespace weft::shard {
 
 enum class NormKind : uint8_t { kRmsNorm, kLayerNorm };
@@ -64,6 +66,7 @@ struct DecoderSpec {
   uint32_t kv_heads = 0;
   // Elements of a head; need not be hidden / heads.
   uint32_t head_dim = 0;
+  // Columns of the hidden layer of a plain MLP; of layers with experts, see `experts`.
   uint32_t mlp_hidden = 0;
   uint32_t vocab = 0;
   uint32_t context_tokens = 0;
@@ -88,6 +91,8 @@ struct DecoderSpec {
   // MLP: down(activation(gate) * up), or without a gate down(activation(up)).
   Activation activation = Activation::kSilu;
   bool gated_mlp = true;
+  // In place of the MLP, in all layers but plain ones.
+  ExpertsSpec experts;
   // Both halves of a layer read the same residual; otherwise the MLP reads what attention has
   // added to it.
   bool parallel_residual = false;
@@ -127,6 +132,12 @@ struct DecoderSpec {
   const AttentionKind& attention(uint32_t layer) const { return attention_kinds[KindOf(layer)]; }
   // The first kind whose heads are rotated as those of `kind`: they share a rotary table.
   uint32_t RopeKind(uint32_t kind) const;
+
+  bool HasExperts(uint32_t layer) const {
+    return experts.count > 0 && (experts.plain_layers.empty() || !experts.plain_layers[layer]);
+  }
+  // Whether any layer has a MLP of its own, which is mlp_hidden wide.
+  bool HasPlainMlp() const;
 
   // Parameters of the whole model.
   uint64_t parameters() const;

@@ -67,6 +67,14 @@ const char* OpName(OpKind kind) {
       return "attend";
     case OpKind::kActivate:
       return "activate";
+    case OpKind::kRoute:
+      return "route";
+    case OpKind::kExpertLinear:
+      return "experts' linear";
+    case OpKind::kScaleShared:
+      return "scale what all tokens share";
+    case OpKind::kCombine:
+      return "combine experts";
     case OpKind::kSumRanks:
       return "sum over ranks";
     case OpKind::kAddResidual:
@@ -95,6 +103,14 @@ const char* BufferName(Buffer buffer) {
       return "gate_up";
     case Buffer::kMlp:
       return "mlp";
+    case Buffer::kRoutes:
+      return "routes";
+    case Buffer::kExpertGateUp:
+      return "experts' gate_up";
+    case Buffer::kExpertMlp:
+      return "experts' mlp";
+    case Buffer::kExpertOut:
+      return "experts' out";
     case Buffer::kPartial:
       return "partial";
     case Buffer::kPeerPartial:
@@ -119,6 +135,14 @@ const char* MatrixName(Matrix matrix) {
       return "down";
     case Matrix::kHead:
       return "head";
+    case Matrix::kRouter:
+      return "router";
+    case Matrix::kExpertGateUp:
+      return "gate_up";
+    case Matrix::kExpertDown:
+      return "down";
+    case Matrix::kExperts:
+      return "experts";
   }
   return "?";
 }

@@ -28,6 +28,11 @@ enum class OpKind : uint8_t {
   kKeepSampled,   // from here on there are only the rows that sample
   kAttend,        // out = causal attention over the KV cache, this step's rows included
   kActivate,      // out = activation(gate) * up, or without a gate activation(up)
+  kRoute,         // out = the experts of each row and their weights, from the router's numbers
+  kExpertLinear,  // out = each row's `in` times the matrix of each of its experts
+  kScaleShared,   // partial *= sigmoid(normed times the row of weights of the shared MLP)
+  kCombine,       // partial = the weighted sum of what a row's experts made, in the order of their
+                  // numbers; where there is a shared MLP, behind what it made
   kSumRanks,      // out = the sum of all ranks' `in`
   kAddResidual,   // out += in
   kCapLogits,     // logits = cap * tanh(logits / cap)
@@ -37,18 +42,35 @@ enum class OpKind : uint8_t {
 // Activations of a step, [rows, ...]. "Of this rank" where a matrix is cut into ranks' slices.
 enum class Buffer : uint8_t {
   kNone,
-  kResidual,     // float32 [hidden]
-  kNormed,       // activation type [hidden]
-  kQkv,          // query, key and value heads of this rank, side by side
-  kAttention,    // query heads of this rank
-  kGateUp,       // gates where there are any, then ups: MLP columns of this rank
-  kMlp,          // activation type, MLP columns of this rank
+  kResidual,      // float32 [hidden]
+  kNormed,        // activation type [hidden]
+  kQkv,           // query, key and value heads of this rank, side by side
+  kAttention,     // query heads of this rank
+  kGateUp,        // gates where there are any, then ups: MLP columns of this rank
+  kMlp,           // activation type, MLP columns of this rank
+  kRoutes,        // the router's numbers, float32 [experts]; then what kRoute made of them
+  kExpertGateUp,  // as kGateUp and kMlp, once for each expert of a row
+  kExpertMlp,
+  kExpertOut,    // [hidden], once for each expert of a row, this rank's share
   kPartial,      // [hidden]: what a product adds to the residual, this rank's share
   kPeerPartial,  // the same, in memory that the other ranks read
   kLogits,       // float32, vocabulary of this rank, of rows that sample
 };
 
-enum class Matrix : uint8_t { kNone, kQkv, kOutput, kGateUp, kDown, kHead };
+enum class Matrix : uint8_t {
+  kNone,
+  kQkv,
+  kOutput,
+  // Of a plain MLP, or of the one beside experts.
+  kGateUp,
+  kDown,
+  kHead,
+  kRouter,
+  kExpertGateUp,
+  kExpertDown,
+  // As a reader of a norm: the router, the experts and the MLP beside them.
+  kExperts,
+};
 
 enum class Norm : uint8_t { kNone, kEmbedding, kAttention, kPostAttention, kMlp, kPostMlp, kFinal };
 
@@ -73,7 +95,7 @@ struct PlanOp {
   // The norm that this operation computes. kLinear: of its input first; kSumRanks: of the residual
   // that it has added to, into `out`.
   Norm norm = Norm::kNone;
-  // kNorm, kAttend, kActivate and a kLinear that activates: the product that reads `out`.
+  // kNorm, kAttend, kActivate and a product that activates: the product that reads `out`.
   Matrix feeds = Matrix::kNone;
   Epilogue epilogue = Epilogue::kStore;
   Way way = Way::kPlain;
@@ -109,7 +131,8 @@ struct LayerPlan {
 // Whether this rank adds the bias of a matrix: where it goes to partial sums, the first one does it
 // alone.
 inline constexpr bool AddsBias(Matrix matrix, Rank rank) {
-  return rank == 0 || (matrix != Matrix::kOutput && matrix != Matrix::kDown);
+  return rank == 0 ||
+         (matrix != Matrix::kOutput && matrix != Matrix::kDown && matrix != Matrix::kExpertDown);
 }
 
 // "layer 3 linear gate_up: normed -> mlp, activates", one line without its end.

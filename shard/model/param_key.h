@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <string>
 
+#include "common/limits.h"
+
 namespace weft::shard {
 
 // Role of a parameter in the decoder. Vectors have one dimension, of "heads", "columns" or "slice"
@@ -40,22 +42,36 @@ enum class ParamKind : uint8_t {
   kAttentionNormBias,
   kMlpNormBias,
   kFinalNormBias,
-  kHeadBias,  // [vocab slice]
-  kSinks,     // [query heads of this rank]: logits beside the scores of each head
+  kHeadBias,    // [vocab slice]
+  kSinks,       // [query heads of this rank]: logits beside the scores of each head
+  kRouter,      // [experts, hidden]
+  kExpertGate,  // [columns of an expert, hidden], and so on, of expert `ParamKey::expert`
+  kExpertUp,
+  kExpertDown,
+  kSharedGate,  // [columns of the shared MLP, hidden]
+  kSharedUp,
+  kSharedDown,
+  kSharedScale,  // [1, hidden]
+  kRouterBias,
+  kExpertGateBias,
+  kExpertUpBias,
+  kExpertDownBias,
 };
-inline constexpr uint32_t kParamKinds = static_cast<uint32_t>(ParamKind::kSinks) + 1;
+inline constexpr uint32_t kParamKinds = static_cast<uint32_t>(ParamKind::kExpertDownBias) + 1;
 
 struct ParamKey {
   ParamKind kind;
   // Layer from 0; 0 for parameters outside the layers.
   uint32_t layer = 0;
+  // Expert from 0; 0 for parameters that are no expert's.
+  uint32_t expert = 0;
 };
 
 // A number of its own for each parameter of a model.
 inline constexpr uint32_t ParamNumber(ParamKey key) {
-  return key.layer * 64 + static_cast<uint32_t>(key.kind);
+  return (key.expert * kLayersMax + key.layer) * 64 + static_cast<uint32_t>(key.kind);
 }
-static_assert(kParamKinds <= 64);
+static_assert(kParamKinds <= 64 && uint64_t{kExpertsMax} * kLayersMax * 64 < (uint64_t{1} << 32));
 
 // Weights of a normalisation, as against matrices and biases.
 inline constexpr bool IsNorm(ParamKind kind) {
@@ -77,7 +93,20 @@ inline constexpr bool IsNorm(ParamKind kind) {
 // What is added to the outputs of a matrix or of a normalisation, and sinks.
 inline constexpr bool IsBias(ParamKind kind) {
   return (kind >= ParamKind::kQueryBias && kind <= ParamKind::kDownBias) ||
-         kind >= ParamKind::kEmbeddingNormBias;
+         (kind >= ParamKind::kEmbeddingNormBias && kind <= ParamKind::kSinks) ||
+         kind >= ParamKind::kRouterBias;
+}
+
+// Matrices whose inputs are the columns of a MLP's hidden layer.
+inline constexpr bool IsDown(ParamKind kind) {
+  return kind == ParamKind::kDown || kind == ParamKind::kExpertDown ||
+         kind == ParamKind::kSharedDown;
+}
+
+// Parameters that a layer has once for each expert.
+inline constexpr bool IsOfExpert(ParamKind kind) {
+  return (kind >= ParamKind::kExpertGate && kind <= ParamKind::kExpertDown) ||
+         kind >= ParamKind::kExpertGateBias;
 }
 
 // "query of layer 3", for messages.

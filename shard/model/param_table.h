@@ -23,6 +23,10 @@ enum class Split : uint8_t {
   kHeadColumns,  // columns of the rank's query heads
   kMlpRows,
   kMlpColumns,
+  kSharedRows,  // of the MLP that all tokens take, as kMlp* of a plain one
+  kSharedColumns,
+  kExpertRows,  // of every expert
+  kExpertColumns,
 };
 
 // Order of the rows inside a head.
@@ -44,6 +48,9 @@ struct FileLayout {
   uint64_t run_stride = 0;
   // The tensor holds {inputs, outputs}: its columns are the rows meant above.
   bool transposed = false;
+  // The tensor is a stack of so many such ones, and this one is meant; 0 = it is no stack.
+  uint64_t stack_size = 0;
+  uint64_t stack_index = 0;
 };
 
 // A parameter as the decoder knows it.

@@ -32,6 +32,10 @@ bool BiasIntoProduct(Ops& ops, size_t at) {
   return true;
 }
 
+bool BiasIntoFewRows(Ops& ops, size_t at) {
+  return Is(ops, at, OpKind::kLinear) && ops[at].way == Way::kFewRows && BiasIntoProduct(ops, at);
+}
+
 bool BiasIntoRotation(Ops& ops, size_t at) {
   if (!Is(ops, at, OpKind::kAddBias) || !Is(ops, at + 1, OpKind::kRotateAppend)) return false;
   ops[at + 1].adds_bias = true;
@@ -65,10 +69,15 @@ bool RotationIntoProduct(Ops& ops, size_t at) {
   return true;
 }
 
+// A product of gates and ups, or of those of experts, that has no bias waiting behind it.
+bool MakesGateUp(const Ops& ops, size_t at) {
+  if (IsPlainProduct(ops, at, Matrix::kGateUp)) return true;
+  return Is(ops, at, OpKind::kExpertLinear) && ops[at].matrix == Matrix::kExpertGateUp &&
+         ops[at].epilogue == Epilogue::kStore;
+}
+
 bool ActivationIntoProduct(Ops& ops, size_t at) {
-  if (!IsPlainProduct(ops, at, Matrix::kGateUp) || !Is(ops, at + 1, OpKind::kActivate)) {
-    return false;
-  }
+  if (!MakesGateUp(ops, at) || !Is(ops, at + 1, OpKind::kActivate)) return false;
   ops[at].epilogue = Epilogue::kActivate;
   ops[at].out = ops[at + 1].out;
   ops[at].feeds = ops[at + 1].feeds;
@@ -79,6 +88,18 @@ bool ActivationIntoProduct(Ops& ops, size_t at) {
 bool ActivationIntoFewRows(Ops& ops, size_t at) {
   return Is(ops, at, OpKind::kLinear) && ops[at].way == Way::kFewRows &&
          ActivationIntoProduct(ops, at);
+}
+
+bool ActivationIntoExperts(Ops& ops, size_t at) {
+  return Is(ops, at, OpKind::kExpertLinear) && !ops[at].adds_bias && ActivationIntoProduct(ops, at);
+}
+
+bool ResidualIntoCombine(Ops& ops, size_t at) {
+  if (!Is(ops, at, OpKind::kCombine) || !Is(ops, at + 1, OpKind::kAddResidual)) return false;
+  ops[at].out = Buffer::kResidual;
+  ops[at].epilogue = Epilogue::kAddToOut;
+  Erase(ops, at + 1);
+  return true;
 }
 
 bool ResidualIntoRoundedProduct(Ops& ops, size_t at) {
@@ -149,6 +170,11 @@ size_t ApplyTo(const PlanRule& rule, Ops* ops) {
 const PlanRule kBiasIntoProduct = {"bias-into-product",
                                    "a bias is added where its product's sums are finished",
                                    /*exact=*/true, BiasIntoProduct};
+const PlanRule kBiasIntoFewRows = {
+    "bias-into-product",
+    "a bias is added where its product's sums are finished, before they are "
+    "rounded",
+    /*exact=*/false, BiasIntoFewRows};
 const PlanRule kBiasIntoRotation = {"bias-into-rotation",
                                     "the bias of query, key and value is added as they are rotated",
                                     /*exact=*/false, BiasIntoRotation};
@@ -168,6 +194,14 @@ const PlanRule kActivationIntoFewRows = {
     "activation-into-product",
     "a product of gates and ups stores what the activation makes of them",
     /*exact=*/true, ActivationIntoFewRows};
+const PlanRule kActivationIntoExperts = {
+    "activation-into-experts",
+    "a product of experts' gates and ups stores what the activation makes of them",
+    /*exact=*/true, ActivationIntoExperts};
+const PlanRule kResidualIntoCombine = {
+    "residual-into-combine",
+    "what experts made is added to the residual as it is combined, before it is rounded",
+    /*exact=*/false, ResidualIntoCombine};
 const PlanRule kResidualIntoProduct = {"residual-into-product",
                                        "a product adds its sums to the residual",
                                        /*exact=*/true, ResidualIntoProduct};

@@ -33,6 +33,8 @@ extern const PlanRule kBiasIntoProduct;
 extern const PlanRule kBiasIntoRotation;
 // Products take the way for few rows.
 extern const PlanRule kFewRowsProduct;
+// The same, of products for few rows.
+extern const PlanRule kBiasIntoFewRows;
 // A product for few rows normalises its input itself.
 extern const PlanRule kNormIntoProduct;
 // A product for few rows rotates query and key and appends to the cache.
@@ -40,8 +42,12 @@ extern const PlanRule kRotationIntoProduct;
 // As above, for gates and ups: any product, or those for few rows alone.
 extern const PlanRule kActivationIntoProduct;
 extern const PlanRule kActivationIntoFewRows;
+// The same for products of experts alone.
+extern const PlanRule kActivationIntoExperts;
 // A product that stores float32 and has no bias behind it adds to the residual.
 extern const PlanRule kResidualIntoProduct;
+// What experts made is added to the residual as it is combined.
+extern const PlanRule kResidualIntoCombine;
 // The same for any product; a bias is added to the residual after it.
 extern const PlanRule kResidualIntoRoundedProduct;
 // A sum over ranks adds to the residual.

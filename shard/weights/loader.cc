@@ -46,7 +46,7 @@ class LoadRun {
       // What the next round takes is read from disk while this one is packed.
       const size_t ahead = index + static_cast<size_t>(threads);
       if (ahead < params_.size()) {
-        params_[ahead]->tensor->file->WillNeed(Reader(*params_[ahead]).span());
+        params_[ahead]->tensor.file->WillNeed(Reader(*params_[ahead]).span());
       }
       return LoadOne(*params_[index]);
     });
@@ -54,11 +54,11 @@ class LoadRun {
 
  private:
   TensorReader Reader(const BoundParam& bound) const {
-    return TensorReader(bound.param, spec_, *bound.tensor, SliceOf(bound.param, spec_, plan_));
+    return TensorReader(bound.param, spec_, bound.tensor, SliceOf(bound.param, spec_, plan_));
   }
 
   absl::Status LoadOne(const BoundParam& bound) {
-    const TensorView& tensor = *bound.tensor;
+    const TensorView& tensor = bound.tensor;
     const TensorSlice slice = SliceOf(bound.param, spec_, plan_);
     const TensorReader reader = Reader(bound);
     const absl::Span<const uint8_t> span = reader.span();
@@ -74,7 +74,7 @@ class LoadRun {
       return sink_.AddMatrix(bound.param.key, {tensor.type, static_cast<int64_t>(slice.rows()),
                                                static_cast<int64_t>(slice.columns()), row});
     };
-    if (tensor.shape.size() == 1) {
+    if (bound.param.shape.size() == 1) {
       status = sink_.AddVector(bound.param.key, reader.Values());
     } else if (bound.param.file.transposed) {
       const TransposedRows rows(reader);
@@ -120,7 +120,7 @@ class BoundModelFiles : public ModelFiles {
     uint64_t bytes = 0;
     for (const BoundParam& bound : params_) {
       const TensorSlice slice = SliceOf(bound.param, spec_, plan);
-      bytes += slice.rows() * BytesOf(bound.tensor->type, slice.columns());
+      bytes += slice.rows() * BytesOf(bound.tensor.type, slice.columns());
     }
     return bytes;
   }
@@ -130,7 +130,7 @@ class BoundModelFiles : public ModelFiles {
       if (ParamNumber(bound.param.key) != ParamNumber(key)) continue;
       const TensorSlice slice = SliceOf(bound.param, spec_, plan);
       return {slice.rows() * slice.columns(),
-              slice.rows() * BytesOf(bound.tensor->type, slice.columns())};
+              slice.rows() * BytesOf(bound.tensor.type, slice.columns())};
     }
     return {};
   }
@@ -152,7 +152,7 @@ class BoundModelFiles : public ModelFiles {
 
 absl::Status BoundModelFiles::CutsWholeBlocks(const SlicePlan& plan) const {
   for (const BoundParam& bound : params_) {
-    WEFT_RETURN_IF_ERROR(SliceAligned(*bound.tensor, SliceOf(bound.param, spec_, plan)));
+    WEFT_RETURN_IF_ERROR(SliceAligned(bound.tensor, SliceOf(bound.param, spec_, plan)));
   }
   return absl::OkStatus();
 }
@@ -199,8 +199,8 @@ uint64_t BoundModelFiles::Hash() const {
 uint32_t BoundModelFiles::mlp_multiple() const {
   uint64_t multiple = 1;
   for (const BoundParam& bound : params_) {
-    if (bound.param.key.kind != ParamKind::kDown) continue;
-    multiple = std::max(multiple, FormatOf(bound.tensor->type).elements);
+    if (!IsDown(bound.param.key.kind)) continue;
+    multiple = std::max(multiple, FormatOf(bound.tensor.type).elements);
   }
   return static_cast<uint32_t>(multiple);
 }
@@ -208,8 +208,8 @@ uint32_t BoundModelFiles::mlp_multiple() const {
 TensorType BoundModelFiles::main_type() const {
   std::array<uint64_t, kTensorTypes> bytes{};
   for (const BoundParam& bound : params_) {
-    if (bound.tensor->shape.size() != 2) continue;
-    bytes[static_cast<size_t>(bound.tensor->type)] += bound.tensor->data.size();
+    if (bound.tensor.shape.size() != 2) continue;
+    bytes[static_cast<size_t>(bound.tensor.type)] += bound.tensor.data.size();
   }
   return static_cast<TensorType>(std::max_element(bytes.begin(), bytes.end()) - bytes.begin());
 }
@@ -220,8 +220,8 @@ absl::Status BoundModelFiles::Load(const SlicePlan& plan, int threads, WeightSin
   std::vector<const BoundParam*> params;
   for (const BoundParam& bound : params_) params.push_back(&bound);
   std::sort(params.begin(), params.end(), [](const BoundParam* a, const BoundParam* b) {
-    return std::make_pair(a->tensor->file->path(), a->tensor->data.data()) <
-           std::make_pair(b->tensor->file->path(), b->tensor->data.data());
+    return std::make_pair(a->tensor.file->path(), a->tensor.data.data()) <
+           std::make_pair(b->tensor.file->path(), b->tensor.data.data());
   });
   progress.bytes_done = 0;
   progress.tensors_done = 0;

@@ -30,7 +30,8 @@ absl::Status CheckTensor(const ParamTensor& param, const TensorView& tensor) {
                      "\" is not supported; known are F32, F16, BF16: save the model as one of "
                      "them"));
   }
-  const std::vector<uint64_t>& shape = param.file.shape.empty() ? param.shape : param.file.shape;
+  std::vector<uint64_t> shape = param.file.shape.empty() ? param.shape : param.file.shape;
+  if (param.file.stack_size > 0) shape.insert(shape.begin(), param.file.stack_size);
   if (tensor.shape != shape) {
     return absl::InvalidArgumentError(
         absl::StrCat(where, ": expected shape ", Shown(shape),
@@ -80,7 +81,9 @@ absl::StatusOr<std::vector<BoundParam>> BindTensors(const ModelDescription& mode
     }
     WEFT_RETURN_IF_ERROR(CheckTensor(param, *tensor));
     used.insert(tensor);
-    out.push_back({param, tensor});
+    const FileLayout& file = param.file;
+    out.push_back(
+        {param, file.stack_size > 0 ? MemberOfStack(*tensor, file.stack_index) : *tensor});
   }
   // A tensor that nothing reads (a bias, an adapter) would change the model's answers if it were
   // left out in silence.

@@ -14,8 +14,8 @@ namespace weft::shard {
 
 struct BoundParam {
   ParamTensor param;
-  // Owned by the source.
-  const TensorView* tensor = nullptr;
+  // Of a stack, the member that the parameter is.
+  TensorView tensor;
 };
 
 // NOT_FOUND or INVALID_ARGUMENT naming file, tensor, expected and found.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 
 namespace weft::shard {
@@ -28,11 +29,19 @@ absl::StatusOr<SlicePlan> MakeSlicePlan(const DecoderSpec& spec, Rank rank, uint
     return absl::InvalidArgumentError(
         absl::StrCat("rank ", rank, " is outside a group of ", world, " shards"));
   }
-  if (mlp_multiple == 0 || spec.mlp_hidden % mlp_multiple != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the MLP's ", spec.mlp_hidden, " columns cannot be cut at multiples of ", mlp_multiple));
+  // The widths of all that is cut as MLPs are.
+  std::vector<uint32_t> widths;
+  if (spec.HasPlainMlp()) widths.push_back(spec.mlp_hidden);
+  if (spec.experts.count > 0) {
+    widths.push_back(spec.experts.hidden);
+    if (spec.experts.shared_hidden > 0) widths.push_back(spec.experts.shared_hidden);
   }
-  const uint32_t mlp_blocks = spec.mlp_hidden / mlp_multiple;
+  for (const uint32_t width : widths) {
+    if (mlp_multiple != 0 && width % mlp_multiple == 0) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("the MLP's ", width, " columns cannot be cut at multiples of ", mlp_multiple));
+  }
+  const uint32_t mlp_blocks = *absl::c_min_element(widths) / mlp_multiple;
   const uint32_t world_max = std::min({spec.heads, mlp_blocks, spec.vocab});
   if (world > world_max) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -49,8 +58,15 @@ absl::StatusOr<SlicePlan> MakeSlicePlan(const DecoderSpec& spec, Rank rank, uint
     plan.kv_head_of.push_back(head / group - plan.kv_heads.begin);
   }
   // The ranks with fewer heads take what is left over of the rest.
-  const Range blocks = EvenPart(mlp_blocks, rank, world, /*larger_first=*/false);
-  plan.mlp = {blocks.begin * mlp_multiple, blocks.end * mlp_multiple};
+  const auto columns_of = [&](uint32_t width) {
+    const Range blocks = EvenPart(width / mlp_multiple, rank, world, /*larger_first=*/false);
+    return Range{blocks.begin * mlp_multiple, blocks.end * mlp_multiple};
+  };
+  if (spec.HasPlainMlp()) plan.mlp = columns_of(spec.mlp_hidden);
+  if (spec.experts.count > 0) {
+    plan.expert = columns_of(spec.experts.hidden);
+    plan.shared = columns_of(spec.experts.shared_hidden);
+  }
   plan.vocab = EvenPart(spec.vocab, rank, world, /*larger_first=*/false);
   return plan;
 }
@@ -88,6 +104,18 @@ TensorSlice SliceOf(const DecoderParam& param, const DecoderSpec& spec, const Sl
       break;
     case Split::kMlpColumns:
       columns(plan.mlp, 1);
+      break;
+    case Split::kSharedRows:
+      rows(plan.shared, 1);
+      break;
+    case Split::kSharedColumns:
+      columns(plan.shared, 1);
+      break;
+    case Split::kExpertRows:
+      rows(plan.expert, 1);
+      break;
+    case Split::kExpertColumns:
+      columns(plan.expert, 1);
       break;
   }
   return slice;

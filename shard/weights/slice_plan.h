@@ -31,6 +31,9 @@ struct SlicePlan {
   std::vector<uint32_t> kv_head_of;
   // Columns of the MLP's hidden layer, cut at multiples of mlp_multiple.
   Range mlp;
+  // The same of the MLP beside experts that all tokens take, and of every expert; empty without.
+  Range shared;
+  Range expert;
   // Rows of embedding and head.
   Range vocab;
 };

@@ -5,14 +5,16 @@
 
 namespace weft::shard {
 
-TensorView MatrixOfStack(const TensorView& stack, uint64_t index) {
-  WEFT_CHECK(stack.shape.size() == 3 && index < stack.shape[0]);
-  const uint64_t bytes = stack.shape[1] * BytesOf(stack.type, stack.shape[2]);
-  TensorView matrix = stack;
-  matrix.name = absl::StrCat(stack.name, "[", index, "]");
-  matrix.shape = {stack.shape[1], stack.shape[2]};
-  matrix.data = stack.data.subspan(index * bytes, bytes);
-  return matrix;
+TensorView MemberOfStack(const TensorView& stack, uint64_t index) {
+  const size_t dims = stack.shape.size();
+  WEFT_CHECK((dims == 2 || dims == 3) && index < stack.shape[0]);
+  const uint64_t bytes =
+      (dims == 3 ? stack.shape[1] : 1) * BytesOf(stack.type, stack.shape[dims - 1]);
+  TensorView member = stack;
+  member.name = absl::StrCat(stack.name, "[", index, "]");
+  member.shape.erase(member.shape.begin());
+  member.data = stack.data.subspan(index * bytes, bytes);
+  return member;
 }
 
 }  // namespace weft::shard

@@ -26,8 +26,9 @@ struct TensorView {
   std::string unknown_type = {};
 };
 
-// Matrix `index` of a stack {count, outputs, inputs}, as files hold a layer's experts: a view of
-// its own. REQUIRES: three dimensions, index below the first, whole blocks a row.
-TensorView MatrixOfStack(const TensorView& stack, uint64_t index);
+// Tensor `index` of a stack, as files hold what a layer's experts have each: a view of its own,
+// without the first dimension. REQUIRES: two or three dimensions, index below the first, whole
+// blocks a row.
+TensorView MemberOfStack(const TensorView& stack, uint64_t index);
 
 }  // namespace weft::shard

@@ -12,6 +12,7 @@ import pathlib
 import sys
 import zlib
 
+import experts
 import gguf
 import numpy as np
 import tokenizers
@@ -612,11 +613,14 @@ MODELS = {
     "llama_super_blocks": dict(config=SUPER_BLOCKS, form="gguf super", ranks_max=2),
 }
 
+MODELS.update(experts.MODELS)
+
 # What GGUF calls a model_type where it is another word.
 GGUF_ARCHITECTURES = {
     "gpt_bigcode": "starcoder",
     "gpt_neox": "gptneox",
     "gemma3_text": "gemma3",
+    **experts.GGUF_ARCHITECTURES,
 }
 MIXED_TYPES = {
     "attn_q": "F16",
@@ -673,6 +677,7 @@ CONFIGS = {
     "falcon": transformers.FalconConfig,
     "gemma2": transformers.Gemma2Config,
     "gemma3": transformers.Gemma3TextConfig,
+    **experts.CONFIGS,
 }
 # Tensors that are looked up by rows, and those of attention's first products.
 EMBEDDINGS = (
@@ -729,7 +734,7 @@ def random_weights(config, seed, gains):
         else:
             # Queries and keys large enough for attention that looks at few positions.
             kind = "query" if any(part in name for part in QUERIES) else "layer"
-            inputs = tensor.shape[0 if name in conv1d else 1]
+            inputs = tensor.shape[0 if name in conv1d else -1]
             out[name] = gains[kind] / inputs**0.5 * noise
     if config.tie_word_embeddings:
         embedding, head = tied_names(model)
@@ -768,10 +773,10 @@ def gguf_tensors(config, weights):
         groups = config.num_kv_heads
     conv1d = config.model_type == "gpt2"
     out = {}
-    for name, tensor in weights.items():
+    for name, tensor in experts.split_gate_up(weights).items():
         if name == "lm_head.weight" and config.tie_word_embeddings:
             continue
-        values = tensor.numpy()
+        values = experts.gguf_shape(name, tensor.numpy())
         if "query_key_value" in name:
             # By group of heads: queries, a key, a value; the file has all queries first.
             rows = values.reshape(groups, -1, head_size(config), *values.shape[1:])
@@ -789,7 +794,7 @@ def gguf_type(name, form):
     """Type of a GGUF tensor; like published files, vectors stay F32 and 4-bit ones get a Q8_0
     embedding."""
     part = name.removesuffix(".weight").split(".")[-1]
-    if "norm" in part or name.endswith(".bias"):
+    if "norm" in part or name.endswith(".bias") or experts.stays_wide(name):
         return gguf.GGMLQuantizationType.F32
     if form == "mixed":
         return gguf.GGMLQuantizationType[MIXED_TYPES[part]]
@@ -856,7 +861,7 @@ def rounded(weights, form, config):
         if name == head and config.tie_word_embeddings:
             continue
         if form.startswith("gguf"):
-            kind = gguf_type(gguf_name(config, name), form.split()[1])
+            kind = gguf_type(gguf_name(config, experts.split_name(name)), form.split()[1])
             packed = pack(tensor.numpy(), kind)
             values = gguf.dequantize(packed, kind).reshape(tensor.shape)
             out[name] = torch.from_numpy(values.astype(np.float32))
@@ -959,6 +964,7 @@ def write_hf(folder, config, weights, form):
     config.save_pretrained(folder)
     generation = transformers.GenerationConfig(bos_token_id=1, eos_token_id=2)
     generation.save_pretrained(folder)
+    weights = experts.published(config, weights)
     tensors = {k: v.to(dtype).contiguous() for k, v in weights.items()}
     if config.tie_word_embeddings:
         del tensors[tied_names(model)[1]]
@@ -1041,7 +1047,7 @@ def add_gguf_sizes(writer, config):
         writer.add_layer_norm_eps(get("layer_norm_epsilon", "layer_norm_eps", "norm_epsilon"))
     if config.model_type == "falcon":
         writer.add_tensor_data_layout("jploski")
-    if config.model_type in ("llama", "qwen2", "qwen3", "gemma2", "gemma3_text"):
+    if config.model_type in ("llama", "qwen2", "qwen3", "gemma2", "gemma3_text", *experts.CONFIGS):
         writer.add_key_length(head_size(config))
         writer.add_value_length(head_size(config))
     if config.model_type == "gpt_neox":
@@ -1101,6 +1107,7 @@ def write_gguf(folder, config, weights, form):
     writer = gguf.GGUFWriter(folder / "model.gguf", gguf_architecture(config))
     writer.add_name(folder.name)
     add_gguf_sizes(writer, config)
+    experts.add_gguf_keys(writer, config)
     add_gguf_rope(writer, config)
     writer.add_quantization_version(2)
     add_gguf_tokenizer(writer, config)
@@ -1108,7 +1115,7 @@ def write_gguf(folder, config, weights, form):
         kind = gguf_type(name, form)
         packed = pack(values, kind)
         # llama.cpp rotates neighbours in this architecture alone, of those made here.
-        if config.model_type == "llama" and (heads := head_count(config, name)):
+        if gguf_architecture(config) == "llama" and (heads := head_count(config, name)):
             packed = permute(packed, heads)
         writer.add_tensor(name, packed, raw_dtype=kind)
     writer.write_header_to_file()

@@ -1,5 +1,6 @@
 #include <cuda_runtime.h>
 
+#include "kernels/cuda/elementwise/activate.cuh"
 #include "kernels/cuda/elementwise/activation.h"
 #include "kernels/cuda/ptx/dependent.cuh"
 #include "kernels/cuda/reduce.cuh"
@@ -9,28 +10,6 @@ namespace weft::kernels::cuda {
 namespace {
 
 constexpr int kThreadsMax = 256;
-
-// x / (1 + exp(-x)) from the approximate units: the exact functions would take longer than the
-// memory. The error is about |x| 2^-23 of the result; where exp overflows, the quotient is zero.
-__device__ __forceinline__ float TimesSigmoid(float x, float of) {
-  return __fdividef(x, 1.0f + __expf(-of));
-}
-
-template <ActivationKind kKind>
-__device__ __forceinline__ float Apply(float x) {
-  if constexpr (kKind == ActivationKind::kSilu) {
-    return TimesSigmoid(x, x);
-  } else if constexpr (kKind == ActivationKind::kGeluTanh) {
-    // (1 + tanh u) / 2 is the sigmoid of 2 u, without the cancellation at negative u.
-    constexpr float kTwiceRootTwoOverPi = 1.5957691216057308f;
-    return TimesSigmoid(x, kTwiceRootTwoOverPi * (x + 0.044715f * x * x * x));
-  } else if constexpr (kKind == ActivationKind::kGeluErf) {
-    constexpr float kRootHalf = 0.70710678118654752f;
-    return 0.5f * x * (1.0f + erff(x * kRootHalf));
-  } else {
-    return x < 0.0f ? 0.0f : x;  // fmaxf would hide a NaN
-  }
-}
 
 template <typename T, int kWidth, ActivationKind kKind>
 __global__ void __launch_bounds__(kThreadsMax) Elements(GatedActivationParams params) {
@@ -45,7 +24,7 @@ __global__ void __launch_bounds__(kThreadsMax) Elements(GatedActivationParams pa
   Read(from, gate);
   Read(from + params.columns, up);
 #pragma unroll
-  for (int i = 0; i < kWidth; ++i) gate[i] = Apply<kKind>(gate[i]) * up[i];
+  for (int i = 0; i < kWidth; ++i) gate[i] = Activate<kKind>(gate[i]) * up[i];
   Write(static_cast<T*>(params.out) + row * params.columns + column, gate);
 }
 
@@ -66,7 +45,7 @@ __global__ void __launch_bounds__(kThreadsMax) Elements(ActivationParams params)
     for (int i = 0; i < kWidth; ++i) x[i] += bias[i];
   }
 #pragma unroll
-  for (int i = 0; i < kWidth; ++i) x[i] = Apply<kKind>(x[i]);
+  for (int i = 0; i < kWidth; ++i) x[i] = Activate<kKind>(x[i]);
   Write(static_cast<T*>(params.out) + at, x);
 }
 

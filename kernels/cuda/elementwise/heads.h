@@ -30,6 +30,8 @@ struct NormHeadsParams {
   uint32_t rows = 0;
   float epsilon = 0;
   DType type = DType::kBfloat16;
+  // May start before the kernel in front of it in the stream has ended.
+  bool dependent = false;
 };
 
 struct ClipParams {
@@ -38,6 +40,8 @@ struct ClipParams {
   uint64_t count = 0;
   float limit = 0;
   DType type = DType::kBfloat16;
+  // May start before the kernel in front of it in the stream has ended.
+  bool dependent = false;
 };
 
 cudaError_t NormHeads(const NormHeadsParams& params, cudaStream_t stream);

@@ -1,6 +1,7 @@
 #include <cuda_runtime.h>
 
 #include "kernels/cuda/elementwise/rows.h"
+#include "kernels/cuda/ptx/dependent.cuh"
 #include "kernels/cuda/vector.cuh"
 
 namespace weft::kernels::cuda {
@@ -21,16 +22,22 @@ __global__ void __launch_bounds__(kThreads) GatherRow(GatherRowsParams params) {
 
 template <typename T, typename Bias>
 __global__ void __launch_bounds__(kThreads) AddBiasRow(AddBiasParams params) {
+  AllowNextKernel();
+  WaitForEarlierKernels();
   const uint32_t i = blockIdx.y * kThreads + threadIdx.x;
   if (i >= params.columns) return;
   T* at = static_cast<T*>(params.rows) + size_t{blockIdx.x} * params.columns + i;
-  *at = FromFloat<T>(ToFloat(*at) + ToFloat(static_cast<const Bias*>(params.bias)[i]));
+  *at = FromFloat<T>(ToFloat(__ldcg(at)) + ToFloat(static_cast<const Bias*>(params.bias)[i]));
 }
 
 template <typename T>
 __global__ void __launch_bounds__(kThreads) AddElements(AddToResidualParams params) {
+  AllowNextKernel();
+  WaitForEarlierKernels();
   const uint64_t i = uint64_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (i < params.count) params.residual[i] += ToFloat(static_cast<const T*>(params.delta)[i]);
+  if (i >= params.count) return;
+  params.residual[i] =
+      __ldcg(params.residual + i) + ToFloat(__ldcg(static_cast<const T*>(params.delta) + i));
 }
 
 __global__ void __launch_bounds__(kThreads) CapElements(CapLogitsParams params) {
@@ -58,13 +65,11 @@ __global__ void __launch_bounds__(kThreads) JoinSlice(JoinSlicesParams params) {
 }
 
 template <typename T>
-void LaunchAddBias(const AddBiasParams& params, cudaStream_t stream) {
+cudaError_t LaunchAddBias(const AddBiasParams& params, cudaStream_t stream) {
   const dim3 grid(params.row_count, (params.columns + kThreads - 1) / kThreads);
-  if (params.bias_type == DType::kFloat32) {
-    AddBiasRow<T, float><<<grid, kThreads, 0, stream>>>(params);
-  } else {
-    AddBiasRow<T, __nv_bfloat16><<<grid, kThreads, 0, stream>>>(params);
-  }
+  const auto kernel =
+      params.bias_type == DType::kFloat32 ? AddBiasRow<T, float> : AddBiasRow<T, __nv_bfloat16>;
+  return LaunchKernel(kernel, grid, kThreads, 0, params.dependent, stream, params);
 }
 
 }  // namespace
@@ -78,23 +83,16 @@ cudaError_t GatherRows(const GatherRowsParams& params, cudaStream_t stream) {
 
 cudaError_t AddBias(const AddBiasParams& params, cudaStream_t stream) {
   if (params.row_count == 0 || params.columns == 0) return cudaSuccess;
-  if (params.type == DType::kFloat32) {
-    LaunchAddBias<float>(params, stream);
-  } else {
-    LaunchAddBias<__nv_bfloat16>(params, stream);
-  }
-  return cudaGetLastError();
+  return params.type == DType::kFloat32 ? LaunchAddBias<float>(params, stream)
+                                        : LaunchAddBias<__nv_bfloat16>(params, stream);
 }
 
 cudaError_t AddToResidual(const AddToResidualParams& params, cudaStream_t stream) {
   if (params.count == 0) return cudaSuccess;
   const auto blocks = static_cast<uint32_t>((params.count + kThreads - 1) / kThreads);
-  if (params.type == DType::kFloat32) {
-    AddElements<float><<<blocks, kThreads, 0, stream>>>(params);
-  } else {
-    AddElements<__nv_bfloat16><<<blocks, kThreads, 0, stream>>>(params);
-  }
-  return cudaGetLastError();
+  const auto kernel =
+      params.type == DType::kFloat32 ? AddElements<float> : AddElements<__nv_bfloat16>;
+  return LaunchKernel(kernel, dim3(blocks), kThreads, 0, params.dependent, stream, params);
 }
 
 cudaError_t CapLogits(const CapLogitsParams& params, cudaStream_t stream) {

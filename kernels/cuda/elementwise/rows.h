@@ -38,6 +38,8 @@ struct AddBiasParams {
   uint32_t columns = 0;
   DType type = DType::kFloat32;
   DType bias_type = DType::kBfloat16;
+  // May start before the kernel in front of it in the stream has ended.
+  bool dependent = false;
 };
 
 struct AddToResidualParams {
@@ -47,6 +49,7 @@ struct AddToResidualParams {
   const void* delta = nullptr;
   uint64_t count = 0;
   DType type = DType::kBfloat16;
+  bool dependent = false;
 };
 
 struct CapLogitsParams {

@@ -241,10 +241,12 @@ bool IsValid(const GemvParams& params) {
       return true;
     case GemvEpilogue::kAccumulate:
       return params.out_type == DType::kFloat32;
-    case GemvEpilogue::kGatedSilu:
-      return params.out_type == DType::kBfloat16 && params.n % 2 == 0;
+    case GemvEpilogue::kActivated:
+      return params.out_type == DType::kBfloat16;
+    case GemvEpilogue::kGated:
+      return params.out_type == DType::kBfloat16 && params.n % 2 == 0 && params.bias == nullptr;
     case GemvEpilogue::kRotateAppend:
-      return AreWholeHeads(params.heads, params.n);
+      return AreWholeHeads(params.heads, params.n) && params.bias == nullptr;
   }
   return false;
 }

@@ -5,8 +5,9 @@
 //
 //   x: `in`, or bf16(residual / sqrt(mean(residual^2) + epsilon) * norm_weight), which every block
 //      computes again from `residual_in`: no norm kernel in front of the product
-//   y: stored; added to what `out` holds (the residual sum); of a weight whose first half of rows
-//      are gates and whose second half are ups, bf16(silu(g) * u); or, of query, key and value
+//   y: with its bias stored, or added to what `out` holds (the residual sum); bf16(act(y)); of a
+//      weight whose first half of rows are gates and whose second half are ups, bf16(act(g) * u);
+//      or, of query, key and value
 //      heads, rotated, the query stored and key and value appended to the cache (rope.h). In the
 //      latter two y is rounded to bf16 first: the bits are those of the product and
 //      GatedActivation or RotateAndAppend one after the other
@@ -26,6 +27,7 @@
 
 #pragma once
 
+#include "kernels/cuda/elementwise/activation.h"
 #include "kernels/cuda/elementwise/rope.h"
 #include "kernels/cuda/types.h"
 
@@ -36,7 +38,7 @@ inline constexpr uint32_t kGemvRowsMax = 8;
 // Of GemvParams::workspace.
 inline constexpr size_t kGemvWorkspaceBytes = 8;
 
-enum class GemvEpilogue : uint8_t { kStore, kAccumulate, kGatedSilu, kRotateAppend };
+enum class GemvEpilogue : uint8_t { kStore, kAccumulate, kActivated, kGated, kRotateAppend };
 
 // A later Gemv on the same device, as far as its weights are concerned.
 struct GemvNext {
@@ -59,20 +61,24 @@ struct GemvParams {
   // bf16 [k], 16-byte aligned, under the same rule as `weight`; with residual_in only.
   const void* norm_weight = nullptr;
   float epsilon = 0;
-  // [rows, n], kGatedSilu [rows, n / 2]; `out_stride` elements from row to row. Not with
+  // [rows, n], kGated [rows, n / 2]; `out_stride` elements from row to row. Not with
   // kRotateAppend.
   void* out = nullptr;
   uint32_t out_stride = 0;
-  // kAccumulate is always float32, kGatedSilu and kRotateAppend bf16.
+  // kAccumulate is always float32; kActivated, kGated and kRotateAppend bf16.
   DType out_type = DType::kBfloat16;
   GemvEpilogue epilogue = GemvEpilogue::kStore;
+  // bf16 [n], under the same rule as `weight`, or null; not with kGated or kRotateAppend.
+  const void* bias = nullptr;
+  // With kActivated and kGated.
+  ActivationKind activation = ActivationKind::kSilu;
   // 1 to kGemvRowsMax.
   uint32_t rows = 0;
   // kRotateAppend only: where the heads go. Of all of RotateAndAppendParams but qkv, qkv_stride,
   // rows, type and dependent; bf16 in and out, whole heads rotated or none. Bias, rotary table,
   // positions, sequences and block tables lie ready, under the same rule as `weight`.
   RotateAndAppendParams heads;
-  // kGatedSilu: even. kRotateAppend: (heads.query_heads + 2 * heads.kv.kv_heads) *
+  // kGated: even. kRotateAppend: (heads.query_heads + 2 * heads.kv.kv_heads) *
   // heads.kv.head_dim.
   uint32_t n = 0;
   // A multiple of 8.

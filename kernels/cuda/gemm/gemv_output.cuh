@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include "kernels/cuda/elementwise/activate.cuh"
 #include "kernels/cuda/elementwise/rotate.cuh"
 #include "kernels/cuda/gemm/gemv_work.cuh"
 #include "kernels/cuda/ptx/memory.cuh"
@@ -12,11 +13,6 @@ namespace weft::kernels::cuda {
 
 __device__ __forceinline__ float RoundToBfloat16(float x) {
   return ToFloat(FromFloat<__nv_bfloat16>(x));
-}
-
-// As kernels/cuda/elementwise/activation.cu has it.
-__device__ __forceinline__ float GatedSilu(float gate, float up) {
-  return __fdividef(gate, 1.0f + __expf(-gate)) * up;
 }
 
 // The thread's element of a pair of tiles of `out`: half of the threads to a tile, sixteen
@@ -99,6 +95,9 @@ class GemvOut {
     present_ =
         GemvElement::Row() < params.rows && GemvElement::Column() < width && column_ < pair.end;
     if (!present_) return;
+    if (params.bias != nullptr) {
+      before_.y = ToFloat(static_cast<const __nv_bfloat16*>(params.bias)[column_]);
+    }
     if (params.epilogue == GemvEpilogue::kAccumulate) {
       before_.x = LoadWritten(static_cast<const float*>(params.out) + At(params));
     } else if (params.epilogue == GemvEpilogue::kRotateAppend) {
@@ -118,12 +117,14 @@ class GemvOut {
     const float value = OverWarps(of_warps);
     switch (params.epilogue) {
       case GemvEpilogue::kStore:
-        return Store(params, value);
+        return Store(params, value + before_.y);
       case GemvEpilogue::kAccumulate:
-        return Store(params, value + before_.x);
-      case GemvEpilogue::kGatedSilu:
-        return Store(params,
-                     GatedSilu(RoundToBfloat16(value), RoundToBfloat16(OverWarps(of_warps + 2))));
+        return Store(params, value + before_.y + before_.x);
+      case GemvEpilogue::kActivated:
+        return Store(params, Activate(params.activation, RoundToBfloat16(value + before_.y)));
+      case GemvEpilogue::kGated:
+        return Store(params, Activate(params.activation, RoundToBfloat16(value)) *
+                                 RoundToBfloat16(OverWarps(of_warps + 2)));
       case GemvEpilogue::kRotateAppend:
         return heads_.Write(params, column_, before_, value, OverWarps(of_warps + 2));
     }
@@ -149,7 +150,7 @@ class GemvOut {
 
   const GemvHeads& heads_;
   uint32_t column_;
-  // The sum that was there, or what turns the pair.
+  // The sum that was there and the bias, or what turns the pair.
   float2 before_ = {0, 0};
   bool present_;
 };

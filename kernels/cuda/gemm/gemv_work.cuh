@@ -75,7 +75,7 @@ struct GemvPairs {
 
   static __host__ __device__ constexpr uint32_t Distance(GemvEpilogue epilogue, uint32_t n,
                                                          uint32_t head_dim) {
-    return epilogue == GemvEpilogue::kGatedSilu      ? n / 2
+    return epilogue == GemvEpilogue::kGated          ? n / 2
            : epilogue == GemvEpilogue::kRotateAppend ? head_dim / 2
                                                      : 0;
   }

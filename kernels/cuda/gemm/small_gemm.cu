@@ -2,8 +2,8 @@
 
 #include <cuda_runtime.h>
 
+#include "kernels/cuda/gemm/box_map.h"
 #include "kernels/cuda/gemm/small_gemm_tile.cuh"
-#include "kernels/cuda/tensor_map_encoder.h"
 
 namespace weft::kernels::cuda {
 namespace {
@@ -15,26 +15,6 @@ constexpr uint32_t kEnoughCtas = 120;
 constexpr uint32_t kSplitStepsMin = 4;
 // From here on the loads of `in` weigh half as much as those of the weights.
 constexpr uint32_t kTokensToShare = 48;
-
-// Boxes of box_rows x 64 of a contiguous bf16 [rows, k]; what lies outside of it reads as zero.
-cudaError_t MakeMap(const void* data, uint32_t rows, uint32_t k, uint32_t box_rows,
-                    CUtensorMap* map) {
-  // Asked for once: the answer does not change in the life of a process.
-  static const TensorMapEncoder encode = [] {
-    TensorMapEncoder found = nullptr;
-    return FindTensorMapEncoder(&found) == cudaSuccess ? found : nullptr;
-  }();
-  if (encode == nullptr) return cudaErrorNotSupported;
-  const cuuint64_t sizes[2] = {k, rows};
-  const cuuint64_t strides[1] = {cuuint64_t{k} * 2};
-  const cuuint32_t box[2] = {kSmallGemmStep, box_rows};
-  const cuuint32_t element_strides[2] = {1, 1};
-  const CUresult result =
-      encode(map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, const_cast<void*>(data), sizes, strides, box,
-             element_strides, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
-}
 
 uint32_t PaddedTokens(uint32_t rows) {
   for (uint32_t tokens : {8, 16, 24, 32, 48}) {
@@ -160,7 +140,7 @@ cudaError_t MakeSmallGemmMap(const void* weight, uint32_t n, uint32_t k, CUtenso
   if (weight == nullptr || n == 0 || k == 0 || k % kSmallGemmStep != 0) {
     return cudaErrorInvalidValue;
   }
-  return MakeMap(weight, n, k, kSmallGemmGroupRows, map);
+  return MakeBoxMap(weight, n, k, kSmallGemmGroupRows, map);
 }
 
 cudaError_t SmallGemm(const SmallGemmParams& params, cudaStream_t stream) {
@@ -169,7 +149,7 @@ cudaError_t SmallGemm(const SmallGemmParams& params, cudaStream_t stream) {
   const Plan plan = MakePlan(params);
   CUtensorMap in;
   const cudaError_t error =
-      MakeMap(params.in, params.rows, params.k, plan.tokens / plan.work.sharers, &in);
+      MakeBoxMap(params.in, params.rows, params.k, plan.tokens / plan.work.sharers, &in);
   if (error != cudaSuccess) return error;
   return plan.groups == 1 ? LaunchGroups<1>(params, plan, in, stream)
                           : LaunchGroups<2>(params, plan, in, stream);

@@ -69,6 +69,14 @@ struct SmallGemmPart {
   uint32_t column;
   uint32_t begin;
   uint32_t steps;
+  // Where the matrix, the tokens that are multiplied and the rows of `out` begin, and how many of
+  // these there are; a product of one matrix with all rows begins at zero.
+  uint32_t weight_row;
+  uint32_t first_token;
+  uint32_t first_row;
+  uint32_t rows;
+  // Which of the tokens each row of `out` is; null: one after the other.
+  const uint32_t* token_of_row;
 
   static __device__ __forceinline__ SmallGemmPart Of(const SmallGemmWork& work) {
     const uint32_t rank = ClusterRank();
@@ -79,6 +87,11 @@ struct SmallGemmPart {
     part.column = (cluster * work.sharers + part.sharer) * work.tile_columns;
     part.begin = work.k_steps * part.split / work.splits;
     part.steps = work.k_steps * (part.split + 1) / work.splits - part.begin;
+    part.weight_row = 0;
+    part.first_token = 0;
+    part.first_row = 0;
+    part.rows = work.rows;
+    part.token_of_row = nullptr;
     return part;
   }
 };
@@ -117,8 +130,8 @@ __device__ __forceinline__ void LoadWeights(const CUtensorMap* map, const SmallG
 #pragma unroll
   for (int group = 0; group < Shape::kGroups; ++group) {
     CopyBoxReadOnce(ring.Weights(stage) + group * Shape::kGroupBytes, map,
-                    (part.begin + step) * kSmallGemmStep, part.column + group * work.group_step,
-                    ring.Full(stage));
+                    (part.begin + step) * kSmallGemmStep,
+                    part.weight_row + part.column + group * work.group_step, ring.Full(stage));
   }
 }
 
@@ -129,7 +142,7 @@ __device__ __forceinline__ void LoadTokens(const CUtensorMap* map, const SmallGe
                                            uint32_t stage) {
   const uint32_t column = (part.begin + step) * kSmallGemmStep;
   if (work.sharers == 1) {
-    CopyBox(ring.Tokens(stage), map, column, 0, ring.Full(stage));
+    CopyBox(ring.Tokens(stage), map, column, part.first_token, ring.Full(stage));
     return;
   }
   const uint32_t share = Shape::kTokens / work.sharers;
@@ -235,13 +248,14 @@ __device__ __forceinline__ void FinishTile(const SmallGemmWork& work, const Smal
                                            uint32_t sums) {
   const uint32_t quads = work.tile_columns / kQuad;
   const uint32_t begin = part.split * Shape::kConsumers + threadIdx.x;
-  for (uint32_t i = begin; i < work.rows * quads; i += work.splits * Shape::kConsumers) {
+  for (uint32_t i = begin; i < part.rows * quads; i += work.splits * Shape::kConsumers) {
     const uint32_t row = i / quads;
     const uint32_t in_tile = i % quads * kQuad;
     const uint32_t column = part.column + in_tile;
     if (column >= work.columns) continue;
-    const uint32_t address = sums + (row * Shape::kSumStride + in_tile) * 4;
-    const size_t at = size_t{row} * work.out_stride + column;
+    const uint32_t token = part.token_of_row == nullptr ? row : __ldcg(part.token_of_row + row);
+    const uint32_t address = sums + (token * Shape::kSumStride + in_tile) * 4;
+    const size_t at = size_t{part.first_row + row} * work.out_stride + column;
     float4 y = SumOverSplits(work, part, address);
     if (work.epilogue == SmallGemmEpilogue::kGatedSilu) {
       const float4 up = SumOverSplits(work, part, address + kSmallGemmGroupRows * 4);
@@ -260,16 +274,15 @@ __device__ __forceinline__ void FinishTile(const SmallGemmWork& work, const Smal
   }
 }
 
+// All of a CTA's work.
 template <typename Shape>
-__global__ void __launch_bounds__(Shape::kThreads, 2)
-    SmallGemmTiles(const __grid_constant__ CUtensorMap weight,
-                   const __grid_constant__ CUtensorMap in, const SmallGemmWork work) {
+__device__ __forceinline__ void RunSmallGemm(const CUtensorMap& weight, const CUtensorMap& in,
+                                             const SmallGemmWork& work, const SmallGemmPart& part) {
   extern __shared__ uint8_t dynamic_shared[];
   __shared__ uint64_t barriers[2 * Shape::kStages];
   constexpr uint32_t kMask = Shape::kAlignment - 1;
   const SmallGemmRing<Shape> ring{(SharedAddress(dynamic_shared) + kMask) & ~kMask,
                                   SharedAddress(barriers)};
-  const SmallGemmPart part = SmallGemmPart::Of(work);
   if (threadIdx.x == Shape::kConsumers) {
     PrefetchMap(&weight);
     PrefetchMap(&in);
@@ -298,6 +311,13 @@ __global__ void __launch_bounds__(Shape::kThreads, 2)
   if (consumer) FinishTile<Shape>(work, part, ring.data);
   // Nobody leaves while others read its sums.
   if (work.splits > 1) ClusterBarrier();
+}
+
+template <typename Shape>
+__global__ void __launch_bounds__(Shape::kThreads, 2)
+    SmallGemmTiles(const __grid_constant__ CUtensorMap weight,
+                   const __grid_constant__ CUtensorMap in, const SmallGemmWork work) {
+  RunSmallGemm<Shape>(weight, in, work, SmallGemmPart::Of(work));
 }
 
 }  // namespace weft::kernels::cuda

@@ -30,7 +30,8 @@ CpuOps::CpuOps(const Parts& parts)
       kv_columns_(int64_t{slice_.kv_heads.size()} * spec_.head_dim),
       qkv_columns_(query_columns_ + 2 * kv_columns_),
       plan_(MakeCpuPlan(spec_, slice_.world, parts.rules)),
-      rows_(parts.limits) {
+      rows_(parts.limits),
+      routes_(spec_.experts, parts.limits.step_tokens_max) {
   for (uint32_t kind = 0; kind < ws_.rotary.size(); ++kind) {
     const Workspace::RotaryParts& memory = ws_.rotary[kind];
     rotary_.emplace_back(spec_.attention_kinds[kind].rope, spec_.context_tokens, memory.cosines,
@@ -49,9 +50,10 @@ CpuOps::CpuOps(const Parts& parts)
   }
   for (uint32_t i = 0; i < spec_.layers; ++i) {
     const CpuLayer& layer = weights_.layer(i);
+    // Of experts a step reads those that its rows take: they say nothing of how often it read.
     for (const CpuMatrix* matrix : {&layer.query, &layer.key, &layer.value, &layer.output,
-                                    &layer.gate, &layer.up, &layer.down}) {
-      // Zero for a gate that the model does not have.
+                                    &layer.gate, &layer.up, &layer.down, &layer.router}) {
+      // Zero for what the layer does not have.
       layer_weight_tiles_ += static_cast<uint64_t>(TileCount(matrix->packed.outputs));
     }
   }
@@ -118,6 +120,18 @@ absl::Status CpuOps::Execute(const PlanOp& op, PlanPart) {
     case OpKind::kActivate:
       Activate(op);
       break;
+    case OpKind::kRoute:
+      Route();
+      break;
+    case OpKind::kExpertLinear:
+      MultiplyByExperts(op);
+      break;
+    case OpKind::kScaleShared:
+      ScaleShared(op);
+      break;
+    case OpKind::kCombine:
+      Combine(op);
+      break;
     case OpKind::kSumRanks:
       return SumRanks(op);
     case OpKind::kAddResidual:
@@ -149,6 +163,13 @@ float* CpuOps::At(Buffer buffer) {
                                : communicator_->Stage(int64_t{rows_.rows()} * spec_.hidden);
     case Buffer::kLogits:
       return ws_.logits;
+    case Buffer::kRoutes:
+      return ws_.experts.routes;
+    case Buffer::kExpertGateUp:
+    case Buffer::kExpertMlp:
+      return ws_.experts.gate;
+    case Buffer::kExpertOut:
+      return ws_.experts.out;
     case Buffer::kNone:
     case Buffer::kNormed:
     case Buffer::kPeerPartial:

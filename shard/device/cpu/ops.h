@@ -15,6 +15,7 @@
 #include "absl/types/span.h"
 #include "kernels/cpu/kernels.h"
 #include "shard/comm/communicator.h"
+#include "shard/device/cpu/expert_routes.h"
 #include "shard/device/cpu/rotary_table.h"
 #include "shard/device/cpu/step_rows.h"
 #include "shard/device/cpu/weights.h"
@@ -67,9 +68,10 @@ class CpuOps : public Ops {
     bool adds_bias;
   };
   // The matrices behind one name of the plan: query, key and value are three on this device, gate
-  // and up two.
+  // and up two, and what reads the norm before experts is up to six.
   struct MatrixGroup {
-    const CpuMatrix* matrices[3] = {nullptr, nullptr, nullptr};
+    static constexpr size_t kMax = 6;
+    const CpuMatrix* matrices[kMax] = {};
     size_t count = 0;
     absl::Span<const CpuMatrix* const> span() const { return {matrices, count}; }
   };
@@ -84,6 +86,10 @@ class CpuOps : public Ops {
   // The rows of `buffer` as they are prepared for matrices with `inputs` inputs.
   kernels::cpu::Activations Input(Buffer buffer, kernels::cpu::ActivationType type,
                                   int64_t inputs) const;
+  // `rows` rows of `prepared`, likewise.
+  static kernels::cpu::Activations View(const Workspace::Prepared& prepared,
+                                        kernels::cpu::ActivationType type, int64_t rows,
+                                        int64_t inputs);
   kernels::cpu::ActivationType InputType(const CpuMatrix& matrix) const;
   // Rounds rows [begin, end) of x, which is `buffer`, to the input types of `matrices`; row `begin`
   // is at x.
@@ -92,6 +98,7 @@ class CpuOps : public Ops {
   // The same for all rows.
   void PrepareRows(Buffer buffer, const MatrixGroup& readers, const float* x, int64_t stride);
   MatrixGroup MatricesOf(Matrix matrix, uint32_t layer) const;
+  MatrixGroup ReadersOfExperts(const CpuLayer& weights) const;
   // Where the first element of a buffer's row 0 lies.
   float* At(Buffer buffer);
   // The parts of a product whose outputs go to `out`, a buffer of its own width.
@@ -116,16 +123,30 @@ class CpuOps : public Ops {
   void KeepSampledRows();
   void Attend(const PlanOp& op);
   void Activate(const PlanOp& op);
+  // Of experts (ops_experts.cc).
+  void Route();
+  // A normed row goes to each of its places.
+  void GatherNormed(const CpuExpert& expert);
+  void MultiplyByExperts(const PlanOp& op);
+  void ActivateExperts(const PlanOp& op);
+  void PrepareActivated(const CpuMatrix& down);
+  void ScaleShared(const PlanOp& op);
+  void Combine(const PlanOp& op);
+
   absl::Status SumRanks(const PlanOp& op);
   void AddResidual();
 
-  // Output tiles of one item.
-  int64_t ChunkTiles(int64_t tiles) const;
+  // Output tiles of one item, of products that have so many of them and as many rows each.
+  int64_t ChunkTiles(int64_t tiles, uint32_t rows) const;
   // Each part's outputs for all rows, biases included. `finish`, when given, is called after each
   // piece, in the same item.
   void RunLinear(absl::Span<const LinearPart> parts, const Finish* finish);
   // One item: tiles [begin, end) of `part`.
   void LinearItem(const LinearPart& part, int64_t tile_begin, int64_t tile_end);
+  // Those tiles of a product of `input`, whose row r goes to out + r * stride.
+  void MultiplyTiles(const CpuMatrix& matrix, const kernels::cpu::Activations& input,
+                     int64_t tile_begin, int64_t tile_end, bool adds_bias, float* out,
+                     int64_t stride);
   void CountPass(absl::Span<const LinearPart> parts);
 
   const DecoderSpec& spec_;
@@ -145,6 +166,7 @@ class CpuOps : public Ops {
   std::vector<uint32_t> heads_begin_;
 
   StepRows rows_;
+  ExpertRoutes routes_;
   // By attention kind, as in Workspace::rotary.
   std::vector<RotaryTable> rotary_;
   // Of this rank's query heads; empty without ALiBi.

@@ -51,6 +51,14 @@ CpuOps::MatrixGroup CpuOps::MatricesOf(Matrix matrix, uint32_t layer) const {
       return {{&weights.gate, &weights.up}, 2};
     case Matrix::kDown:
       return {{&weights.down}, 1};
+    case Matrix::kRouter:
+      return {{&weights.router}, 1};
+    case Matrix::kExpertGateUp:
+      return {{&weights.experts[0].gate, &weights.experts[0].up}, 2};
+    case Matrix::kExpertDown:
+      return {{&weights.experts[0].down}, 1};
+    case Matrix::kExperts:
+      return ReadersOfExperts(weights);
     case Matrix::kNone:
     case Matrix::kHead:
       break;
@@ -58,15 +66,29 @@ CpuOps::MatrixGroup CpuOps::MatricesOf(Matrix matrix, uint32_t layer) const {
   return {};
 }
 
+// All experts of a layer have their matrices in the types of the first (CpuWeights::Finish).
+CpuOps::MatrixGroup CpuOps::ReadersOfExperts(const CpuLayer& weights) const {
+  MatrixGroup group{{&weights.router, &weights.experts[0].gate, &weights.experts[0].up}, 3};
+  if (spec_.experts.shared_hidden == 0) return group;
+  group.matrices[group.count++] = &weights.gate;
+  group.matrices[group.count++] = &weights.up;
+  if (spec_.experts.shared_scale) group.matrices[group.count++] = &weights.shared_scale;
+  return group;
+}
+
 ActivationType CpuOps::InputType(const CpuMatrix& matrix) const {
   return kernels::cpu::ActivationFor(matrix.packed.type, activation_);
 }
 
 Activations CpuOps::Input(Buffer buffer, ActivationType type, int64_t inputs) const {
-  const Workspace::Prepared& prepared = buffer == Buffer::kNormed ? ws_.normed : ws_.made;
+  return View(buffer == Buffer::kNormed ? ws_.normed : ws_.made, type, rows_.rows(), inputs);
+}
+
+Activations CpuOps::View(const Workspace::Prepared& prepared, ActivationType type, int64_t rows,
+                         int64_t inputs) {
   Activations input;
   input.type = type;
-  input.rows = rows_.rows();
+  input.rows = rows;
   input.inputs = inputs;
   input.values = prepared.values[static_cast<int>(type)];
   input.block_sums = prepared.block_sums[static_cast<int>(type)];
@@ -92,30 +114,36 @@ void CpuOps::PrepareRows(Buffer buffer, const MatrixGroup& readers, const float*
   });
 }
 
-int64_t CpuOps::ChunkTiles(int64_t tiles) const {
-  if (rows_.rows() >= kManyRows) return 2;
+int64_t CpuOps::ChunkTiles(int64_t tiles, uint32_t rows) const {
+  if (rows >= kManyRows) return 2;
   const int64_t items = pool_.threads() == 1 ? 1 : pool_.threads() * kItemsPerThread;
   const int64_t chunk = (tiles + items - 1) / items;
   return (chunk + 1) / 2 * 2;
 }
 
 void CpuOps::LinearItem(const LinearPart& part, int64_t tile_begin, int64_t tile_end) {
-  const kernels::cpu::PackedMatrix& packed = part.matrix->packed;
-  const Activations input = Input(part.in, InputType(*part.matrix), packed.inputs);
-  kernels_->linear(packed, input, tile_begin, tile_end, part.out, part.stride);
-  if (!part.adds_bias) return;
+  const CpuMatrix& matrix = *part.matrix;
+  MultiplyTiles(matrix, Input(part.in, InputType(matrix), matrix.packed.inputs), tile_begin,
+                tile_end, part.adds_bias, part.out, part.stride);
+}
+
+void CpuOps::MultiplyTiles(const CpuMatrix& matrix, const Activations& input, int64_t tile_begin,
+                           int64_t tile_end, bool adds_bias, float* out, int64_t stride) {
+  const kernels::cpu::PackedMatrix& packed = matrix.packed;
+  kernels_->linear(packed, input, tile_begin, tile_end, out, stride);
+  if (!adds_bias) return;
   const int64_t begin = tile_begin * kTileOutputs;
   const int64_t count = std::min(tile_end * kTileOutputs, packed.outputs) - begin;
   for (int64_t row = 0; row < input.rows; ++row) {
-    float* const out = part.out + row * part.stride + begin;
-    kernels_->add(out, part.matrix->bias.data() + begin, count, out);
+    float* const sums = out + row * stride + begin;
+    kernels_->add(sums, matrix.bias.data() + begin, count, sums);
   }
 }
 
 void CpuOps::RunLinear(absl::Span<const LinearPart> parts, const Finish* finish) {
   int64_t tiles = 0;
   for (const LinearPart& part : parts) tiles += TileCount(part.matrix->packed.outputs);
-  const int64_t chunk = ChunkTiles(tiles);
+  const int64_t chunk = ChunkTiles(tiles, rows_.rows());
   uint32_t items = 0;
   for (const LinearPart& part : parts) {
     items += static_cast<uint32_t>((TileCount(part.matrix->packed.outputs) + chunk - 1) / chunk);
@@ -159,7 +187,8 @@ absl::Span<const CpuOps::LinearPart> CpuOps::LinearParts(const PlanOp& op, float
   if (op.matrix == Matrix::kGateUp) {
     float* const outs[] = {ws_.gate, ws_.up};
     for (size_t i = 0; i < group.count; ++i) {
-      linear_parts_.push_back({group.matrices[i], op.in, outs[i], slice_.mlp.size(), adds_bias});
+      const CpuMatrix* const matrix = group.matrices[i];
+      linear_parts_.push_back({matrix, op.in, outs[i], matrix->packed.outputs, adds_bias});
     }
     return linear_parts_;
   }
@@ -201,9 +230,9 @@ void CpuOps::ActivateRange(float* gate, const float* up, int64_t count) const {
 }
 
 void CpuOps::RunActivatedProduct(const PlanOp& op, absl::Span<const LinearPart> parts) {
-  const int64_t columns = slice_.mlp.size();
+  const int64_t columns = parts[0].matrix->packed.outputs;
   const int64_t tiles = TileCount(columns);
-  const int64_t chunk = ChunkTiles(tiles);
+  const int64_t chunk = ChunkTiles(tiles, rows_.rows());
   pool_.Run(static_cast<uint32_t>((tiles + chunk - 1) / chunk), [&](uint32_t item, int) {
     const int64_t tile_begin = item * chunk;
     const int64_t tile_end = std::min(tiles, tile_begin + chunk);
@@ -228,7 +257,8 @@ void CpuOps::AddBias(const PlanOp& op) {
 }
 
 void CpuOps::Activate(const PlanOp& op) {
-  const int64_t columns = slice_.mlp.size();
+  if (op.in == Buffer::kExpertGateUp) return ActivateExperts(op);
+  const int64_t columns = MatricesOf(op.feeds, op.layer).matrices[0]->packed.inputs;
   ActivateRange(ws_.gate, ws_.up, rows_.rows() * columns);
   PrepareRows(op.out, MatricesOf(op.feeds, op.layer), ws_.gate, columns);
 }

@@ -51,6 +51,9 @@ CpuWeights::CpuWeights(const DecoderSpec& spec, const SlicePlan& slice, bool nar
     const uint32_t number = ParamNumber(param.key);
     expected_[number] = {std::move(param)};
   }
+  for (uint32_t layer = 0; layer < spec.layers; ++layer) {
+    if (spec.HasExperts(layer)) layers_[layer].experts.resize(spec.experts.count);
+  }
 }
 
 CpuMatrix* CpuWeights::MatrixOf(ParamKey key) {
@@ -71,11 +74,24 @@ CpuMatrix* CpuWeights::MatrixOf(ParamKey key) {
     case ParamKind::kOutput:
       return &layer.output;
     case ParamKind::kGate:
+    case ParamKind::kSharedGate:
       return &layer.gate;
     case ParamKind::kUp:
+    case ParamKind::kSharedUp:
       return &layer.up;
     case ParamKind::kDown:
+    case ParamKind::kSharedDown:
       return &layer.down;
+    case ParamKind::kSharedScale:
+      return &layer.shared_scale;
+    case ParamKind::kRouter:
+      return &layer.router;
+    case ParamKind::kExpertGate:
+      return &layer.experts[key.expert].gate;
+    case ParamKind::kExpertUp:
+      return &layer.experts[key.expert].up;
+    case ParamKind::kExpertDown:
+      return &layer.experts[key.expert].down;
     default:
       return nullptr;
   }
@@ -126,6 +142,14 @@ absl::Span<const float>* CpuWeights::VectorOf(ParamKey key) {
       return &layer.up.bias;
     case ParamKind::kDownBias:
       return &layer.down.bias;
+    case ParamKind::kRouterBias:
+      return &layer.router.bias;
+    case ParamKind::kExpertGateBias:
+      return &layer.experts[key.expert].gate.bias;
+    case ParamKind::kExpertUpBias:
+      return &layer.experts[key.expert].up.bias;
+    case ParamKind::kExpertDownBias:
+      return &layer.experts[key.expert].down.bias;
     default:
       return nullptr;
   }
@@ -201,9 +225,28 @@ absl::Status CpuWeights::Finish() {
       return absl::InternalError(absl::StrCat("the loader gave no ", ParamName(param.key)));
     }
   }
+  for (uint32_t layer = 0; layer < spec_.layers; ++layer) {
+    WEFT_RETURN_IF_ERROR(CheckExperts(layer));
+  }
   if (spec_.tied_head) head_.packed = embedding_.packed;
   if (spec_.shared_norm) {
     for (CpuLayer& layer : layers_) layer.mlp_norm = layer.attention_norm;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CpuWeights::CheckExperts(uint32_t layer) const {
+  const std::vector<CpuExpert>& experts = layers_[layer].experts;
+  for (const CpuExpert& expert : experts) {
+    if (expert.gate.packed.type == experts[0].gate.packed.type &&
+        expert.up.packed.type == experts[0].up.packed.type &&
+        expert.down.packed.type == experts[0].down.packed.type) {
+      continue;
+    }
+    return absl::UnimplementedError(
+        absl::StrCat("layer ", layer,
+                     ": the experts' matrices are of several types; weft wants "
+                     "one type for all gates of a layer, one for all ups and one for all downs"));
   }
   return absl::OkStatus();
 }

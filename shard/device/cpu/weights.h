@@ -36,6 +36,10 @@ struct CpuNorm {
   absl::Span<const float> bias;
 };
 
+struct CpuExpert {
+  CpuMatrix gate, up, down;
+};
+
 // What the spec has no parameters for is empty.
 struct CpuLayer {
   CpuNorm attention_norm;
@@ -48,7 +52,12 @@ struct CpuLayer {
   CpuMatrix query, key, value, output;
   // By query head of this rank; empty without sinks.
   absl::Span<const float> sinks;
+  // Of a plain MLP, or of the one beside experts.
   CpuMatrix gate, up, down;
+  CpuMatrix router;
+  std::vector<CpuExpert> experts;
+  // [1, hidden]
+  CpuMatrix shared_scale;
 };
 
 class CpuWeights : public WeightSink {
@@ -90,6 +99,8 @@ class CpuWeights : public WeightSink {
   // Notes that a parameter came, [outputs, inputs] large. INTERNAL when the spec has none such or
   // its slice has another size.
   absl::Status Receive(ParamKey key, int64_t outputs, int64_t inputs);
+  // UNIMPLEMENTED when the experts of a layer differ in the types of their matrices.
+  absl::Status CheckExperts(uint32_t layer) const;
   // 64-byte aligned memory that lives as long as this.
   absl::StatusOr<uint8_t*> Allocate(size_t bytes);
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/memory_parts.h"
 #include "common/status.h"
 #include "kernels/cpu/attention.h"
 #include "shard/sampling/sampler.h"
@@ -13,7 +12,30 @@ namespace {
 
 constexpr uint64_t kAlignment = 64;
 
+void TakePrepared(uint64_t rows, uint64_t inputs, MemoryParts& parts, Workspace::Prepared* out) {
+  const auto widest = static_cast<int64_t>(inputs);
+  for (int type = 0; type < 2; ++type) {
+    out->values[type] =
+        parts.Take<uint8_t>(rows * static_cast<uint64_t>(kernels::cpu::ActivationRowBytes(widest)));
+    out->block_sums[type] =
+        parts.Take<float>(rows * static_cast<uint64_t>(kernels::cpu::BlockSumCount(widest)));
+  }
+}
+
 }  // namespace
+
+void Workspace::AssignExperts(const DecoderSpec& spec, const SlicePlan& slice, uint64_t rows,
+                              MemoryParts& parts) {
+  const uint64_t places = rows * spec.experts.per_token;
+  const uint64_t columns = slice.expert.size();
+  experts.routes = parts.Take<float>(rows * spec.experts.count);
+  TakePrepared(places, spec.hidden, parts, &experts.normed);
+  TakePrepared(places, columns, parts, &experts.made);
+  experts.gate = parts.Take<float>(places * columns);
+  experts.up = parts.Take<float>(places * columns);
+  experts.out = parts.Take<float>(places * spec.hidden);
+  experts.scales = parts.Take<float>(rows);
+}
 
 uint64_t Workspace::AssignParts(uint8_t* base, const DecoderSpec& spec, const SlicePlan& slice,
                                 const WorkspaceLimits& limits) {
@@ -25,8 +47,9 @@ uint64_t Workspace::AssignParts(uint8_t* base, const DecoderSpec& spec, const Sl
   partial = parts.Take<float>(rows * spec.hidden);
   qkv = parts.Take<float>(rows * (query + 2 * key));
   attention = parts.Take<float>(rows * query);
-  gate = parts.Take<float>(rows * slice.mlp.size());
-  if (spec.gated_mlp) up = parts.Take<float>(rows * slice.mlp.size());
+  const uint64_t mlp = std::max(slice.mlp.size(), slice.shared.size());
+  gate = parts.Take<float>(rows * mlp);
+  if (spec.gated_mlp) up = parts.Take<float>(rows * mlp);
   logits = parts.Take<float>(uint64_t{limits.running_max} * slice.vocab.size());
   if (slice.world > 1) {
     const uint64_t bytes = Sampler::ExchangeBytes(spec.vocab, slice.world, limits.running_max);
@@ -41,19 +64,11 @@ uint64_t Workspace::AssignParts(uint8_t* base, const DecoderSpec& spec, const Sl
     rotary[kind].cosines = parts.Take<float>(angles);
     rotary[kind].sines = parts.Take<float>(angles);
   }
-  const auto widest =
-      static_cast<int64_t>(std::max({uint64_t{spec.hidden}, query, uint64_t{slice.mlp.size()}}));
-  const auto prepare = [&](Prepared* out) {
-    for (int type = 0; type < 2; ++type) {
-      out->values[type] = parts.Take<uint8_t>(
-          rows * static_cast<uint64_t>(kernels::cpu::ActivationRowBytes(widest)));
-      out->block_sums[type] =
-          parts.Take<float>(rows * static_cast<uint64_t>(kernels::cpu::BlockSumCount(widest)));
-    }
-  };
-  prepare(&normed);
+  const uint64_t widest = std::max({uint64_t{spec.hidden}, query, mlp});
+  TakePrepared(rows, widest, parts, &normed);
   made = normed;
-  if (spec.parallel_residual) prepare(&made);
+  if (spec.parallel_residual || spec.experts.shared_scale) TakePrepared(rows, widest, parts, &made);
+  if (spec.experts.count > 0) AssignExperts(spec, slice, rows, parts);
   threads.resize(limits.threads);
   for (ThreadScratch& thread : threads) {
     thread.row = parts.Take<float>(spec.hidden);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/memory_parts.h"
 #include "kernels/cpu/linear.h"
 #include "shard/device/host/host_memory.h"
 #include "shard/model/decoder_spec.h"
@@ -60,9 +61,27 @@ class Workspace {
     float* block_sums[2] = {nullptr, nullptr};
   };
   // What a norm has made, and what attention or an activation has. They are the same memory but
-  // with a parallel residual, where the MLP's norm comes between attention and its product.
+  // where one is read after the other was made: with a parallel residual, where the MLP's norm
+  // comes between attention and its product, and where a MLP beside experts is scaled.
   Prepared normed;
   Prepared made;
+
+  // Of layers with experts; `places` are rows times the experts of a row.
+  struct ExpertParts {
+    // [rows, experts]: the router's numbers.
+    float* routes = nullptr;
+    // A normed row at each place, and what the activation has made of it.
+    Prepared normed;
+    Prepared made;
+    // [places, columns of an expert] each; what is activated goes to gate.
+    float* gate = nullptr;
+    float* up = nullptr;
+    // [places, hidden]
+    float* out = nullptr;
+    // [rows]: of the MLP beside experts.
+    float* scales = nullptr;
+  };
+  ExpertParts experts;
 
   // Per-thread scratch.
   struct ThreadScratch {
@@ -74,6 +93,8 @@ class Workspace {
 
  private:
   // Sets all pointers as if memory began at `base`; returns the bytes needed.
+  void AssignExperts(const DecoderSpec& spec, const SlicePlan& slice, uint64_t rows,
+                     MemoryParts& parts);
   uint64_t AssignParts(uint8_t* base, const DecoderSpec& spec, const SlicePlan& slice,
                        const WorkspaceLimits& limits);
 

@@ -238,7 +238,7 @@ absl::Status CudaOps::Execute(const PlanOp& op, PlanPart part) {
     case OpKind::kAddBias:
       return AddBias(op, rows);
     case OpKind::kClip:
-      return Clip(rows);
+      return Clip(op, rows);
     case OpKind::kNormHeads:
       return NormalizeHeads(op, rows);
     case OpKind::kRotateAppend:
@@ -255,6 +255,14 @@ absl::Status CudaOps::Execute(const PlanOp& op, PlanPart part) {
       return GatherLogits();
     case OpKind::kAddResidual:
       return AddResidual(op, rows);
+    case OpKind::kRoute:
+      return Route(op, rows);
+    case OpKind::kExpertLinear:
+      return MultiplyByExperts(op, rows);
+    case OpKind::kScaleShared:
+      return ScaleShared(op, rows);
+    case OpKind::kCombine:
+      return Combine(op, rows);
     case OpKind::kKeepSampled:
       break;  // always joined to another one (planner.cc)
   }

@@ -10,10 +10,12 @@
 #include <memory>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/elementwise/norm.h"
 #include "kernels/cuda/elementwise/rope.h"
+#include "kernels/cuda/experts/product.h"
 #include "kernels/cuda/gemm/gemv.h"
 #include "shard/comm/nccl_communicator.h"
 #include "shard/device/cuda/gemm.h"
@@ -128,11 +130,20 @@ class CudaOps : public Ops {
   absl::Status Multiply(const PlanOp& op, const Rows& rows);
   absl::Status MultiplyFewRows(const PlanOp& op, const Rows& rows);
   absl::Status AddBias(const PlanOp& op, const Rows& rows);
-  absl::Status Clip(const Rows& rows);
+  absl::Status Clip(const PlanOp& op, const Rows& rows);
   absl::Status NormalizeHeads(const PlanOp& op, const Rows& rows);
   absl::Status RotateAndAppend(const PlanOp& op, const Rows& rows);
   absl::Status Attend(const PlanOp& op);
   absl::Status Activate(const PlanOp& op, const Rows& rows);
+  // Of experts (ops_experts.cc).
+  absl::Status Route(const PlanOp& op, const Rows& rows);
+  absl::Status MultiplyByExperts(const PlanOp& op, const Rows& rows);
+  absl::Status ScaleShared(const PlanOp& op, const Rows& rows);
+  absl::Status Combine(const PlanOp& op, const Rows& rows);
+  // Whether experts' products read so few normed rows where they are.
+  bool ReadsRowsInPlace(uint32_t rows) const;
+  absl::StatusOr<const CUtensorMap*> ExpertMapOf(const void* weight, uint32_t n, uint32_t k);
+
   absl::Status SumRanks(const PlanOp& op, const Rows& rows);
   // Gathers the logits of all ranks and joins them to rows of the whole vocabulary.
   absl::Status GatherLogits();
@@ -161,6 +172,8 @@ class CudaOps : public Ops {
   const CudaKvCache& kv_;
   const cudaStream_t stream_;
   std::unique_ptr<Gemm> gemm_;
+  // By the experts' matrices; as many as layers have stacks.
+  absl::flat_hash_map<const void*, CUtensorMap> expert_maps_;
   SlotTable slots_;
   StepUpload upload_;
   PinnedBuffer start_staging_;

@@ -79,9 +79,9 @@ kernels::cuda::RotateAndAppendParams CudaOps::HeadsOf(const PlanOp& op, const Ro
   return params;
 }
 
-absl::Status CudaOps::Clip(const Rows& rows) {
+absl::Status CudaOps::Clip(const PlanOp& op, const Rows& rows) {
   return CudaStatus(kernels::cuda::Clip({ws_.qkv, uint64_t{rows.count} * shape_.qkv_columns(),
-                                         spec_.qkv_clip, shape_.type},
+                                         spec_.qkv_clip, shape_.type, !op.after_collective},
                                         stream_),
                     "clip of query, key and value");
 }
@@ -100,6 +100,7 @@ absl::Status CudaOps::NormalizeHeads(const PlanOp& op, const Rows& rows) {
   params.rows = rows.count;
   params.epsilon = spec_.norm_epsilon;
   params.type = shape_.type;
+  params.dependent = !op.after_collective;
   return CudaStatus(kernels::cuda::NormHeads(params, stream_), "norm of heads");
 }
 

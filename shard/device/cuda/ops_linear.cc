@@ -16,14 +16,14 @@ using kernels::cuda::DType;
 using kernels::cuda::GemvEpilogue;
 using kernels::cuda::GemvNext;
 
-GemvEpilogue KernelEpilogue(Epilogue epilogue) {
+GemvEpilogue KernelEpilogue(Epilogue epilogue, bool gated) {
   switch (epilogue) {
     case Epilogue::kStore:
       return GemvEpilogue::kStore;
     case Epilogue::kAddToOut:
       return GemvEpilogue::kAccumulate;
     case Epilogue::kActivate:
-      return GemvEpilogue::kGatedSilu;
+      return gated ? GemvEpilogue::kGated : GemvEpilogue::kActivated;
     case Epilogue::kRotateAppend:
       return GemvEpilogue::kRotateAppend;
   }
@@ -51,15 +51,26 @@ CudaOps::MatrixOnDevice CudaOps::MatrixOf(Matrix matrix, uint32_t layer) const {
     return {weights_.head(), weights_.head_bias(), shape_.vocab, shape_.hidden};
   }
   const CudaLayer& weights = weights_.layer(layer);
+  const bool experts = spec_.HasExperts(layer);
   switch (matrix) {
     case Matrix::kQkv:
       return {weights.qkv, weights.qkv_bias, shape_.qkv_columns(), shape_.hidden};
     case Matrix::kOutput:
       return {weights.output, weights.output_bias, shape_.hidden, shape_.query_columns()};
     case Matrix::kGateUp:
+      if (experts) return {weights.gate_up, nullptr, 2 * shape_.shared_mlp, shape_.hidden};
       return {weights.gate_up, weights.gate_up_bias, shape_.gate_up_columns(), shape_.hidden};
     case Matrix::kDown:
+      if (experts) return {weights.down, nullptr, shape_.hidden, shape_.shared_mlp};
       return {weights.down, weights.down_bias, shape_.hidden, shape_.mlp};
+    case Matrix::kRouter:
+      return {weights.router, weights.router_bias, shape_.router_rows, shape_.hidden};
+    case Matrix::kExpertGateUp:
+      return {weights.expert_gate_up, weights.expert_gate_up_bias, 2 * shape_.expert_mlp,
+              shape_.hidden};
+    case Matrix::kExpertDown:
+      return {weights.expert_down, weights.expert_down_bias, shape_.hidden, shape_.expert_mlp};
+    case Matrix::kExperts:
     case Matrix::kNone:
     case Matrix::kHead:
       break;
@@ -107,6 +118,14 @@ void* CudaOps::At(Buffer buffer, const Rows& rows, Matrix matrix) const {
       return peer_sum_->Partial(matrix == Matrix::kDown ? 1 : 0);
     case Buffer::kLogits:
       return ws_.logits;
+    case Buffer::kRoutes:
+      return ws_.routes;
+    case Buffer::kExpertGateUp:
+      return ws_.expert_gate_up;
+    case Buffer::kExpertMlp:
+      return ws_.expert_mlp;
+    case Buffer::kExpertOut:
+      return ws_.expert_out;
     case Buffer::kNone:
       break;
   }
@@ -115,7 +134,8 @@ void* CudaOps::At(Buffer buffer, const Rows& rows, Matrix matrix) const {
 }
 
 DType CudaOps::TypeOf(Buffer buffer) const {
-  const bool wide = buffer == Buffer::kResidual || buffer == Buffer::kLogits;
+  const bool wide =
+      buffer == Buffer::kResidual || buffer == Buffer::kLogits || buffer == Buffer::kRoutes;
   return wide ? DType::kFloat32 : shape_.type;
 }
 
@@ -165,6 +185,7 @@ absl::Status CudaOps::NormalizePartial(const PlanOp& op, const Rows& rows) {
   params.rows = rows.count;
   params.epsilon = spec_.norm_epsilon;
   params.type = shape_.type;
+  params.dependent = !op.after_collective;
   return CudaStatus(kernels::cuda::NormHeads(params, stream_), "norm of what is to be added");
 }
 
@@ -176,11 +197,11 @@ absl::Status CudaOps::CapLogits() {
 }
 
 absl::Status CudaOps::AddResidual(const PlanOp& op, const Rows& rows) {
-  return CudaStatus(
-      kernels::cuda::AddToResidual({rows.residual, At(op.in, rows, Matrix::kNone),
-                                    uint64_t{rows.count} * shape_.hidden, shape_.type},
-                                   stream_),
-      "sum with the residual");
+  return CudaStatus(kernels::cuda::AddToResidual(
+                        {rows.residual, At(op.in, rows, Matrix::kNone),
+                         uint64_t{rows.count} * shape_.hidden, shape_.type, !op.after_collective},
+                        stream_),
+                    "sum with the residual");
 }
 
 absl::Status CudaOps::Multiply(const PlanOp& op, const Rows& rows) {
@@ -194,15 +215,19 @@ absl::Status CudaOps::Multiply(const PlanOp& op, const Rows& rows) {
 GemvNext CudaOps::NextOf(const PlanOp& op) const {
   if (op.next_matrix == Matrix::kNone) return {};
   const MatrixOnDevice matrix = MatrixOf(op.next_matrix, op.next_layer);
-  return {matrix.weight, KernelEpilogue(op.next_epilogue), matrix.outputs, matrix.inputs,
-          shape_.head_stride};
+  return {matrix.weight, KernelEpilogue(op.next_epilogue, shape_.gated_mlp), matrix.outputs,
+          matrix.inputs, shape_.head_stride};
 }
 
 absl::Status CudaOps::MultiplyFewRows(const PlanOp& op, const Rows& rows) {
   const MatrixOnDevice matrix = MatrixOf(op.matrix, op.layer);
   kernels::cuda::GemvParams params;
   params.weight = matrix.weight;
-  params.epilogue = KernelEpilogue(op.epilogue);
+  params.epilogue = KernelEpilogue(op.epilogue, shape_.gated_mlp);
+  params.activation = KernelActivation(spec_.activation);
+  if (op.adds_bias && op.epilogue != Epilogue::kRotateAppend && AddsBias(op.matrix, slice_.rank)) {
+    params.bias = matrix.bias;
+  }
   params.n = matrix.outputs;
   params.k = matrix.inputs;
   if (op.epilogue == Epilogue::kRotateAppend) params.heads = HeadsOf(op, rows);
@@ -214,7 +239,8 @@ absl::Status CudaOps::MultiplyFewRows(const PlanOp& op, const Rows& rows) {
     params.epsilon = spec_.norm_epsilon;
   }
   params.out = At(op.out, rows, op.matrix);
-  params.out_stride = op.epilogue == Epilogue::kActivate ? matrix.outputs / 2 : matrix.outputs;
+  const bool gated = params.epilogue == GemvEpilogue::kGated;
+  params.out_stride = gated ? matrix.outputs / 2 : matrix.outputs;
   params.out_type = TypeOf(op.out);
   params.rows = rows.count;
   params.dependent = !op.after_collective;
@@ -226,18 +252,20 @@ absl::Status CudaOps::MultiplyFewRows(const PlanOp& op, const Rows& rows) {
 absl::Status CudaOps::AddBias(const PlanOp& op, const Rows& rows) {
   if (!AddsBias(op.matrix, slice_.rank)) return absl::OkStatus();
   const MatrixOnDevice matrix = MatrixOf(op.matrix, op.layer);
-  return CudaStatus(kernels::cuda::AddBias({At(op.out, rows, op.matrix), matrix.bias, rows.count,
-                                            matrix.outputs, TypeOf(op.out), shape_.type},
-                                           stream_),
-                    "bias");
+  return CudaStatus(
+      kernels::cuda::AddBias({At(op.out, rows, op.matrix), matrix.bias, rows.count, matrix.outputs,
+                              TypeOf(op.out), shape_.type, !op.after_collective},
+                             stream_),
+      "bias");
 }
 
 absl::Status CudaOps::Activate(const PlanOp& op, const Rows& rows) {
+  const bool experts = op.in == Buffer::kExpertGateUp;
   const auto fill = [&](auto params) {
-    params.in = ws_.gate_up;
-    params.out = ws_.mlp;
-    params.rows = rows.count;
-    params.columns = shape_.mlp;
+    params.in = At(op.in, rows, Matrix::kNone);
+    params.out = At(op.out, rows, Matrix::kNone);
+    params.rows = experts ? rows.count * shape_.experts_per_token : rows.count;
+    params.columns = MatrixOf(op.feeds, op.layer).inputs;
     params.kind = KernelActivation(spec_.activation);
     params.type = shape_.type;
     params.dependent = !op.after_collective;

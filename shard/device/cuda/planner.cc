@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/algorithm/container.h"
+#include "kernels/cuda/experts/product.h"
 #include "shard/model/decoder.h"
 
 namespace weft::shard {
@@ -30,6 +31,9 @@ CudaPlanFacts FactsOf(const DecoderSpec& spec, const CudaShape& shape, const Sli
   });
   facts.rms_norm = spec.norm == NormKind::kRmsNorm && spec.norm_weight_offset == 0;
   facts.post_norms = spec.post_norms;
+  facts.tensor_core_experts = shape.experts > 0 && kernels::cuda::ServesExpertGemm(
+                                                       shape.expert_mlp, shape.hidden, shape.type);
+  facts.gated_bias = spec.gated_mlp && spec.mlp_bias;
   facts.gated_silu = spec.gated_mlp && spec.activation == Activation::kSilu;
   return facts;
 }
@@ -43,10 +47,13 @@ std::vector<const PlanRule*> CudaPlanRules(const CudaPlanFacts& facts, RowClass 
   const bool few = rows == RowClass::kFew && facts.bfloat16 && !facts.deterministic;
   if (few) rules.push_back(&kFewRowsProduct);
   rules.push_back(&kBiasIntoRotation);
+  if (few) rules.push_back(&kBiasIntoFewRows);
   if (few && facts.whole_heads) rules.push_back(&kRotationIntoProduct);
-  if (few && facts.gated_silu) rules.push_back(&kActivationIntoFewRows);
+  if (few && !facts.gated_bias) rules.push_back(&kActivationIntoFewRows);
+  if (facts.tensor_core_experts && facts.gated_silu) rules.push_back(&kActivationIntoExperts);
   if (facts.world == 1) {
     rules.push_back(&kResidualIntoRoundedProduct);
+    rules.push_back(&kResidualIntoCombine);
     if (few && facts.rms_norm) rules.push_back(&kNormIntoProduct);
     if (facts.post_norms) rules.push_back(&kResidualIntoNorm);
   } else {

@@ -47,8 +47,12 @@ struct CudaPlanFacts {
   bool whole_heads = true;
   // Norms are RMS norms by the weights as they are, which products and sums over ranks can compute.
   bool rms_norm = true;
-  // MLPs are gated by SiLU, which products of few rows can compute.
+  // MLPs are gated by SiLU, which products of experts can compute.
   bool gated_silu = true;
+  // MLPs have gates and biases, which products of few rows do not add before they activate.
+  bool gated_bias = false;
+  // Products of experts that can activate what they store.
+  bool tensor_core_experts = false;
   // What is added to the residual is normalised first.
   bool post_norms = false;
   // The ranks map each other's memory.

@@ -54,6 +54,13 @@ absl::StatusOr<CudaShape> MakeCudaShape(const DecoderSpec& spec, const SlicePlan
   shape.gated_mlp = spec.gated_mlp;
   shape.post_norms = spec.post_norms;
   shape.mlp = RoundUp(shape.mlp_used, kMlpMultiple);
+  shape.expert_mlp_used = slice.expert.size();
+  shape.expert_mlp = RoundUp(shape.expert_mlp_used, kMlpMultiple);
+  shape.shared_mlp_used = slice.shared.size();
+  shape.shared_mlp = RoundUp(shape.shared_mlp_used, kMlpMultiple);
+  shape.experts = spec.experts.count;
+  shape.experts_per_token = spec.experts.per_token;
+  shape.router_rows = RoundUp(spec.experts.count, kVectorElements);
   shape.vocab_used = slice.vocab.size();
   const uint32_t vocab_max = (spec.vocab + slice.world - 1) / slice.world;
   WEFT_CHECK_LE(shape.vocab_used, vocab_max);

@@ -25,6 +25,15 @@ struct CudaShape {
   // MLP columns of this rank in memory, a multiple of 64; mlp_used of them are the model's.
   uint32_t mlp = 0;
   uint32_t mlp_used = 0;
+  // The same of an expert, and of the MLP beside experts.
+  uint32_t expert_mlp = 0;
+  uint32_t expert_mlp_used = 0;
+  uint32_t shared_mlp = 0;
+  uint32_t shared_mlp_used = 0;
+  // Experts of a layer, those that a row takes, and rows of the router in memory: a multiple of 8.
+  uint32_t experts = 0;
+  uint32_t experts_per_token = 0;
+  uint32_t router_rows = 0;
   // The MLP has gates beside its ups.
   bool gated_mlp = true;
   // What attention and the MLP make is normalised before it is added to the residual.
@@ -40,6 +49,8 @@ struct CudaShape {
   uint32_t qkv_columns() const { return query_columns() + 2 * kv_columns(); }
   // Of one row of the product of gates and ups.
   uint32_t gate_up_columns() const { return gated_mlp ? 2 * mlp : mlp; }
+  // Of the widest plain MLP, or MLP beside experts.
+  uint32_t widest_mlp() const { return mlp > shared_mlp ? mlp : shared_mlp; }
 };
 
 // INVALID_ARGUMENT, naming what is out of range, for a model that the kernels do not serve: hidden

@@ -116,24 +116,78 @@ void WeightLayout::AddQueryKeyValue(uint32_t layer, bool bias) {
 }
 
 void WeightLayout::AddMlp(uint32_t layer, const DecoderSpec& spec) {
-  const PaddedGrid rows = Rows(shape_.mlp_used, shape_.hidden, shape_.hidden);
+  if (spec.HasExperts(layer)) return AddExperts(layer, spec);
   const uint64_t columns = shape_.gate_up_columns();
+  Mlp mlp = {.columns = shape_.mlp,
+             .used = shape_.mlp_used,
+             .gated = spec.gated_mlp,
+             .bias = spec.mlp_bias};
+  mlp.gate_up = Take(columns * shape_.hidden);
+  if (mlp.bias) mlp.gate_up_bias = Take(columns);
+  mlp.down_at = Take(uint64_t{shape_.mlp} * shape_.hidden);
+  if (mlp.bias) mlp.down_bias_at = Take(shape_.hidden);
+  AddMlpMatrices(layer, 0, mlp);
+}
+
+// The experts' matrices of a kind lie behind each other, so that one description serves all.
+void WeightLayout::AddExperts(uint32_t layer, const DecoderSpec& spec) {
+  const uint64_t hidden = shape_.hidden;
+  Add({ParamKind::kRouter, layer}, Take(shape_.router_rows * hidden),
+      Rows(shape_.experts, shape_.hidden, shape_.hidden));
+  if (spec.experts.router_bias) {
+    Add({ParamKind::kRouterBias, layer}, Take(shape_.router_rows), Vector(shape_.experts));
+  }
+  Mlp mlp = {.gate = ParamKind::kExpertGate,
+             .up = ParamKind::kExpertUp,
+             .down = ParamKind::kExpertDown,
+             .gate_bias = ParamKind::kExpertGateBias,
+             .up_bias = ParamKind::kExpertUpBias,
+             .down_bias = ParamKind::kExpertDownBias,
+             .columns = shape_.expert_mlp,
+             .used = shape_.expert_mlp_used,
+             .bias = spec.experts.bias};
+  const uint64_t columns = shape_.expert_mlp;
+  mlp.gate_up = Take(shape_.experts * 2 * columns * hidden);
+  mlp.down_at = Take(shape_.experts * columns * hidden);
+  if (mlp.bias) {
+    mlp.gate_up_bias = Take(shape_.experts * 2 * columns);
+    mlp.down_bias_at = Take(shape_.experts * hidden);
+  }
+  for (uint32_t expert = 0; expert < shape_.experts; ++expert) {
+    AddMlpMatrices(layer, expert, mlp);
+    mlp.gate_up += 2 * columns * hidden * element_bytes_;
+    mlp.down_at += columns * hidden * element_bytes_;
+    mlp.gate_up_bias += 2 * columns * element_bytes_;
+    mlp.down_bias_at += hidden * element_bytes_;
+  }
+  if (shape_.shared_mlp == 0) return;
+  Mlp shared = {.gate = ParamKind::kSharedGate,
+                .up = ParamKind::kSharedUp,
+                .down = ParamKind::kSharedDown,
+                .columns = shape_.shared_mlp,
+                .used = shape_.shared_mlp_used};
+  shared.gate_up = Take(2 * shape_.shared_mlp * hidden);
+  shared.down_at = Take(shape_.shared_mlp * hidden);
+  AddMlpMatrices(layer, 0, shared);
+  if (spec.experts.shared_scale) {
+    Add({ParamKind::kSharedScale, layer}, Take(hidden), Vector(shape_.hidden));
+  }
+}
+
+void WeightLayout::AddMlpMatrices(uint32_t layer, uint32_t expert, const Mlp& mlp) {
+  const uint32_t hidden = shape_.hidden;
+  const PaddedGrid rows = Rows(mlp.used, hidden, hidden);
+  const PaddedGrid vector = Rows(1, mlp.used, mlp.columns);
   // Where the ups begin.
-  const uint64_t ups = columns - shape_.mlp;
-  const uint64_t gate_up = Take(columns * shape_.hidden);
-  if (spec.gated_mlp) Add({ParamKind::kGate, layer}, gate_up, rows);
-  Add({ParamKind::kUp, layer}, gate_up + ups * shape_.hidden * element_bytes_, rows);
-  if (spec.mlp_bias) {
-    const PaddedGrid vector = Rows(1, shape_.mlp_used, shape_.mlp);
-    const uint64_t bias = Take(columns);
-    if (spec.gated_mlp) Add({ParamKind::kGateBias, layer}, bias, vector);
-    Add({ParamKind::kUpBias, layer}, bias + ups * element_bytes_, vector);
+  const uint64_t ups = mlp.gated ? mlp.columns : 0;
+  if (mlp.gated) Add({mlp.gate, layer, expert}, mlp.gate_up, rows);
+  Add({mlp.up, layer, expert}, mlp.gate_up + ups * hidden * element_bytes_, rows);
+  if (mlp.bias) {
+    if (mlp.gated) Add({mlp.gate_bias, layer, expert}, mlp.gate_up_bias, vector);
+    Add({mlp.up_bias, layer, expert}, mlp.gate_up_bias + ups * element_bytes_, vector);
+    Add({mlp.down_bias, layer, expert}, mlp.down_bias_at, Vector(hidden));
   }
-  Add({ParamKind::kDown, layer}, Take(uint64_t{shape_.mlp} * shape_.hidden),
-      Rows(shape_.hidden, shape_.mlp_used, shape_.mlp));
-  if (spec.mlp_bias) {
-    Add({ParamKind::kDownBias, layer}, Take(shape_.hidden), Vector(shape_.hidden));
-  }
+  Add({mlp.down, layer, expert}, mlp.down_at, Rows(hidden, mlp.used, mlp.columns));
 }
 
 void WeightLayout::Add(ParamKey key, uint64_t offset, const PaddedGrid& grid) {

@@ -48,7 +48,27 @@ class WeightLayout {
  private:
   void AddLayer(uint32_t layer, const DecoderSpec& spec);
   void AddQueryKeyValue(uint32_t layer, bool bias);
+  // Where the matrices of a MLP go, and how wide it is in memory and in the model.
+  struct Mlp {
+    ParamKind gate = ParamKind::kGate;
+    ParamKind up = ParamKind::kUp;
+    ParamKind down = ParamKind::kDown;
+    ParamKind gate_bias = ParamKind::kGateBias;
+    ParamKind up_bias = ParamKind::kUpBias;
+    ParamKind down_bias = ParamKind::kDownBias;
+    uint32_t columns = 0;
+    uint32_t used = 0;
+    bool gated = true;
+    bool bias = false;
+    // Offsets of the matrices and, with biases, of those.
+    uint64_t gate_up = 0;
+    uint64_t down_at = 0;
+    uint64_t gate_up_bias = 0;
+    uint64_t down_bias_at = 0;
+  };
   void AddMlp(uint32_t layer, const DecoderSpec& spec);
+  void AddExperts(uint32_t layer, const DecoderSpec& spec);
+  void AddMlpMatrices(uint32_t layer, uint32_t expert, const Mlp& mlp);
   // A norm's weights, and what it adds behind them where it does.
   void AddNorm(ParamKind weight, ParamKind bias, uint32_t layer, const DecoderSpec& spec);
   void Add(ParamKey key, uint64_t offset, const kernels::cuda::PaddedGrid& grid);

@@ -59,6 +59,7 @@ class CudaWeightsImpl : public CudaWeights {
 
  private:
   void PointLayers();
+  void PointExperts(uint32_t layer);
   absl::Status Upload(ParamKey key, const MatrixSource& source);
   // Null when the model has none.
   const void* Find(ParamKey key) const {
@@ -113,12 +114,29 @@ void CudaWeightsImpl::PointLayers() {
     layer.mlp_norm = spec_.shared_norm ? layer.attention_norm
                                        : CudaNorm{Find({ParamKind::kMlpNorm, i}),
                                                   Find({ParamKind::kMlpNormBias, i})};
+    layer.sinks = Find({ParamKind::kSinks, i});
+    if (spec_.HasExperts(i)) {
+      PointExperts(i);
+      continue;
+    }
     layer.gate_up = Find({spec_.gated_mlp ? ParamKind::kGate : ParamKind::kUp, i});
     layer.gate_up_bias = Find({spec_.gated_mlp ? ParamKind::kGateBias : ParamKind::kUpBias, i});
     layer.down = Find({ParamKind::kDown, i});
     layer.down_bias = Find({ParamKind::kDownBias, i});
-    layer.sinks = Find({ParamKind::kSinks, i});
   }
+}
+
+void CudaWeightsImpl::PointExperts(uint32_t i) {
+  CudaLayer& layer = layers_[i];
+  layer.router = Find({ParamKind::kRouter, i});
+  layer.router_bias = Find({ParamKind::kRouterBias, i});
+  layer.expert_gate_up = Find({ParamKind::kExpertGate, i});
+  layer.expert_gate_up_bias = Find({ParamKind::kExpertGateBias, i});
+  layer.expert_down = Find({ParamKind::kExpertDown, i});
+  layer.expert_down_bias = Find({ParamKind::kExpertDownBias, i});
+  layer.gate_up = Find({ParamKind::kSharedGate, i});
+  layer.down = Find({ParamKind::kSharedDown, i});
+  layer.shared_scale = Find({ParamKind::kSharedScale, i});
 }
 
 absl::Status CudaWeightsImpl::AddVector(ParamKey key, absl::Span<const float> values) {

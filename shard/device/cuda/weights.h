@@ -40,6 +40,14 @@ struct CudaLayer {
   const void* down_bias = nullptr;     // [hidden]
   CudaNorm post_mlp_norm;
   const void* sinks = nullptr;  // [query_heads]
+  // Gate, up and down are those of the MLP beside experts where a layer has these.
+  const void* router = nullptr;               // [router_rows, hidden]
+  const void* router_bias = nullptr;          // [experts]
+  const void* expert_gate_up = nullptr;       // [experts, 2 * expert_mlp, hidden]
+  const void* expert_gate_up_bias = nullptr;  // [experts, 2 * expert_mlp]
+  const void* expert_down = nullptr;          // [experts, hidden, expert_mlp]
+  const void* expert_down_bias = nullptr;     // [experts, hidden]
+  const void* shared_scale = nullptr;         // [hidden]
 };
 
 class CudaWeights : public WeightSink {

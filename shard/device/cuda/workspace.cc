@@ -23,6 +23,27 @@ uint64_t CudaLimits::block_ids_max() const {
   return uint64_t{running_max} * blocks_per_sequence() * kv_groups;
 }
 
+void CudaWorkspace::AssignExperts(const CudaShape& shape, uint64_t rows, MemoryParts* parts) {
+  const uint64_t element = kernels::cuda::BytesOf(shape.type);
+  const uint32_t per_token = shape.experts_per_token;
+  const uint64_t places = rows * per_token;
+  const auto rows_max = static_cast<uint32_t>(rows);
+  routes = parts->Take<float>(rows * shape.router_rows);
+  expert_routes.weights = parts->Take<float>(places);
+  expert_routes.places = parts->Take<uint32_t>(places);
+  expert_routes.row_of_place = parts->Take<uint32_t>(places);
+  expert_routes.expert_of_place = parts->Take<uint32_t>(places);
+  expert_routes.tiles = parts->Take<kernels::cuda::ExpertTile>(kernels::cuda::ExpertTilesMax(
+      rows_max, shape.experts, per_token, kernels::cuda::kExpertTileRowsMin));
+  expert_routes.tile_count = parts->Take<uint32_t>(1);
+  route_workspace =
+      parts->Take(kernels::cuda::RouteWorkspaceBytes(rows_max, shape.experts, per_token));
+  expert_in = parts->Take(places * shape.hidden * element);
+  expert_gate_up = parts->Take(places * 2 * shape.expert_mlp * element);
+  expert_mlp = parts->Take(places * shape.expert_mlp * element);
+  expert_out = parts->Take(places * shape.hidden * element);
+}
+
 void CudaWorkspace::AssignParts(const CudaShape& shape, const CudaLimits& limits,
                                 MemoryParts* parts) {
   const uint64_t rows = limits.step_tokens_max;
@@ -34,10 +55,11 @@ void CudaWorkspace::AssignParts(const CudaShape& shape, const CudaLimits& limits
   qkv = parts->Take(rows * shape.qkv_columns() * element);
   attention = parts->Take(rows * shape.query_columns() * element);
   attention_kept = parts->Take(running * shape.query_columns() * element);
-  gate_up = parts->Take(rows * shape.gate_up_columns() * element);
-  mlp = parts->Take(rows * shape.mlp * element);
+  gate_up = parts->Take(rows * std::max(shape.gate_up_columns(), 2 * shape.shared_mlp) * element);
+  mlp = parts->Take(rows * shape.widest_mlp() * element);
+  if (shape.experts > 0) AssignExperts(shape, rows, parts);
   logits = parts->Take<float>(running * shape.vocab);
-  if (limits.world > 1 || shape.post_norms) {
+  if (limits.world > 1 || shape.post_norms || shape.experts > 0) {
     partial = parts->Take(rows * shape.hidden * element);
   }
   if (limits.world > 1) {

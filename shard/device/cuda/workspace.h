@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "common/memory_parts.h"
 #include "kernels/cuda/attention/prompt_attention.h"
+#include "kernels/cuda/experts/route.h"
 #include "kernels/cuda/sampling/sampler.h"
 #include "shard/device/cuda/runtime/buffer.h"
 #include "shard/device/cuda/shape.h"
@@ -55,10 +56,19 @@ struct CudaWorkspace {
   void* attention_kept = nullptr;  // [R, query_columns] T
   void* gate_up = nullptr;         // [S, gate_up_columns] T
   void* mlp = nullptr;             // [S, mlp] T
+  // Of layers with experts; P = S times the experts of a row. What takes a row to its places
+  // (kernels/cuda/experts/route.h), and the router's numbers.
+  float* routes = nullptr;  // [S, router_rows]
+  kernels::cuda::ExpertRoutes expert_routes;
+  uint8_t* route_workspace = nullptr;
+  void* expert_in = nullptr;       // [P, hidden] T: the normed row of each place
+  void* expert_gate_up = nullptr;  // [P, 2 * expert_mlp] T
+  void* expert_mlp = nullptr;      // [P, expert_mlp] T
+  void* expert_out = nullptr;      // [P, hidden] T
   float* logits = nullptr;         // [R, vocab]: of this rank's slice
-  // With more than one rank, or norms behind both halves of a layer: what is on its way to the
-  // residual. With more than one rank: logits of all ranks as they were gathered, and joined to
-  // rows.
+  // With more than one rank, norms behind both halves of a layer, or experts: what is on its way
+  // to the residual. With more than one rank: logits of all ranks as they were gathered, and joined
+  // to rows.
   void* partial = nullptr;          // [S, hidden] T
   float* gathered = nullptr;        // [world, R, vocab]
   float* joined = nullptr;          // [R, vocabulary of all ranks, padded]
@@ -106,6 +116,7 @@ struct CudaWorkspace {
 
  private:
   void AssignParts(const CudaShape& shape, const CudaLimits& limits, MemoryParts* parts);
+  void AssignExperts(const CudaShape& shape, uint64_t rows, MemoryParts* parts);
 
   DeviceBuffer memory_;
 };

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
 #include "common/status.h"
+#include "shard/model/families/expert_keys.h"
 #include "shard/model/families/rope_keys.h"
 #include "shard/model/families/validate.h"
 
@@ -44,6 +45,14 @@ constexpr TensorName kTensors[] = {
     {ParamKind::kUpBias, "blk.*.ffn_up.bias"},
     {ParamKind::kDownBias, "blk.*.ffn_down.bias"},
     {ParamKind::kPostMlpNorm, "blk.*.post_ffw_norm.weight"},
+    {ParamKind::kRouter, "blk.*.ffn_gate_inp.weight"},
+    {ParamKind::kExpertGate, "blk.*.ffn_gate_exps.weight"},
+    {ParamKind::kExpertUp, "blk.*.ffn_up_exps.weight"},
+    {ParamKind::kExpertDown, "blk.*.ffn_down_exps.weight"},
+    {ParamKind::kSharedGate, "blk.*.ffn_gate_shexp.weight"},
+    {ParamKind::kSharedUp, "blk.*.ffn_up_shexp.weight"},
+    {ParamKind::kSharedDown, "blk.*.ffn_down_shexp.weight"},
+    {ParamKind::kSharedScale, "blk.*.ffn_gate_inp_shexp.weight"},
     {ParamKind::kFinalNorm, "output_norm.weight"},
     {ParamKind::kFinalNormBias, "output_norm.bias"},
     {ParamKind::kHead, "output.weight"},
@@ -58,6 +67,7 @@ absl::Status RefuseUnsupported(const GgufFamily& family, const GgufKeys& keys) {
   for (const char* key : {"expert_count", "attention.sliding_window"}) {
     WEFT_ASSIGN_OR_RETURN(const uint32_t value, keys.UintOr(key, 0));
     if (value == 0 || (family.reads_window && key[0] == 'a')) continue;
+    if (family.experts != GgufExperts::kNone && key[0] == 'e') continue;
     return Unsupported(keys.Where(key), absl::StrCat(value, " is not supported; expected 0"));
   }
   if (keys.Has("rope.scale_linear")) {
@@ -182,10 +192,18 @@ absl::StatusOr<ModelDescription> ReadGgufFamily(const GgufFamily& family, const 
   ReadPresence(file, &spec);
   WEFT_RETURN_IF_ERROR(ReadPositions(family, keys, &spec));
   spec.attention_scale = 1.0f / std::sqrt(static_cast<float>(spec.head_dim));
+  if (family.experts != GgufExperts::kNone) {
+    const bool renormalised = family.experts == GgufExperts::kRenormalised;
+    WEFT_RETURN_IF_ERROR(ExpertsFromGguf(keys, renormalised, &spec));
+  }
   if (family.finish != nullptr) WEFT_RETURN_IF_ERROR(family.finish(keys, &spec));
   WEFT_RETURN_IF_ERROR(ValidateSpec(spec, KeysOf(family, keys)));
   WEFT_ASSIGN_OR_RETURN(spec.eos_ids, EndIds(file, spec.vocab));
   out.params = NameTensors(spec, Joined(family.own_tensors, kTensors), family.query_key_order);
+  for (ParamTensor& param : out.params) {
+    // These files hold the one row as a vector.
+    if (param.key.kind == ParamKind::kSharedScale) param.file.shape = {spec.hidden};
+  }
   out.unused = {"rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"};
   return out;
 }

@@ -14,6 +14,9 @@
 
 namespace weft::shard {
 
+// Whether files of an architecture may have experts, and what the weights of those are.
+enum class GgufExperts : uint8_t { kNone, kRenormalised, kShares };
+
 struct GgufFamily {
   // The family as config.json's model_type has it, and GGUF's general.architecture.
   const char* name;
@@ -22,6 +25,7 @@ struct GgufFamily {
   PositionKind position = PositionKind::kRotary;
   Activation activation = Activation::kGeluTanh;
   bool gated_mlp = false;
+  GgufExperts experts = GgufExperts::kNone;
   // Otherwise a window is refused.
   bool reads_window = false;
   // Before those that all families have in common (gguf_family.cc).

@@ -16,6 +16,7 @@ absl::Status Finish(const HfObject& root, DecoderSpec* spec) {
 constexpr LlamaLike kLlama = {.name = "llama",
                               .architecture = "LlamaForCausalLM",
                               .gguf_query_key_order = RowOrder::kInterleavedRotary,
+                              .gguf_experts = GgufExperts::kRenormalised,
                               .finish_hf = Finish};
 
 }  // namespace

@@ -36,6 +36,14 @@ constexpr TensorName kTensors[] = {
     {ParamKind::kGateBias, "model.layers.*.mlp.gate_proj.bias"},
     {ParamKind::kUpBias, "model.layers.*.mlp.up_proj.bias"},
     {ParamKind::kDownBias, "model.layers.*.mlp.down_proj.bias"},
+    {ParamKind::kRouter, "model.layers.*.mlp.gate.weight"},
+    {ParamKind::kExpertGate, "model.layers.*.mlp.experts.#.gate_proj.weight"},
+    {ParamKind::kExpertUp, "model.layers.*.mlp.experts.#.up_proj.weight"},
+    {ParamKind::kExpertDown, "model.layers.*.mlp.experts.#.down_proj.weight"},
+    {ParamKind::kSharedGate, "model.layers.*.mlp.shared_expert.gate_proj.weight"},
+    {ParamKind::kSharedUp, "model.layers.*.mlp.shared_expert.up_proj.weight"},
+    {ParamKind::kSharedDown, "model.layers.*.mlp.shared_expert.down_proj.weight"},
+    {ParamKind::kSharedScale, "model.layers.*.mlp.shared_expert_gate.weight"},
     {ParamKind::kFinalNorm, "model.norm.weight"},
     {ParamKind::kHead, "lm_head.weight"},
 };
@@ -108,18 +116,20 @@ absl::StatusOr<ModelDescription> LlamaLikeFromHf(const LlamaLike& family, const 
   WEFT_RETURN_IF_ERROR(ValidateSpec(spec, KeysOf(root)));
   WEFT_ASSIGN_OR_RETURN(spec.eos_ids, EosFromHf(config, spec.vocab));
   spec.attention_scale = 1.0f / std::sqrt(static_cast<float>(spec.head_dim));
-  out.params = NameTensors(spec, kTensors);
+  out.params = NameTensors(spec, Joined(family.own_hf_names, kTensors));
   out.unused = {"*.rotary_emb.inv_freq"};
   if (spec.tied_head) out.unused.push_back("lm_head.weight");
   return out;
 }
 
 absl::StatusOr<ModelDescription> LlamaLikeFromGguf(const LlamaLike& family, const GgufFile& file) {
+  const char* const architecture = family.gguf_name != nullptr ? family.gguf_name : family.name;
   return ReadGgufFamily({.name = family.name,
-                         .architecture = family.name,
+                         .architecture = architecture,
                          .norm = NormKind::kRmsNorm,
                          .activation = Activation::kSilu,
                          .gated_mlp = true,
+                         .experts = family.gguf_experts,
                          .query_key_order = family.gguf_query_key_order},
                         file);
 }

@@ -9,21 +9,28 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "common/gguf.h"
+#include "shard/model/families/gguf_family.h"
+#include "shard/model/families/tensor_names.h"
 #include "shard/model/hf_config.h"
 #include "shard/model/param_table.h"
 
 namespace weft::shard {
 
 struct LlamaLike {
-  // The same in model_type and general.architecture.
+  // model_type, and general.architecture of GGUF files where they say nothing else.
   const char* name;
   // The one class of config.json's `architectures`.
   const char* architecture;
+  const char* gguf_name = nullptr;
   // Where config.json has no num_key_value_heads; 0: as many as query heads.
   uint32_t kv_heads_default = 0;
   // Of GGUF files.
   RowOrder gguf_query_key_order = RowOrder::kPlain;
+  GgufExperts gguf_experts = GgufExperts::kNone;
+  // What safetensors files call some tensors otherwise than Llama's.
+  absl::Span<const TensorName> own_hf_names = {};
   // Fills the biases from config.json and refuses keys that change the mathematics. All sizes are
   // in `spec` already, unchecked.
   absl::Status (*finish_hf)(const HfObject& root, DecoderSpec* spec) = nullptr;

@@ -16,12 +16,15 @@
 #include "shard/model/families/gptj.h"
 #include "shard/model/families/llama.h"
 #include "shard/model/families/mistral.h"
+#include "shard/model/families/mixtral.h"
 #include "shard/model/families/mpt.h"
 #include "shard/model/families/opt.h"
 #include "shard/model/families/phi.h"
 #include "shard/model/families/phi3.h"
 #include "shard/model/families/qwen2.h"
+#include "shard/model/families/qwen2_moe.h"
 #include "shard/model/families/qwen3.h"
+#include "shard/model/families/qwen3_moe.h"
 #include "shard/model/families/starcoder2.h"
 
 namespace weft::shard {
@@ -37,8 +40,11 @@ struct Family {
 constexpr Family<HfConfig> kHfFamilies[] = {
     {"llama", LlamaFromHf},
     {"mistral", MistralFromHf},
+    {"mixtral", MixtralFromHf},
     {"qwen2", Qwen2FromHf},
+    {"qwen2_moe", Qwen2MoeFromHf},
     {"qwen3", Qwen3FromHf},
+    {"qwen3_moe", Qwen3MoeFromHf},
     {"phi", PhiFromHf},
     {"phi3", Phi3FromHf},
     {"gpt2", Gpt2FromHf},
@@ -54,11 +60,13 @@ constexpr Family<HfConfig> kHfFamilies[] = {
     {"gemma3_text", Gemma3FromHf},
 };
 
-// Mistral's GGUF files are "llama".
+// Mistral's and Mixtral's GGUF files are "llama".
 constexpr Family<GgufFile> kGgufFamilies[] = {
     {"llama", LlamaFromGguf},
     {"qwen2", Qwen2FromGguf},
+    {"qwen2moe", Qwen2MoeFromGguf},
     {"qwen3", Qwen3FromGguf},
+    {"qwen3moe", Qwen3MoeFromGguf},
     {"phi3", Phi3FromGguf},
     {"gpt2", Gpt2FromGguf},
     {"starcoder", GptBigcodeFromGguf},

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "common/check.h"
@@ -20,6 +21,8 @@ uint32_t PartOf(ParamKind kind) {
     case ParamKind::kKeyBias:
     case ParamKind::kUp:
     case ParamKind::kUpBias:
+    case ParamKind::kExpertUp:
+    case ParamKind::kExpertUpBias:
       return 1;
     case ParamKind::kValue:
     case ParamKind::kValueBias:
@@ -82,8 +85,14 @@ FileLayout LayoutOf(const DecoderSpec& spec, const DecoderParam& param, Fusion f
       if (part > 0) layout.first_row = (group + part - 1) * dim;
       break;
     case Fusion::kGateUp:
-      layout.shape[0] = 2 * uint64_t{spec.mlp_hidden};
-      layout.first_row = part * uint64_t{spec.mlp_hidden};
+      layout.shape[0] = 2 * param.shape[0];
+      layout.first_row = part * param.shape[0];
+      break;
+    case Fusion::kGateUpByTurns:
+      layout.shape[0] = 2 * param.shape[0];
+      layout.first_row = part;
+      layout.run_rows = 1;
+      layout.run_stride = 2;
       break;
   }
   return layout;
@@ -110,7 +119,12 @@ std::vector<ParamTensor> NameTensors(const DecoderSpec& spec, absl::Span<const T
       if (tensor.file.transposed) std::swap(tensor.file.shape[0], tensor.file.shape[1]);
     }
     if (IsRotated(param.key.kind)) tensor.row_order = query_key_order;
-    tensor.name = absl::StrReplaceAll(name.name, {{"*", absl::StrCat(param.key.layer)}});
+    if (IsOfExpert(param.key.kind) && !absl::StrContains(name.name, '#')) {
+      tensor.file.stack_size = spec.experts.count;
+      tensor.file.stack_index = param.key.expert;
+    }
+    tensor.name = absl::StrReplaceAll(
+        name.name, {{"*", absl::StrCat(param.key.layer)}, {"#", absl::StrCat(param.key.expert)}});
     static_cast<DecoderParam&>(tensor) = std::move(param);
     out.push_back(std::move(tensor));
   }

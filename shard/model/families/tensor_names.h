@@ -21,11 +21,14 @@ enum class Fusion : uint8_t {
   kByKvHead,
   // Gate, then up.
   kGateUp,
+  // Rows of gate and up by turns.
+  kGateUpByTurns,
 };
 
 struct TensorName {
   ParamKind kind;
-  // '*' stands for the number of the layer.
+  // '*' stands for the number of the layer, '#' for that of the expert. What experts have each
+  // without '#' is a stack of all experts'.
   const char* name;
   Fusion fusion = Fusion::kNone;
   // The file holds the transposed matrix.

@@ -121,6 +121,8 @@ absl::Status ValidateSpec(const DecoderSpec& spec, const SpecKeys& keys) {
   WEFT_CHECK(spec.position != PositionKind::kLearned ||
              uint64_t{spec.context_tokens} + spec.position_offset <= spec.position_rows);
   WEFT_CHECK(!spec.shared_norm || spec.parallel_residual);
+  WEFT_CHECK(spec.experts.count == 0 || (spec.gated_mlp && !spec.parallel_residual));
+  WEFT_CHECK(spec.experts.plain_layers.empty() || spec.experts.plain_layers.size() == spec.layers);
   if (!(spec.norm_epsilon > 0 && spec.norm_epsilon < 1)) {
     return Bad(keys.norm_epsilon, "must be above 0 and below 1, found ", spec.norm_epsilon);
   }

@@ -85,6 +85,54 @@ TEST_CASE("A Mistral window is that of all layers where it is shorter than the c
   CheckInvalid(config, "config.json: sliding_window: must be null or at least 1 token, found 0");
 }
 
+TEST_CASE("Experts' numbers are held against their ranges", "[shard][model]") {
+  json::object config = SmallConfig("mixtral");
+  CHECK(absl::IsNotFound(Describe(config).status()));
+  config["num_local_experts"] = 8;
+  config["num_experts_per_tok"] = 2;
+  const auto mixtral = Describe(config);
+  REQUIRE(mixtral.ok());
+  CHECK(mixtral->spec.experts.hidden == 96);
+  CHECK(mixtral->spec.experts.renormalised);
+  // 2 layers of 8 experts with 3 matrices, a router, 4 of attention, 2 norms; 3 outside.
+  CHECK(mixtral->params.size() == 2 * (8 * 3 + 1 + 4 + 2) + 3);
+  config["num_experts_per_tok"] = 9;
+  CheckInvalid(config, "config.json: num_experts_per_tok: must be from 1 to 8, found 9");
+  config["num_local_experts"] = 0;
+  CheckInvalid(config, "config.json: num_local_experts: must be from 1 to 1024, found 0");
+  config["num_local_experts"] = 64;
+  config["num_experts_per_tok"] = 33;
+  CheckInvalid(config, "config.json: num_experts_per_tok: must be from 1 to 32, found 33");
+}
+
+TEST_CASE("Layers that have no experts are found by either key", "[shard][model]") {
+  json::object config = SmallConfig("qwen2_moe");
+  config["num_hidden_layers"] = 4;
+  config["num_experts"] = 6;
+  config["num_experts_per_tok"] = 2;
+  config["moe_intermediate_size"] = 32;
+  config["shared_expert_intermediate_size"] = 48;
+  const auto plain = [&config] { return Describe(config)->spec.experts.plain_layers; };
+  CHECK(plain().empty());
+  config["decoder_sparse_step"] = 2;
+  CHECK(plain() == std::vector<bool>{true, false, true, false});
+  config["mlp_only_layers"] = {1};
+  CHECK(plain() == std::vector<bool>{true, true, true, false});
+  config["mlp_only_layers"] = {1, 3};
+  CheckInvalid(config, "config.json: mlp_only_layers: leaves no layer its experts");
+  config["decoder_sparse_step"] = 0;
+  CheckInvalid(config, "config.json: decoder_sparse_step: must be from 1 to 1024, found 0");
+  config["decoder_sparse_step"] = 1;
+  const auto model = Describe(config);
+  REQUIRE(model.ok());
+  CHECK_FALSE(model->spec.experts.renormalised);
+  CHECK(model->spec.experts.shared_scale);
+  CHECK(model->spec.HasExperts(0));
+  CHECK_FALSE(model->spec.HasExperts(1));
+  config["norm_topk_prob"] = true;
+  CHECK(Describe(config)->spec.experts.renormalised);
+}
+
 TEST_CASE("A minimal Qwen2 config takes transformers' defaults", "[shard][model]") {
   const auto model = Describe(SmallConfig("qwen2"));
   REQUIRE(model.ok());

@@ -113,7 +113,7 @@ TEST_CASE("What the Llama code does not have is refused by key", "[shard][model]
     const char* want;
   } cases[] = {
       {"model_type", "mamba",
-       "model_type: \"mamba\" is not a known model family; known are: llama, mistral, qwen2"},
+       "model_type: \"mamba\" is not a known model family; known are: llama, mistral, mixtral"},
       {"hidden_act", "gelu", "hidden_act: \"gelu\" is not supported; known is: silu"},
       {"partial_rotary_factor", 0.5, "partial_rotary_factor: 0.5 is not supported"},
       {"quantization_config", json::object{{"bits", 4}}, "quantization_config: quantised"},
@@ -291,7 +291,8 @@ TEST_CASE("GGUF metadata that the Llama code does not have is refused by key", "
           "general.architecture: \"mistral\" is not a known model family; known are: llama, qwen2");
   refused(GgufBuilder().Uint("x", 1), "has no key \"general.architecture\"");
   refused(GgufBuilder().String("general.architecture", "llama"), "token_embd.weight");
-  refused(SmallGguf().Uint("llama.expert_count", 8), "llama.expert_count: 8 is not supported");
+  refused(SmallGguf().Uint("llama.expert_count", 8),
+          "llama.expert_used_count: must be from 1 to 8, found 0");
   refused(SmallGguf().Uint("llama.attention.sliding_window", 8), "sliding_window: 8");
   refused(SmallGguf().Key("llama.attention.causal", GgufBuilder::kBool, std::string(1, '\0')),
           "llama.attention.causal: false");

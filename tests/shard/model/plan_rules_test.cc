@@ -106,6 +106,39 @@ TEST_CASE("A gate and up product with a bias of its own does not activate", "[sh
   CHECK(CountFits(rules, RecordForward(Spec(1), 1))[1] == 1);
 }
 
+TEST_CASE("A layer with experts chooses, multiplies, and combines behind what all share",
+          "[shard][plan]") {
+  DecoderSpec spec = Spec(2);
+  spec.experts.count = 4;
+  spec.experts.per_token = 2;
+  spec.experts.shared_hidden = 8;
+  spec.experts.shared_scale = true;
+  spec.experts.plain_layers = {true, false};
+  LayerPlan plan = RecordForward(spec, 1);
+  std::vector<std::string> texts = Texts(plan.tail);
+  texts.erase(texts.begin(), texts.begin() + 4);  // attention and its product
+  CHECK(texts == std::vector<std::string>{
+                     "norm mlp: residual -> normed",
+                     "linear router: normed -> routes",
+                     "route: routes -> routes",
+                     "experts' linear gate_up: normed -> experts' gate_up",
+                     "activate: experts' gate_up -> experts' mlp",
+                     "experts' linear down: experts' mlp -> experts' out",
+                     "linear gate_up: normed -> gate_up",
+                     "activate: gate_up -> mlp",
+                     "linear down: mlp -> partial",
+                     "scale what all tokens share: normed -> partial",
+                     "combine experts: experts' out -> partial",
+                     "add to residual: partial -> residual",
+                     "norm final: residual -> normed",
+                     "linear head: normed -> logits",
+                 });
+  // The plain layer's down product alone is followed by the residual.
+  const PlanRule* const rules[] = {&kActivationIntoExperts, &kResidualIntoCombine,
+                                   &kResidualIntoProduct};
+  CHECK(CountFits(rules, plan) == std::vector<size_t>{1, 1, 3});
+}
+
 TEST_CASE("What follows a library's collective waits for it", "[shard][plan]") {
   LayerPlan plan = RecordForward(Spec(2), 2);
   const PlanRule* const rules[] = {&kResidualIntoNorm, &kKeepAfterAttention};

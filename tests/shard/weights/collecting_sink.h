@@ -19,7 +19,9 @@
 
 namespace weft::test {
 
+// Kind and layer; of what experts have, kLayersMax more for each expert.
 using ParamId = std::pair<shard::ParamKind, uint32_t>;
+inline ParamId IdOf(shard::ParamKey key) { return {key.kind, key.expert * kLayersMax + key.layer}; }
 
 struct Collected {
   TensorType type = TensorType::kF32;
@@ -53,7 +55,7 @@ class CollectingSink : public shard::WeightSink {
  private:
   absl::Status Add(shard::ParamKey key, Collected collected) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (!params_.emplace(ParamId{key.kind, key.layer}, std::move(collected)).second) {
+    if (!params_.emplace(IdOf(key), std::move(collected)).second) {
       return absl::InternalError("a parameter came twice");
     }
     return absl::OkStatus();

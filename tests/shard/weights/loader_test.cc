@@ -194,6 +194,22 @@ TEST_CASE("Slices of 1 to 4 shards are the matching parts of the whole", "[shard
             case ParamKind::kDown:
               columns = plan.mlp;
               break;
+            case ParamKind::kExpertGate:
+            case ParamKind::kExpertUp:
+            case ParamKind::kExpertGateBias:
+            case ParamKind::kExpertUpBias:
+              rows = plan.expert;
+              break;
+            case ParamKind::kExpertDown:
+              columns = plan.expert;
+              break;
+            case ParamKind::kSharedGate:
+            case ParamKind::kSharedUp:
+              rows = plan.shared;
+              break;
+            case ParamKind::kSharedDown:
+              columns = plan.shared;
+              break;
             default:
               break;
           }

@@ -99,15 +99,20 @@ TEST_CASE("A transposed matrix is turned around", "[shard][weights]") {
   CHECK(reader.span().size() == 32);
 }
 
-TEST_CASE("A stack of matrices gives each of them", "[shard][weights]") {
+TEST_CASE("A stack of matrices or vectors gives each of them", "[shard][weights]") {
   const std::vector<uint8_t> bytes(3 * 2 * 210);
   const TensorView stack{"experts", TensorType::kQ6K, {3, 2, 256}, bytes, nullptr};
-  const TensorView last = MatrixOfStack(stack, 2);
+  const TensorView last = MemberOfStack(stack, 2);
   CHECK(last.name == "experts[2]");
   CHECK(last.type == TensorType::kQ6K);
   CHECK(last.shape == std::vector<uint64_t>{2, 256});
   CHECK(last.data.data() == bytes.data() + 2 * 2 * 210);
   CHECK(last.data.size() == 2 * 210);
+  const TensorView biases{"biases", TensorType::kF32, {3, 5}, {bytes.data(), 60}, nullptr};
+  const TensorView middle = MemberOfStack(biases, 1);
+  CHECK(middle.shape == std::vector<uint64_t>{5});
+  CHECK(middle.data.data() == bytes.data() + 20);
+  CHECK(middle.data.size() == 20);
 }
 
 }  // namespace

@@ -36,10 +36,12 @@ struct Inputs {
   std::vector<float> residual;
   std::vector<float> norm_weight;
   std::vector<float> before;
+  std::vector<float> bias;
   DeviceTensor device_weight;
   DeviceTensor device_in;
   DeviceArray<float> device_residual;
   DeviceTensor device_norm_weight;
+  DeviceTensor device_bias;
 
   Inputs(std::mt19937_64& random, uint32_t n_, uint32_t k_)
       : n(n_),
@@ -49,10 +51,12 @@ struct Inputs {
         residual(RandomFloats(random, size_t{kRows} * k, 3.0f)),
         norm_weight(Drawn(random, k, 1.0f)),
         before(RandomFloats(random, size_t{kRows} * n)),
+        bias(Drawn(random, n, 1.0f)),
         device_weight(DType::kBfloat16, weight),
         device_in(DType::kBfloat16, in),
         device_residual(residual),
-        device_norm_weight(DType::kBfloat16, norm_weight) {}
+        device_norm_weight(DType::kBfloat16, norm_weight),
+        device_bias(DType::kBfloat16, bias) {}
 
   GemvParams Params(bool norm) {
     GemvParams params;

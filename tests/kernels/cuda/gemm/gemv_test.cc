@@ -50,21 +50,45 @@ std::vector<double> Products(const Inputs& inputs, bool norm) {
 struct Kind {
   GemvEpilogue epilogue;
   DType type;
+  bool bias = false;
+  ActivationKind activation = ActivationKind::kSilu;
 };
-constexpr Kind kKinds[] = {{GemvEpilogue::kStore, DType::kBfloat16},
-                           {GemvEpilogue::kStore, DType::kFloat32},
-                           {GemvEpilogue::kAccumulate, DType::kFloat32},
-                           {GemvEpilogue::kGatedSilu, DType::kBfloat16}};
+constexpr Kind kKinds[] = {
+    {GemvEpilogue::kStore, DType::kBfloat16},
+    {GemvEpilogue::kStore, DType::kFloat32},
+    {GemvEpilogue::kAccumulate, DType::kFloat32},
+    {GemvEpilogue::kGated, DType::kBfloat16},
+    {GemvEpilogue::kStore, DType::kFloat32, true},
+    {GemvEpilogue::kAccumulate, DType::kFloat32, true},
+    {GemvEpilogue::kActivated, DType::kBfloat16, true, ActivationKind::kGeluTanh},
+    {GemvEpilogue::kActivated, DType::kBfloat16, false, ActivationKind::kRelu},
+    {GemvEpilogue::kGated, DType::kBfloat16, false, ActivationKind::kGeluErf}};
+
+double Activated(ActivationKind kind, double x) {
+  switch (kind) {
+    case ActivationKind::kSilu:
+      return x / (1 + std::exp(-x));
+    case ActivationKind::kGeluTanh:
+      return x / 2 * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+    case ActivationKind::kGeluErf:
+      return x / 2 * (1 + std::erf(x / std::sqrt(2.0)));
+    case ActivationKind::kRelu:
+      return std::max(x, 0.0);
+  }
+  return NAN;
+}
 
 double Expected(const Inputs& inputs, const Kind& kind, const std::vector<double>& products,
                 size_t row, size_t column) {
   const double* y = products.data() + row * inputs.n;
-  if (kind.epilogue == GemvEpilogue::kGatedSilu) {
+  if (kind.epilogue == GemvEpilogue::kGated) {
     const double gate = Round(y[column]);
-    return gate / (1 + std::exp(-gate)) * Round(y[inputs.n / 2 + column]);
+    return Activated(kind.activation, gate) * Round(y[inputs.n / 2 + column]);
   }
+  const double sum = y[column] + (kind.bias ? inputs.bias[column] : 0.0f);
+  if (kind.epilogue == GemvEpilogue::kActivated) return Activated(kind.activation, Round(sum));
   const bool adds = kind.epilogue == GemvEpilogue::kAccumulate;
-  return y[column] + (adds ? inputs.before[row * inputs.n + column] : 0.0f);
+  return sum + (adds ? inputs.before[row * inputs.n + column] : 0.0f);
 }
 
 // `out` with gaps between its rows and room behind them, as the kernel left it.
@@ -78,7 +102,7 @@ uint32_t StrideOf(const Inputs& inputs) { return inputs.n + 5; }
 template <typename T>
 Result Run(Inputs& inputs, const Kind& kind, GemvParams params, uint32_t rows,
            const GemvTuning& tuning) {
-  const bool gated = kind.epilogue == GemvEpilogue::kGatedSilu;
+  const bool gated = kind.epilogue == GemvEpilogue::kGated;
   const uint32_t columns = gated ? inputs.n / 2 : inputs.n;
   const uint32_t stride = StrideOf(inputs);
   DeviceArray<T> out(size_t{kRows} * stride);
@@ -92,6 +116,8 @@ Result Run(Inputs& inputs, const Kind& kind, GemvParams params, uint32_t rows,
   params.out_stride = stride;
   params.out_type = kind.type;
   params.epilogue = kind.epilogue;
+  params.activation = kind.activation;
+  if (kind.bias) params.bias = inputs.device_bias.data();
   params.rows = rows;
   WEFT_CUDA_CHECK(GemvTuned(params, tuning, nullptr));
   const std::vector<T> host = out.Host();
@@ -119,7 +145,7 @@ bool SameBits(const float* a, const float* b, size_t count) {
 
 // One prologue and epilogue, for one to eight rows.
 void Check(Inputs& inputs, const Kind& kind, bool norm, const std::vector<double>& products) {
-  const bool gated = kind.epilogue == GemvEpilogue::kGatedSilu;
+  const bool gated = kind.epilogue == GemvEpilogue::kGated;
   const uint32_t columns = gated ? inputs.n / 2 : inputs.n;
   const Result all = Run(inputs, kind, inputs.Params(norm), kRows);
   CHECK(!all.outside);
@@ -164,7 +190,7 @@ TEST_CASE("Gemv agrees with double precision", "[cuda][gemv]") {
   for (const bool norm : {false, true}) {
     const std::vector<double> products = Products(inputs, norm);
     for (const Kind& kind : kKinds) {
-      const bool gated = kind.epilogue == GemvEpilogue::kGatedSilu;
+      const bool gated = kind.epilogue == GemvEpilogue::kGated;
       if (gated && shape.n % 2 != 0) continue;
       CAPTURE(norm, static_cast<int>(kind.epilogue), static_cast<int>(kind.type));
       Check(inputs, kind, norm, products);
@@ -214,7 +240,7 @@ TEST_CASE("Gemv refuses what it cannot do", "[cuda][gemv]") {
   params.k = 12;
   CHECK(Gemv(params, nullptr) == cudaErrorInvalidValue);
   params.k = 16;
-  params.epilogue = GemvEpilogue::kGatedSilu;
+  params.epilogue = GemvEpilogue::kGated;
   CHECK(Gemv(params, nullptr) == cudaErrorInvalidValue);
   params.epilogue = GemvEpilogue::kStore;
   params.rows = kGemvRowsMax + 1;
@@ -269,7 +295,7 @@ class Chain {
       params.residual_in = residual_.data();
       params.out = activated_.data();
       params.out_stride = kColumns;
-      params.epilogue = GemvEpilogue::kGatedSilu;
+      params.epilogue = GemvEpilogue::kGated;
       params.rows = rows;
       params.dependent = dependent && layer != 0;
       params.workspace = workspace_.data();
@@ -284,7 +310,7 @@ class Chain {
       params.rows = rows;
       params.dependent = dependent;
       params.workspace = workspace_.data();
-      params.next = {first_.Params(true).weight, GemvEpilogue::kGatedSilu, first_.n, first_.k};
+      params.next = {first_.Params(true).weight, GemvEpilogue::kGated, first_.n, first_.k};
       WEFT_CUDA_CHECK(GemvTuned(params, tuning_, stream));
     }
   }

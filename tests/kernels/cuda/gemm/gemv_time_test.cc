@@ -75,7 +75,7 @@ TEST_CASE("Gemv: time", "[cuda][gemv][time]") {
   const auto shape =
       GENERATE(Timed{"qkv", 6144, 4096, true, GemvEpilogue::kStore, DType::kBfloat16},
                Timed{"o", 4096, 4096, false, GemvEpilogue::kAccumulate, DType::kFloat32},
-               Timed{"gate, up", 28672, 4096, true, GemvEpilogue::kGatedSilu, DType::kBfloat16},
+               Timed{"gate, up", 28672, 4096, true, GemvEpilogue::kGated, DType::kBfloat16},
                Timed{"down", 4096, 14336, false, GemvEpilogue::kAccumulate, DType::kFloat32},
                Timed{"head", 128256, 4096, true, GemvEpilogue::kStore, DType::kFloat32});
   const Weights weights(random, size_t{shape.n} * shape.k);

@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "tests/shard/device/cpu/demo_model.h"
 #include "tests/shard/weights/goldens.h"
 
@@ -94,6 +95,9 @@ void CheckModel(const std::string& name, const GroupOptions& options, double log
 }
 
 double Bfloat16Error(const std::string& name) {
+  // Where two experts' numbers are near each other, a token takes another one in bfloat16 than in
+  // float32, and what that one makes is another vector.
+  if (absl::StrContains(name, "_moe") || absl::StrContains(name, "mixtral")) return 2.5;
   // The largest has the widest sums, of weights that lie between bfloat16's numbers.
   return name == "llama_super_blocks" ? 0.8 : 0.6;
 }

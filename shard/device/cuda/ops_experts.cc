@@ -1,0 +1,124 @@
+// The part of CudaOps that runs experts: rows are sorted by expert on the device, spread to their
+// places, multiplied there and combined. Launches depend on the number of rows alone, so that they
+// can be captured; what the router chose stays on the device.
+
+#include "common/status.h"
+#include "kernels/cuda/experts/product.h"
+#include "kernels/cuda/experts/route.h"
+#include "kernels/cuda/experts/rows.h"
+#include "shard/device/cuda/ops.h"
+#include "shard/device/cuda/runtime/status.h"
+
+namespace weft::shard {
+
+using kernels::cuda::ExpertEpilogue;
+
+absl::Status CudaOps::Route(const PlanOp& op, const Rows& rows) {
+  kernels::cuda::RouteParams route;
+  route.numbers = ws_.routes;
+  route.stride = shape_.router_rows;
+  route.rows = rows.count;
+  route.experts = shape_.experts;
+  route.per_token = shape_.experts_per_token;
+  route.renormalised = spec_.experts.renormalised;
+  route.tile_rows =
+      kernels::cuda::ExpertTileRows(rows.count, shape_.experts, shape_.experts_per_token);
+  route.out = ws_.expert_routes;
+  route.workspace = ws_.route_workspace;
+  route.dependent = !op.after_collective;
+  WEFT_RETURN_IF_ERROR(CudaStatus(kernels::cuda::RouteRows(route, stream_), "routing"));
+  if (ReadsRowsInPlace(rows.count)) return absl::OkStatus();
+  kernels::cuda::SpreadRowsParams spread;
+  spread.in = ws_.normed;
+  spread.out = ws_.expert_in;
+  spread.row_of_place = ws_.expert_routes.row_of_place;
+  spread.places = rows.count * shape_.experts_per_token;
+  spread.hidden = shape_.hidden;
+  spread.type = shape_.type;
+  spread.dependent = true;
+  return CudaStatus(kernels::cuda::SpreadRows(spread, stream_), "rows of experts");
+}
+
+bool CudaOps::ReadsRowsInPlace(uint32_t rows) const {
+  return rows <= kernels::cuda::kExpertTileRowsMin &&
+         kernels::cuda::ServesExpertGemm(shape_.expert_mlp, shape_.hidden, shape_.type) &&
+         !spec_.experts.bias;
+}
+
+absl::StatusOr<const CUtensorMap*> CudaOps::ExpertMapOf(const void* weight, uint32_t n,
+                                                        uint32_t k) {
+  if (const auto it = expert_maps_.find(weight); it != expert_maps_.end()) return &it->second;
+  CUtensorMap map;
+  WEFT_RETURN_IF_ERROR(CudaStatus(kernels::cuda::MakeExpertMap(weight, shape_.experts, n, k, &map),
+                                  "map of experts' weights"));
+  return &expert_maps_.emplace(weight, map).first->second;
+}
+
+absl::Status CudaOps::MultiplyByExperts(const PlanOp& op, const Rows& rows) {
+  const MatrixOnDevice matrix = MatrixOf(op.matrix, op.layer);
+  const bool down = op.matrix == Matrix::kExpertDown;
+  const bool activates = op.epilogue == Epilogue::kActivate;
+  kernels::cuda::ExpertProductParams params;
+  params.in = down ? ws_.expert_mlp : ws_.expert_in;
+  if (!down && ReadsRowsInPlace(rows.count)) {
+    params.in = ws_.normed;
+    params.in_rows = rows.count;
+    params.row_of_place = ws_.expert_routes.row_of_place;
+  }
+  params.out = At(op.out, rows, Matrix::kNone);
+  params.places = rows.count * shape_.experts_per_token;
+  params.n = matrix.outputs;
+  params.k = matrix.inputs;
+  params.per_token = shape_.experts_per_token;
+  params.tile_rows =
+      kernels::cuda::ExpertTileRows(rows.count, shape_.experts, shape_.experts_per_token);
+  params.tiles_max = kernels::cuda::ExpertTilesMax(rows.count, shape_.experts,
+                                                   shape_.experts_per_token, params.tile_rows);
+  params.tiles = ws_.expert_routes.tiles;
+  params.tile_count = ws_.expert_routes.tile_count;
+  params.expert_of_place = ws_.expert_routes.expert_of_place;
+  params.epilogue = activates ? ExpertEpilogue::kGatedSilu : ExpertEpilogue::kStore;
+  params.type = shape_.type;
+  params.dependent = !op.after_collective;
+  const bool adds_bias = op.adds_bias && AddsBias(op.matrix, slice_.rank);
+  if (!adds_bias &&
+      kernels::cuda::ServesExpertGemm(activates ? params.n / 2 : params.n, params.k, params.type)) {
+    WEFT_ASSIGN_OR_RETURN(const CUtensorMap* const map,
+                          ExpertMapOf(matrix.weight, params.n, params.k));
+    params.map = *map;
+    return CudaStatus(kernels::cuda::ExpertGemm(params, stream_), "product of experts");
+  }
+  params.weight = matrix.weight;
+  if (adds_bias) params.bias = matrix.bias;
+  return CudaStatus(kernels::cuda::ExpertProduct(params, stream_), "product of experts");
+}
+
+absl::Status CudaOps::ScaleShared(const PlanOp& op, const Rows& rows) {
+  kernels::cuda::ScaleRowsParams params;
+  params.in = ws_.normed;
+  params.rows = At(op.out, rows, Matrix::kNone);
+  params.weight = weights_.layer(op.layer).shared_scale;
+  params.row_count = rows.count;
+  params.hidden = shape_.hidden;
+  params.type = shape_.type;
+  params.dependent = !op.after_collective;
+  return CudaStatus(kernels::cuda::ScaleRows(params, stream_), "scale of the shared MLP");
+}
+
+absl::Status CudaOps::Combine(const PlanOp& op, const Rows& rows) {
+  kernels::cuda::CombineRowsParams params;
+  params.made = ws_.expert_out;
+  if (shape_.shared_mlp > 0) params.beside = ws_.partial;
+  params.weights = ws_.expert_routes.weights;
+  params.places = ws_.expert_routes.places;
+  params.out = At(op.out, rows, Matrix::kNone);
+  params.accumulates = op.epilogue == Epilogue::kAddToOut;
+  params.rows = rows.count;
+  params.per_token = shape_.experts_per_token;
+  params.hidden = shape_.hidden;
+  params.type = shape_.type;
+  params.dependent = !op.after_collective;
+  return CudaStatus(kernels::cuda::CombineRows(params, stream_), "combination of experts");
+}
+
+}  // namespace weft::shard

@@ -1,0 +1,145 @@
+"""Tiny models with experts, and what their files call the experts' tensors. Part of make.py."""
+
+import gguf
+import transformers
+
+CONFIGS = {
+    "mixtral": transformers.MixtralConfig,
+    "qwen2_moe": transformers.Qwen2MoeConfig,
+    "qwen3_moe": transformers.Qwen3MoeConfig,
+}
+PLAIN_ROPE = {"rope_type": "default", "rope_theta": 1000000.0}
+LONG = (1, 7, 64, 300)
+# Head size != hidden / heads, five experts, a window shorter than the prompts.
+MIXTRAL = dict(
+    family="mixtral",
+    vocab_size=157,
+    hidden_size=40,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    head_dim=12,
+    intermediate_size=44,
+    num_local_experts=5,
+    num_experts_per_tok=2,
+    sliding_window=24,
+    tie_word_embeddings=False,
+    rope_parameters=PLAIN_ROPE,
+)
+# The first of three layers is plain; weights are shares as they are; six heads share three.
+QWEN2_MOE = dict(
+    family="qwen2_moe",
+    num_hidden_layers=3,
+    vocab_size=149,
+    hidden_size=48,
+    num_attention_heads=6,
+    num_key_value_heads=3,
+    intermediate_size=72,
+    moe_intermediate_size=20,
+    shared_expert_intermediate_size=52,
+    num_experts=6,
+    num_experts_per_tok=3,
+    norm_topk_prob=False,
+    mlp_only_layers=[0],
+    tie_word_embeddings=False,
+    rope_parameters=PLAIN_ROPE,
+)
+QWEN3_MOE = dict(
+    family="qwen3_moe",
+    vocab_size=139,
+    hidden_size=56,
+    num_attention_heads=8,
+    num_key_value_heads=2,
+    head_dim=12,
+    intermediate_size=64,
+    moe_intermediate_size=28,
+    num_experts=11,
+    num_experts_per_tok=4,
+    norm_topk_prob=True,
+    tie_word_embeddings=False,
+    rope_parameters=PLAIN_ROPE,
+)
+# Rows of whole blocks; no window, which GGUF files of this architecture do not have.
+MIXTRAL_BLOCKS = dict(
+    MIXTRAL, hidden_size=64, head_dim=16, intermediate_size=96, sliding_window=None
+)
+MODELS = {
+    "mixtral": dict(config=MIXTRAL, form="BF16 parts", lengths=LONG),
+    "mixtral_gguf": dict(config=MIXTRAL_BLOCKS, form="gguf Q8_0", ranks_max=2),
+    "qwen2_moe": dict(config=QWEN2_MOE, form="F32", lengths=LONG),
+    "qwen2_moe_gguf": dict(
+        config=dict(QWEN2_MOE, num_hidden_layers=2, mlp_only_layers=[]), form="gguf F32"
+    ),
+    "qwen3_moe": dict(config=QWEN3_MOE, form="F16", lengths=LONG),
+    "qwen3_moe_gguf": dict(config=QWEN3_MOE, form="gguf F32"),
+}
+# general.architecture.
+GGUF_ARCHITECTURES = {"mixtral": "llama", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe"}
+
+
+def split_name(name):
+    """What a stack, or one of the tensors that it is made of, is called in split_gate_up."""
+    if not name.endswith(("experts.gate_up_proj", "experts.down_proj")):
+        return name
+    return name.replace("gate_up_proj", "gate_proj") + ".weight"
+
+
+def split_gate_up(weights):
+    """transformers stacks gates upon ups; files have them apart."""
+    out = {}
+    for name, tensor in weights.items():
+        if name.endswith("experts.gate_up_proj"):
+            gate, up = tensor.chunk(2, dim=1)
+            base = name.removesuffix("gate_up_proj")
+            out[base + "gate_proj.weight"] = gate
+            out[base + "up_proj.weight"] = up
+        elif name.endswith("experts.down_proj"):
+            out[name + ".weight"] = tensor
+        else:
+            out[name] = tensor
+    return out
+
+
+def published(config, weights):
+    """The weights by the names of published safetensors files, a tensor for each expert."""
+    if config.model_type not in CONFIGS:
+        return weights
+    out = {}
+    for name, tensor in split_gate_up(weights).items():
+        if ".experts." not in name:
+            out[name] = tensor
+            continue
+        base, part = name.split(".experts.")
+        for expert in range(tensor.shape[0]):
+            out[f"{base}.experts.{expert}.{part}"] = tensor[expert]
+    if config.model_type != "mixtral":
+        return out
+    parts = {"gate_proj": "w1", "down_proj": "w2", "up_proj": "w3"}
+    renamed = {}
+    for name, tensor in out.items():
+        name = name.replace(".mlp.", ".block_sparse_moe.")
+        for old, new in parts.items():
+            name = name.replace(old, new)
+        renamed[name] = tensor
+    return renamed
+
+
+def add_gguf_keys(writer, config):
+    if config.model_type not in CONFIGS:
+        return
+    count = config.num_experts if hasattr(config, "num_experts") else config.num_local_experts
+    writer.add_expert_count(count)
+    writer.add_expert_used_count(config.num_experts_per_tok)
+    if config.model_type != "mixtral":
+        writer.add_expert_feed_forward_length(config.moe_intermediate_size)
+    if config.model_type == "qwen2_moe":
+        writer.add_expert_shared_feed_forward_length(config.shared_expert_intermediate_size)
+
+
+def gguf_shape(name, values):
+    """The row that scales the shared MLP is a vector in these files."""
+    return values.reshape(-1) if "shared_expert_gate" in name else values
+
+
+def stays_wide(name):
+    """Routers stay F32 in published files."""
+    return "ffn_gate_inp" in name
