@@ -58,6 +58,11 @@ struct Kernels {
   // out = gate / (1 + exp(-gate)) * up, `count` elements. out may be gate or up.
   void (*silu_multiply)(const float* gate, const float* up, int64_t count, float* out);
 
+  // out = g / (1 + exp(-1.702 g)) * (u + 1), `count` elements, where g is `gate` up to `limit` and
+  // u is `up` cut to [-limit, limit]. NaN stays NaN. out may be gate or up.
+  void (*clamped_swiglu)(const float* gate, const float* up, float limit, int64_t count,
+                         float* out);
+
   // out = the function of x, `count` elements. NaN stays NaN. out may be x.
   void (*activate)(Activation function, const float* x, int64_t count, float* out);
 

@@ -81,7 +81,7 @@ uint64_t DecoderSpec::Hash() const {
     hash.Add(value);
   }
   for (const float value : {norm_weight_offset, embedding_scale, logit_soft_cap, attention_scale,
-                            attention_soft_cap, alibi_bias_max, alibi_scale}) {
+                            attention_soft_cap, alibi_bias_max, alibi_scale, activation_limit}) {
     hash.Add(value);
   }
   for (const uint32_t value :

@@ -18,7 +18,9 @@ enum class NormKind : uint8_t { kRmsNorm, kLayerNorm };
 // a score of attention gets a bias that falls with the distance (AlibiSlopes). kNone: not at all.
 enum class PositionKind : uint8_t { kRotary, kLearned, kAlibi, kNone };
 // kGeluErf is x/2 (1 + erf(x / sqrt 2)); kGeluTanh the approximation of it by tanh.
-enum class Activation : uint8_t { kSilu, kGeluErf, kGeluTanh, kRelu };
+// kClampedSwiglu is of a gate and an up together, cut at activation_limit:
+//   g' = min(g, limit), u' = u cut to [-limit, limit]: g' / (1 + exp(-1.702 g')) * (u' + 1)
+enum class Activation : uint8_t { kSilu, kGeluErf, kGeluTanh, kRelu, kClampedSwiglu };
 
 // How rotary frequencies are changed for long contexts.
 enum class RopeScalingKind : uint8_t { kNone, kLinear, kLlama3, kYarn, kFrequencyFactors };
@@ -90,6 +92,8 @@ struct DecoderSpec {
   bool embedding_norm = false;
   // MLP: down(activation(gate) * up), or without a gate down(activation(up)).
   Activation activation = Activation::kSilu;
+  // kClampedSwiglu only.
+  float activation_limit = 0.0f;
   bool gated_mlp = true;
   // In place of the MLP, in all layers but plain ones.
   ExpertsSpec experts;

@@ -7,6 +7,7 @@ CONFIGS = {
     "mixtral": transformers.MixtralConfig,
     "qwen2_moe": transformers.Qwen2MoeConfig,
     "qwen3_moe": transformers.Qwen3MoeConfig,
+    "gpt_oss": transformers.GptOssConfig,
 }
 PLAIN_ROPE = {"rope_type": "default", "rope_theta": 1000000.0}
 LONG = (1, 7, 64, 300)
@@ -58,6 +59,29 @@ QWEN3_MOE = dict(
     tie_word_embeddings=False,
     rope_parameters=PLAIN_ROPE,
 )
+# Sinks, a window in the first of two layers, biases, gates and ups by turns and transposed; yarn from an original context of 64 on.
+GPT_OSS = dict(
+    family="gpt_oss",
+    vocab_size=131,
+    hidden_size=64,
+    num_attention_heads=8,
+    num_key_value_heads=2,
+    head_dim=16,
+    intermediate_size=96,
+    num_local_experts=6,
+    num_experts_per_tok=3,
+    sliding_window=40,
+    tie_word_embeddings=False,
+    rope_parameters={
+        "rope_type": "yarn",
+        "rope_theta": 150000.0,
+        "factor": 8.0,
+        "beta_fast": 32.0,
+        "beta_slow": 1.0,
+        "truncate": False,
+        "original_max_position_embeddings": 64,
+    },
+)
 # Rows of whole blocks; no window, which GGUF files of this architecture do not have.
 MIXTRAL_BLOCKS = dict(
     MIXTRAL, hidden_size=64, head_dim=16, intermediate_size=96, sliding_window=None
@@ -71,28 +95,45 @@ MODELS = {
     ),
     "qwen3_moe": dict(config=QWEN3_MOE, form="F16", lengths=LONG),
     "qwen3_moe_gguf": dict(config=QWEN3_MOE, form="gguf F32"),
+    # A limit that cuts a quarter of the numbers; GGUF files always mean 7.
+    "gpt_oss": dict(config=dict(GPT_OSS, swiglu_limit=1.0), form="BF16", lengths=LONG),
+    "gpt_oss_gguf": dict(config=GPT_OSS, form="gguf F32"),
 }
 # general.architecture.
-GGUF_ARCHITECTURES = {"mixtral": "llama", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe"}
+GGUF_ARCHITECTURES = {"mixtral": "llama", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe", "gpt_oss": "gpt-oss"}
 
 
 def split_name(name):
     """What a stack, or one of the tensors that it is made of, is called in split_gate_up."""
+    if name.endswith("_bias"):
+        return name.replace("gate_up_proj", "gate_proj").removesuffix("_bias") + ".bias"
     if not name.endswith(("experts.gate_up_proj", "experts.down_proj")):
         return name
     return name.replace("gate_up_proj", "gate_proj") + ".weight"
 
 
 def split_gate_up(weights):
-    """transformers stacks gates upon ups; files have them apart."""
+    """transformers stacks gates upon ups, or has them by turns and transposed; GGUF files have
+    them apart."""
+    by_turns = any(name.endswith("experts.gate_up_proj_bias") for name in weights)
     out = {}
     for name, tensor in weights.items():
-        if name.endswith("experts.gate_up_proj"):
+        base, _, part = name.rpartition("experts.")
+        if by_turns and base:
+            kind = "bias" if part.endswith("_bias") else "weight"
+            part = part.removesuffix("_bias")
+            if kind == "weight":
+                tensor = tensor.transpose(1, 2)
+            if part == "gate_up_proj":
+                out[f"{base}experts.gate_proj.{kind}"] = tensor[:, ::2].contiguous()
+                out[f"{base}experts.up_proj.{kind}"] = tensor[:, 1::2].contiguous()
+            else:
+                out[f"{base}experts.{part}.{kind}"] = tensor.contiguous()
+        elif part == "gate_up_proj":
             gate, up = tensor.chunk(2, dim=1)
-            base = name.removesuffix("gate_up_proj")
-            out[base + "gate_proj.weight"] = gate
-            out[base + "up_proj.weight"] = up
-        elif name.endswith("experts.down_proj"):
+            out[base + "experts.gate_proj.weight"] = gate
+            out[base + "experts.up_proj.weight"] = up
+        elif part == "down_proj":
             out[name + ".weight"] = tensor
         else:
             out[name] = tensor
@@ -101,7 +142,7 @@ def split_gate_up(weights):
 
 def published(config, weights):
     """The weights by the names of published safetensors files, a tensor for each expert."""
-    if config.model_type not in CONFIGS:
+    if config.model_type not in CONFIGS or config.model_type == "gpt_oss":
         return weights
     out = {}
     for name, tensor in split_gate_up(weights).items():
@@ -129,7 +170,11 @@ def add_gguf_keys(writer, config):
     count = config.num_experts if hasattr(config, "num_experts") else config.num_local_experts
     writer.add_expert_count(count)
     writer.add_expert_used_count(config.num_experts_per_tok)
-    if config.model_type != "mixtral":
+    if config.model_type == "gpt_oss":
+        # No key says where gates are cut: at 7.
+        writer.add_expert_feed_forward_length(config.intermediate_size)
+        writer.add_sliding_window(config.sliding_window)
+    elif config.model_type != "mixtral":
         writer.add_expert_feed_forward_length(config.moe_intermediate_size)
     if config.model_type == "qwen2_moe":
         writer.add_expert_shared_feed_forward_length(config.shared_expert_intermediate_size)

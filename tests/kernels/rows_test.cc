@@ -1,6 +1,7 @@
 // Norm, rotary, SiLU, add, conversions, exp and log against double precision; equal bits where
 // kernels.h promises them.
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdint>
@@ -90,6 +91,33 @@ TEST_CASE("SiLU, add and exp agree with double precision, in place too", "[kerne
       kernels.add(gate.data(), up.data(), count, out.data());
       for (int64_t i = 0; i < count; ++i) CHECK(out[i] == gate[i] + up[i]);
       CHECK(out[count] == kPoison);
+    }
+  }
+}
+
+TEST_CASE("The clamped SwiGLU agrees with double precision, in place too, and NaN stays NaN",
+          "[kernels][rows]") {
+  constexpr double kLimit = 7;
+  for (const Isa isa : SupportedIsas()) {
+    const Kernels& kernels = KernelsFor(isa);
+    for (const int64_t count : {1, 16, 17, 1541}) {
+      std::vector<float> gate = RandomFloats(count, 1);
+      std::vector<float> up = RandomFloats(count, 2);
+      for (float& x : gate) x *= 20.0f;
+      for (float& x : up) x *= 20.0f;
+      std::vector<float> out(static_cast<size_t>(count) + 1, kPoison);
+      kernels.clamped_swiglu(gate.data(), up.data(), kLimit, count, out.data());
+      for (int64_t i = 0; i < count; ++i) {
+        const double g = std::min<double>(gate[i], kLimit);
+        const double u = std::clamp<double>(up[i], -kLimit, kLimit);
+        CHECK(out[i] ==
+              Approx(g / (1 + std::exp(-1.702 * g)) * (u + 1)).epsilon(2e-6).margin(1e-6));
+      }
+      CHECK(out[count] == kPoison);
+      up[0] = NAN;
+      kernels.clamped_swiglu(gate.data(), up.data(), kLimit, count, gate.data());
+      CHECK(std::isnan(gate[0]));
+      for (int64_t i = 1; i < count; ++i) CHECK(gate[i] == out[i]);
     }
   }
 }

@@ -104,6 +104,20 @@ inline Floats TimesSigmoid(const Floats& x, const Floats& of) {
   return Div(x, Add(Set(1.0f), Exp(Sub(Zero(), of))));
 }
 
+void ClampedSwiglu(const float* gate, const float* up, float limit, int64_t count, float* out) {
+  const Floats most = Set(limit);
+  const Floats least = Set(-limit);
+  for (int64_t i = 0; i < count; i += kLanes) {
+    const int64_t n = count - i;
+    Floats g = LoadN(gate + i, n);
+    Floats u = LoadN(up + i, n);
+    g = Select(Greater(g, most), most, g);
+    u = Select(Greater(u, most), most, u);
+    u = Select(Greater(least, u), least, u);
+    StoreN(out + i, Mul(TimesSigmoid(g, Mul(Set(1.702f), g)), Add(u, Set(1.0f))), n);
+  }
+}
+
 // Abramowitz and Stegun, Handbook of Mathematical Functions, 7.1.26: within 1.5e-7.
 inline Floats Erf(const Floats& x) {
   const auto negative = Greater(Zero(), x);

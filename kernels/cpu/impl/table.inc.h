@@ -16,6 +16,7 @@ constexpr Kernels MakeTable(Isa isa, decltype(Kernels::prepare_activations) prep
                  .layer_norm = LayerNorm,
                  .rotary = Rotary,
                  .silu_multiply = SiluMultiply,
+                 .clamped_swiglu = ClampedSwiglu,
                  .activate = Activate,
                  .multiply = MultiplyRows,
                  .clip = Clip,

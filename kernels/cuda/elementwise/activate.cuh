@@ -29,6 +29,12 @@ __device__ __forceinline__ float Activate(float x) {
   }
 }
 
+__device__ __forceinline__ float ClampedSwiglu(float gate, float up, float limit) {
+  const float g = gate > limit ? limit : gate;  // fminf would hide a NaN
+  const float u = up > limit ? limit : up < -limit ? -limit : up;
+  return TimesSigmoid(g, 1.702f * g) * (u + 1.0f);
+}
+
 __device__ __forceinline__ float Activate(ActivationKind kind, float x) {
   switch (kind) {
     case ActivationKind::kSilu:
@@ -39,6 +45,8 @@ __device__ __forceinline__ float Activate(ActivationKind kind, float x) {
       return Activate<ActivationKind::kGeluErf>(x);
     case ActivationKind::kRelu:
       return Activate<ActivationKind::kRelu>(x);
+    case ActivationKind::kClampedSwiglu:
+      break;  // of two numbers (ClampedSwiglu)
   }
   return x;
 }

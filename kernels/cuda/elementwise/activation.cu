@@ -24,7 +24,13 @@ __global__ void __launch_bounds__(kThreadsMax) Elements(GatedActivationParams pa
   Read(from, gate);
   Read(from + params.columns, up);
 #pragma unroll
-  for (int i = 0; i < kWidth; ++i) gate[i] = Activate<kKind>(gate[i]) * up[i];
+  for (int i = 0; i < kWidth; ++i) {
+    if constexpr (kKind == ActivationKind::kClampedSwiglu) {
+      gate[i] = ClampedSwiglu(gate[i], up[i], params.limit);
+    } else {
+      gate[i] = Activate<kKind>(gate[i]) * up[i];
+    }
+  }
   Write(static_cast<T*>(params.out) + row * params.columns + column, gate);
 }
 
@@ -77,6 +83,11 @@ cudaError_t DispatchKind(const Params& params, cudaStream_t stream) {
       return Launch<T, ActivationKind::kGeluErf>(params, stream);
     case ActivationKind::kRelu:
       return Launch<T, ActivationKind::kRelu>(params, stream);
+    case ActivationKind::kClampedSwiglu:
+      if constexpr (requires { params.limit; }) {
+        return Launch<T, ActivationKind::kClampedSwiglu>(params, stream);
+      }
+      break;
   }
   return cudaErrorInvalidValue;
 }

@@ -7,6 +7,8 @@
 //   GELU tanh: x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))
 //   GELU erf:  x / 2 * (1 + erf(x / sqrt(2)))
 //   ReLU:      max(x, 0)
+//   Clamped SwiGLU, gated alone: of g = min(gate, limit) and u = up cut to [-limit, limit]
+//              g / (1 + exp(-1.702 g)) * (u + 1)
 //
 // NaN stays NaN. Every element by itself. Moves, per element of the output: two elements in (gated)
 // or one, one out. Any number of columns; multiples of 16 bytes take vector accesses.
@@ -17,7 +19,7 @@
 
 namespace weft::kernels::cuda {
 
-enum class ActivationKind : uint8_t { kSilu, kGeluTanh, kGeluErf, kRelu };
+enum class ActivationKind : uint8_t { kSilu, kGeluTanh, kGeluErf, kRelu, kClampedSwiglu };
 
 struct GatedActivationParams {
   // [rows, 2 * columns], 16-byte aligned.
@@ -27,6 +29,8 @@ struct GatedActivationParams {
   uint32_t rows = 0;
   uint32_t columns = 0;
   ActivationKind kind = ActivationKind::kSilu;
+  // kClampedSwiglu only.
+  float limit = 0;
   DType type = DType::kBfloat16;
   // May start before the kernel in front of it in the stream has ended.
   bool dependent = false;

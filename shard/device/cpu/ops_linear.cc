@@ -32,6 +32,8 @@ kernels::cpu::Activation KernelActivation(Activation activation) {
       return kernels::cpu::Activation::kGeluTanh;
     case Activation::kRelu:
       return kernels::cpu::Activation::kRelu;
+    case Activation::kClampedSwiglu:
+      break;  // of two numbers at once (CpuOps::ActivateRange)
   }
   return kernels::cpu::Activation::kSilu;
 }
@@ -223,6 +225,10 @@ void CpuOps::RunProduct(const PlanOp& op) {
 void CpuOps::ActivateRange(float* gate, const float* up, int64_t count) const {
   if (spec_.gated_mlp && spec_.activation == Activation::kSilu) {
     kernels_->silu_multiply(gate, up, count, gate);
+    return;
+  }
+  if (spec_.activation == Activation::kClampedSwiglu) {
+    kernels_->clamped_swiglu(gate, up, spec_.activation_limit, count, gate);
     return;
   }
   kernels_->activate(KernelActivation(spec_.activation), gate, count, gate);

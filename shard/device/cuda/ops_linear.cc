@@ -40,6 +40,8 @@ kernels::cuda::ActivationKind KernelActivation(Activation activation) {
       return kernels::cuda::ActivationKind::kGeluTanh;
     case Activation::kRelu:
       return kernels::cuda::ActivationKind::kRelu;
+    case Activation::kClampedSwiglu:
+      return kernels::cuda::ActivationKind::kClampedSwiglu;
   }
   return kernels::cuda::ActivationKind::kSilu;
 }
@@ -272,9 +274,9 @@ absl::Status CudaOps::Activate(const PlanOp& op, const Rows& rows) {
     return params;
   };
   if (shape_.gated_mlp) {
-    return CudaStatus(
-        kernels::cuda::GatedActivation(fill(kernels::cuda::GatedActivationParams()), stream_),
-        "gated activation");
+    auto params = fill(kernels::cuda::GatedActivationParams());
+    params.limit = spec_.activation_limit;
+    return CudaStatus(kernels::cuda::GatedActivation(params, stream_), "gated activation");
   }
   return CudaStatus(kernels::cuda::Activation(fill(kernels::cuda::ActivationParams()), stream_),
                     "activation");

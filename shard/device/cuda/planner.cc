@@ -33,7 +33,8 @@ CudaPlanFacts FactsOf(const DecoderSpec& spec, const CudaShape& shape, const Sli
   facts.post_norms = spec.post_norms;
   facts.tensor_core_experts = shape.experts > 0 && kernels::cuda::ServesExpertGemm(
                                                        shape.expert_mlp, shape.hidden, shape.type);
-  facts.gated_bias = spec.gated_mlp && spec.mlp_bias;
+  facts.few_rows_activate =
+      !(spec.gated_mlp && spec.mlp_bias) && spec.activation != Activation::kClampedSwiglu;
   facts.gated_silu = spec.gated_mlp && spec.activation == Activation::kSilu;
   return facts;
 }
@@ -49,7 +50,7 @@ std::vector<const PlanRule*> CudaPlanRules(const CudaPlanFacts& facts, RowClass 
   rules.push_back(&kBiasIntoRotation);
   if (few) rules.push_back(&kBiasIntoFewRows);
   if (few && facts.whole_heads) rules.push_back(&kRotationIntoProduct);
-  if (few && !facts.gated_bias) rules.push_back(&kActivationIntoFewRows);
+  if (few && facts.few_rows_activate) rules.push_back(&kActivationIntoFewRows);
   if (facts.tensor_core_experts && facts.gated_silu) rules.push_back(&kActivationIntoExperts);
   if (facts.world == 1) {
     rules.push_back(&kResidualIntoRoundedProduct);

@@ -49,8 +49,8 @@ struct CudaPlanFacts {
   bool rms_norm = true;
   // MLPs are gated by SiLU, which products of experts can compute.
   bool gated_silu = true;
-  // MLPs have gates and biases, which products of few rows do not add before they activate.
-  bool gated_bias = false;
+  // Products of few rows can activate: not gates that have biases, nor gates that are cut.
+  bool few_rows_activate = true;
   // Products of experts that can activate what they store.
   bool tensor_core_experts = false;
   // What is added to the residual is normalised first.

@@ -13,6 +13,7 @@
 #include "shard/model/families/gpt2.h"
 #include "shard/model/families/gpt_bigcode.h"
 #include "shard/model/families/gpt_neox.h"
+#include "shard/model/families/gpt_oss.h"
 #include "shard/model/families/gptj.h"
 #include "shard/model/families/llama.h"
 #include "shard/model/families/mistral.h"
@@ -52,6 +53,7 @@ constexpr Family<HfConfig> kHfFamilies[] = {
     {"starcoder2", Starcoder2FromHf},
     {"gptj", GptjFromHf},
     {"gpt_neox", GptNeoxFromHf},
+    {"gpt_oss", GptOssFromHf},
     {"opt", OptFromHf},
     {"bloom", BloomFromHf},
     {"mpt", MptFromHf},
@@ -72,6 +74,7 @@ constexpr Family<GgufFile> kGgufFamilies[] = {
     {"starcoder", GptBigcodeFromGguf},
     {"starcoder2", Starcoder2FromGguf},
     {"gptneox", GptNeoxFromGguf},
+    {"gpt-oss", GptOssFromGguf},
     {"bloom", BloomFromGguf},
     {"falcon", FalconFromGguf},
     {"gemma2", Gemma2FromGguf},

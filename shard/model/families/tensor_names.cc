@@ -45,6 +45,10 @@ ParamKind FirstPartOf(ParamKind kind) {
       return ParamKind::kGate;
     case ParamKind::kUpBias:
       return ParamKind::kGateBias;
+    case ParamKind::kExpertUp:
+      return ParamKind::kExpertGate;
+    case ParamKind::kExpertUpBias:
+      return ParamKind::kExpertGateBias;
     default:
       return kind;
   }

@@ -56,6 +56,8 @@ inline const std::vector<std::string>& GoldenModels() {
                                                           "starcoder2",
                                                           "gptj",
                                                           "gpt_neox",
+                                                          "gpt_oss",
+                                                          "gpt_oss_gguf",
                                                           "gpt_neox_sequential",
                                                           "opt",
                                                           "falcon_7b",

@@ -31,6 +31,8 @@ double Apply(ActivationKind kind, double x) {
       return 0.5 * x * std::erfc(-x / std::sqrt(2.0));
     case ActivationKind::kRelu:
       return std::max(x, 0.0);
+    case ActivationKind::kClampedSwiglu:
+      break;  // of two numbers
   }
   return std::numeric_limits<double>::quiet_NaN();
 }
@@ -70,6 +72,39 @@ constexpr Case kCases[] = {{1, 1},      {3, 7},     {2, 1023},  {1, 14336}, {256
 ActivationKind AnyKind() {
   return GENERATE(ActivationKind::kSilu, ActivationKind::kGeluTanh, ActivationKind::kGeluErf,
                   ActivationKind::kRelu);
+}
+
+TEST_CASE("The clamped SwiGLU agrees with double precision", "[cuda][activation]") {
+  std::mt19937_64 random(testing::Seed());
+  constexpr double kLimit = 7;
+  for (const DType type : {DType::kFloat32, DType::kBfloat16}) {
+    for (const uint32_t columns : {7u, 96u, 2880u}) {
+      const std::vector<float> in = Inputs(random, size_t{3} * 2 * columns, type);
+      DeviceTensor device_in(type, in);
+      DeviceTensor device_out(type, size_t{3} * columns + kGuard);
+      GatedActivationParams params;
+      params.in = device_in.data();
+      params.out = device_out.data();
+      params.rows = 3;
+      params.columns = columns;
+      params.kind = ActivationKind::kClampedSwiglu;
+      params.limit = kLimit;
+      params.type = type;
+      WEFT_CUDA_CHECK(GatedActivation(params, nullptr));
+      std::vector<double> reference, scales;
+      for (size_t r = 0; r < 3; ++r) {
+        for (size_t i = 0; i < columns; ++i) {
+          const double gate = std::min<double>(in[2 * r * columns + i], kLimit);
+          const double up = std::clamp<double>(in[(2 * r + 1) * columns + i], -kLimit, kLimit);
+          reference.push_back(gate / (1 + std::exp(-1.702 * gate)) * (up + 1));
+          scales.push_back(1 + std::abs(up));
+        }
+      }
+      const std::vector<float> out = device_out.Host();
+      CHECK(CountWrong(out, reference, scales, type) == 0);
+      CHECK(CountTouched(out, size_t{3} * columns) == 0);
+    }
+  }
 }
 
 TEST_CASE("Gated activations agree with double precision", "[cuda][activation]") {

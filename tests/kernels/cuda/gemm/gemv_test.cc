@@ -74,6 +74,8 @@ double Activated(ActivationKind kind, double x) {
       return x / 2 * (1 + std::erf(x / std::sqrt(2.0)));
     case ActivationKind::kRelu:
       return std::max(x, 0.0);
+    case ActivationKind::kClampedSwiglu:
+      break;  // not of this kernel
   }
   return NAN;
 }
