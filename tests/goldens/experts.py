@@ -105,6 +105,8 @@ GGUF_ARCHITECTURES = {"mixtral": "llama", "qwen2_moe": "qwen2moe", "qwen3_moe": 
 
 def split_name(name):
     """What a stack, or one of the tensors that it is made of, is called in split_gate_up."""
+    if name.endswith(".sinks"):
+        return name + ".weight"
     if name.endswith("_bias"):
         return name.replace("gate_up_proj", "gate_proj").removesuffix("_bias") + ".bias"
     if not name.endswith(("experts.gate_up_proj", "experts.down_proj")):
@@ -134,6 +136,8 @@ def split_gate_up(weights):
             out[base + "experts.gate_proj.weight"] = gate
             out[base + "experts.up_proj.weight"] = up
         elif part == "down_proj":
+            out[name + ".weight"] = tensor
+        elif name.endswith(".sinks"):
             out[name + ".weight"] = tensor
         else:
             out[name] = tensor

@@ -182,6 +182,9 @@ TEST_CASE("Slices of 1 to 4 shards are the matching parts of the whole", "[shard
             case ParamKind::kValueBias:
               rows = scaled(plan.kv_heads);
               break;
+            case ParamKind::kSinks:
+              rows = plan.heads;
+              break;
             case ParamKind::kOutput:
               columns = scaled(plan.heads);
               break;
