@@ -81,6 +81,13 @@ void PrintText(const shard::ModelFiles& files, const std::string& path, const Mo
                FormatOf(files.main_type()).name, Mib(files.total_bytes()));
   absl::PrintF("  shape         %d layers, hidden %d, MLP %d, vocabulary %d%s\n", spec.layers,
                spec.hidden, spec.mlp_hidden, spec.vocab, spec.tied_head ? ", tied head" : "");
+  if (const shard::ExpertsSpec& experts = spec.experts; experts.count > 0) {
+    absl::PrintF("  experts       %d, of which a token takes %d, %d columns each%s\n",
+                 experts.count, experts.per_token, experts.hidden,
+                 experts.shared_hidden == 0
+                     ? ""
+                     : absl::StrCat("; beside them one MLP of ", experts.shared_hidden));
+  }
   absl::PrintF("  attention     %d query heads, %d KV heads, head size %d, context %d tokens\n",
                spec.heads, spec.kv_heads, spec.head_dim, spec.context_tokens);
   PrintKvGroups(spec, plans);
@@ -153,6 +160,12 @@ void PrintJson(const shard::ModelFiles& files, const std::string& path, const Mo
                              {"kv_waste", groups.waste()},
                              {"device", plans.cuda ? "cuda" : "cpu"},
                              {"plans", WorldsJson(plans)}};
+  if (const shard::ExpertsSpec& experts = spec.experts; experts.count > 0) {
+    out["experts"] = {{"count", experts.count},
+                      {"per_token", experts.per_token},
+                      {"hidden", experts.hidden},
+                      {"shared_hidden", experts.shared_hidden}};
+  }
   if (plans.cuda) {
     out["gpu"] = {{"name", plans.gpu.name},
                   {"total_bytes", plans.gpu.total_bytes},

@@ -105,7 +105,14 @@ run_all() {  # ARGUMENT_OF_TESTS TEST ...: those that are there; at least one ha
 # [.] marks what runs only when it is asked for.
 part_kernels() { run_all "~[time]~[.]" weft_cuda_kernels_test; }
 
-part_device() { run_all "~[time]~[.]~[gpus]" weft_cuda_device_test weft_cuda_memory_plan_test; }
+part_device() {
+  local result=0
+  run_all "~[time]~[.]~[gpus]" weft_cuda_device_test weft_cuda_memory_plan_test || result=$?
+  if [ "$gpus" != 0 ] && [ -x "$bin/weft_model_matrix" ]; then
+    "$bin/weft_model_matrix" --device cuda --worlds 1 || result=1
+  fi
+  return "$result"
+}
 
 part_peers() {
   local result=0 code

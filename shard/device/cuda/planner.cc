@@ -31,6 +31,7 @@ CudaPlanFacts FactsOf(const DecoderSpec& spec, const CudaShape& shape, const Sli
   });
   facts.rms_norm = spec.norm == NormKind::kRmsNorm && spec.norm_weight_offset == 0;
   facts.post_norms = spec.post_norms;
+  facts.experts = shape.experts > 0;
   facts.tensor_core_experts = shape.experts > 0 && kernels::cuda::ServesExpertGemm(
                                                        shape.expert_mlp, shape.hidden, shape.type);
   facts.few_rows_activate =
@@ -58,7 +59,10 @@ std::vector<const PlanRule*> CudaPlanRules(const CudaPlanFacts& facts, RowClass 
     if (few && facts.rms_norm) rules.push_back(&kNormIntoProduct);
     if (facts.post_norms) rules.push_back(&kResidualIntoNorm);
   } else {
-    if (facts.peers && facts.rms_norm && rows != RowClass::kMany) rules.push_back(&kSumByPeers);
+    // Sums through peers' memory come in pairs, and those of experts have no kernel for it.
+    if (facts.peers && facts.rms_norm && !facts.experts && rows != RowClass::kMany) {
+      rules.push_back(&kSumByPeers);
+    }
     rules.push_back(&kResidualIntoNorm);
   }
   rules.push_back(&kKeepAfterAttention);

@@ -51,6 +51,8 @@ struct CudaPlanFacts {
   bool gated_silu = true;
   // Products of few rows can activate: not gates that have biases, nor gates that are cut.
   bool few_rows_activate = true;
+  // Some layers have experts.
+  bool experts = false;
   // Products of experts that can activate what they store.
   bool tensor_core_experts = false;
   // What is added to the residual is normalised first.

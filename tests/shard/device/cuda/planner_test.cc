@@ -84,6 +84,7 @@ TEST_CASE("In a group, sums of up to 128 rows go through peers' memory, longer o
   CudaPlanFacts facts;
   facts.world = 2;
   facts.peers = true;
+  facts.few_rows_activate = false;  // gates that have biases
   const CudaPlans plans = MakeCudaPlans(Spec(/*biases=*/true), facts);
   const std::vector<std::string> few = Texts(PlanOf(plans, RowClass::kFew));
   CHECK(std::vector<std::string>(few.begin(), few.begin() + 8) ==
@@ -93,10 +94,10 @@ TEST_CASE("In a group, sums of up to 128 rows go through peers' memory, longer o
             "norm attention: residual -> normed, after a collective",
             "linear qkv: normed -> qkv, adds the bias, rotates and appends, for few rows",
             "attend: qkv -> attention",
-            "linear output: attention -> peer partial, for few rows",
-            "add bias output: - -> peer partial",
+            "linear output: attention -> peer partial, adds the bias, for few rows",
             "sum over ranks output: peer partial -> normed, with the mlp norm, adds to the "
             "residual, in peers' memory",
+            "linear gate_up: normed -> gate_up, adds the bias, for few rows",
         });
   const std::vector<std::string> many = Texts(PlanOf(plans, RowClass::kMany));
   CHECK(std::vector<std::string>(many.begin() + 6, many.begin() + 10) ==
@@ -107,6 +108,22 @@ TEST_CASE("In a group, sums of up to 128 rows go through peers' memory, longer o
             "norm mlp: partial -> normed, adds to the residual, after a collective",
         });
   CHECK(few.back() == "gather logits: logits -> logits");
+}
+
+TEST_CASE("Sums of models with experts go through NCCL alone", "[shard][cuda][plan]") {
+  // Those of experts have no kernel for peers' memory, and one of a pair may not stand alone.
+  CudaPlanFacts facts;
+  facts.world = 2;
+  facts.peers = true;
+  facts.experts = true;
+  DecoderSpec spec = Spec();
+  spec.experts.count = 4;
+  spec.experts.per_token = 2;
+  for (const LayerPlan& plan : MakeCudaPlans(spec, facts)) {
+    for (const auto* part : {&plan.body, &plan.tail}) {
+      for (const PlanOp& op : *part) CHECK(op.way != Way::kPeers);
+    }
+  }
 }
 
 TEST_CASE("The sums of a step come in pairs, output's first", "[shard][cuda][plan]") {
