@@ -137,7 +137,8 @@ bool ServesExpertGemm(uint32_t n, uint32_t k, DType type) {
 }
 
 uint32_t ExpertTileRows(uint32_t rows, uint32_t experts, uint32_t per_token) {
-  // Twice the average, so that most experts have one tile, but never more than there are rows.
+  // Twice the average, so that most experts have one tile; an expert's places are no more than the
+  // rows. Rounded up to a size that there is a kernel for.
   const uint32_t wanted = std::min(rows, 2 * DivideUp(rows * per_token, experts));
   uint32_t tile_rows = 8;
   while (tile_rows < kTileRowsMax && tile_rows < wanted) tile_rows *= 2;

@@ -92,9 +92,9 @@ class Workspace {
   std::vector<ThreadScratch> threads;
 
  private:
-  // Sets all pointers as if memory began at `base`; returns the bytes needed.
   void AssignExperts(const DecoderSpec& spec, const SlicePlan& slice, uint64_t rows,
                      MemoryParts& parts);
+  // Sets all pointers as if memory began at `base`; returns the bytes needed.
   uint64_t AssignParts(uint8_t* base, const DecoderSpec& spec, const SlicePlan& slice,
                        const WorkspaceLimits& limits);
 

@@ -2,6 +2,7 @@
 // places, multiplied there and combined. Launches depend on the number of rows alone, so that they
 // can be captured; what the router chose stays on the device.
 
+#include "common/limits.h"
 #include "common/status.h"
 #include "kernels/cuda/experts/product.h"
 #include "kernels/cuda/experts/route.h"
@@ -10,8 +11,20 @@
 #include "shard/device/cuda/runtime/status.h"
 
 namespace weft::shard {
+namespace {
 
 using kernels::cuda::ExpertEpilogue;
+
+// Whatever a model may have, the routing kernel takes.
+static_assert(kExpertsMax <= kernels::cuda::kRouteExpertsMax &&
+              kExpertsPerTokenMax <= kernels::cuda::kRouteChoicesMax);
+
+// The routing makes the tiles that the products of the same rows go through.
+uint32_t TileRows(const CudaShape& shape, uint32_t rows) {
+  return kernels::cuda::ExpertTileRows(rows, shape.experts, shape.experts_per_token);
+}
+
+}  // namespace
 
 absl::Status CudaOps::Route(const PlanOp& op, const Rows& rows) {
   kernels::cuda::RouteParams route;
@@ -21,8 +34,7 @@ absl::Status CudaOps::Route(const PlanOp& op, const Rows& rows) {
   route.experts = shape_.experts;
   route.per_token = shape_.experts_per_token;
   route.renormalised = spec_.experts.renormalised;
-  route.tile_rows =
-      kernels::cuda::ExpertTileRows(rows.count, shape_.experts, shape_.experts_per_token);
+  route.tile_rows = TileRows(shape_, rows.count);
   route.out = ws_.expert_routes;
   route.workspace = ws_.route_workspace;
   route.dependent = !op.after_collective;
@@ -70,8 +82,7 @@ absl::Status CudaOps::MultiplyByExperts(const PlanOp& op, const Rows& rows) {
   params.n = matrix.outputs;
   params.k = matrix.inputs;
   params.per_token = shape_.experts_per_token;
-  params.tile_rows =
-      kernels::cuda::ExpertTileRows(rows.count, shape_.experts, shape_.experts_per_token);
+  params.tile_rows = TileRows(shape_, rows.count);
   params.tiles_max = kernels::cuda::ExpertTilesMax(rows.count, shape_.experts,
                                                    shape_.experts_per_token, params.tile_rows);
   params.tiles = ws_.expert_routes.tiles;
