@@ -9,6 +9,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "common/gguf_parts.h"
 
@@ -30,7 +31,33 @@ std::string FirstGguf(const std::string& directory) {
   return first;
 }
 
+bool Exists(const std::string& directory, const char* name) {
+  struct stat info {};
+  return stat(absl::StrCat(directory, "/", name).c_str(), &info) == 0;
+}
+
 }  // namespace
+
+ModelFileNames FindModelFiles(const std::string& directory) {
+  ModelFileNames found;
+  found.safetensors =
+      Exists(directory, kSafetensorsSingleName) || Exists(directory, kSafetensorsIndexName);
+  found.torch = Exists(directory, kTorchSingleName) || Exists(directory, kTorchIndexName);
+  found.tokenizer_json = Exists(directory, kTokenizerJsonName);
+  found.vocab_and_merges = Exists(directory, kVocabName) && Exists(directory, kMergesName);
+  found.sentence_piece = Exists(directory, kSentencePieceName);
+  return found;
+}
+
+std::string ConvertCommand(const std::string& directory) {
+  constexpr absl::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./+=:,@%";
+  if (directory.find_first_not_of(kPlain.data(), 0, kPlain.size()) == std::string::npos) {
+    return absl::StrCat("weft convert --from ", directory);
+  }
+  return absl::StrCat("weft convert --from '", absl::StrReplaceAll(directory, {{"'", "'\\''"}}),
+                      "'");
+}
 
 absl::Status CheckModelPath(const std::string& path) {
   struct stat info {};
@@ -61,8 +88,14 @@ absl::Status CheckModelPath(const std::string& path) {
 absl::Status CheckTokenizerFile(const std::string& path) {
   struct stat info {};
   if (stat(path.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) return absl::OkStatus();
-  const std::string file = path + "/tokenizer.json";
+  const std::string file = absl::StrCat(path, "/", kTokenizerJsonName);
   if (stat(file.c_str(), &info) == 0 || errno != ENOENT) return absl::OkStatus();
+  const ModelFileNames found = FindModelFiles(path);
+  if (found.tokenizer_sources()) {
+    return absl::NotFoundError(
+        absl::StrCat(file, " does not exist; ", ConvertCommand(path), " makes it of ",
+                     found.vocab_and_merges ? "vocab.json and merges.txt" : kSentencePieceName));
+  }
   return absl::NotFoundError(
       absl::StrCat(file,
                    " does not exist; the model directory needs a tokenizer.json (transformers' "

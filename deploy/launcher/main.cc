@@ -20,6 +20,7 @@ constexpr char kUsage[] =
     "  weft chat     talk to a server in the terminal\n"
     "  weft bench    measure a server, a model's steps or its kernels\n"
     "  weft inspect  what is in a model, and what memory it needs\n"
+    "  weft convert  safetensors and tokenizer.json for models that lack them\n"
     "  weft key      makes, lists and revokes API keys\n"
     "\n"
     "weft COMMAND --help lists the flags of a command.\n";
@@ -34,7 +35,7 @@ struct Command {
 constexpr Command kCommands[] = {
     {"serve", weft::launcher::RunServe, false}, {"chat", weft::launcher::RunChat, true},
     {"bench", weft::launcher::RunBench, true},  {"inspect", weft::launcher::RunInspect, false},
-    {"key", weft::launcher::RunKey, true},
+    {"key", weft::launcher::RunKey, true},      {"convert", weft::launcher::RunConvert, true},
 };
 
 int Run(const Command& command, int argc, char** argv) {

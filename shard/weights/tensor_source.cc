@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "boost/json.hpp"
+#include "common/model_path.h"
 #include "common/status.h"
 #include "shard/model/hf_config.h"
 
@@ -17,8 +18,6 @@ namespace {
 
 constexpr size_t kIndexBytesMax = 64u << 20;
 constexpr size_t kPartsMax = 1024;
-constexpr const char* kSingleName = "model.safetensors";
-constexpr const char* kIndexName = "model.safetensors.index.json";
 
 bool Exists(const std::string& path) {
   std::error_code error;
@@ -31,8 +30,8 @@ absl::StatusOr<std::unique_ptr<TensorSource>> TensorSource::OpenDirectory(
     const std::string& directory) {
   std::unique_ptr<TensorSource> source(new TensorSource());
   source->path_ = directory;
-  const std::string single = absl::StrCat(directory, "/", kSingleName);
-  const std::string index = absl::StrCat(directory, "/", kIndexName);
+  const std::string single = absl::StrCat(directory, "/", kSafetensorsSingleName);
+  const std::string index = absl::StrCat(directory, "/", kSafetensorsIndexName);
   if (Exists(single)) {
     WEFT_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsFile> part, SafetensorsFile::Open(single));
     source->tensors_ = part->tensors();
@@ -40,14 +39,14 @@ absl::StatusOr<std::unique_ptr<TensorSource>> TensorSource::OpenDirectory(
   } else if (Exists(index)) {
     WEFT_RETURN_IF_ERROR(source->AddIndex(index));
   } else {
-    const char* way_out = "";
-    if (Exists(directory + "/pytorch_model.bin")) {
-      way_out = "; save the checkpoint again as safetensors";
+    std::string way_out;
+    if (FindModelFiles(directory).torch) {
+      way_out = absl::StrCat("; ", ConvertCommand(directory), " makes it of the .bin files");
     } else if (Exists(directory + "/config.json")) {
       way_out = "; --weights random needs config.json alone, for plans and benchmarks";
     }
-    return absl::NotFoundError(
-        absl::StrCat(directory, ": has neither ", kSingleName, " nor ", kIndexName, way_out));
+    return absl::NotFoundError(absl::StrCat(directory, ": has neither ", kSafetensorsSingleName,
+                                            " nor ", kSafetensorsIndexName, way_out));
   }
   source->BuildIndex();
   return source;

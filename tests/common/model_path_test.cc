@@ -54,6 +54,27 @@ TEST_CASE("A model is called by the names that its path has", "[common]") {
   CHECK(ModelNames("/").empty());
 }
 
+TEST_CASE("A directory that can be converted is told the command", "[common]") {
+  CHECK(ConvertCommand("/models/opt-1.3b") == "weft convert --from /models/opt-1.3b");
+  CHECK(ConvertCommand("my models/x") == "weft convert --from 'my models/x'");
+  CHECK(ConvertCommand("it's; rm") == "weft convert --from 'it'\\''s; rm'");
+  const test::TempDir folder;
+  folder.Write("config.json", "{}");
+  folder.Write("vocab.json", "{}");
+  CHECK(absl::StrContains(CheckTokenizerFile(folder.path()).message(), "AutoTokenizer"));
+  folder.Write("merges.txt", "");
+  CHECK(absl::EndsWith(CheckTokenizerFile(folder.path()).message(),
+                       absl::StrCat("; weft convert --from ", folder.path(),
+                                    " makes it of vocab.json and merges.txt")));
+  const test::TempDir pieces;
+  pieces.Write("tokenizer.model", "");
+  CHECK(
+      absl::EndsWith(CheckTokenizerFile(pieces.path()).message(), " makes it of tokenizer.model"));
+  pieces.Write("pytorch_model.bin.index.json", "{}");
+  CHECK(FindModelFiles(pieces.path()).torch);
+  CHECK(!FindModelFiles(pieces.path()).safetensors);
+}
+
 TEST_CASE("A model directory without a tokenizer is told what writes one", "[common]") {
   const test::TempDir folder;
   folder.Write("config.json", "{}");
