@@ -26,8 +26,8 @@ void Scheduler::Impl::OnStepDone(StepNumber step, absl::Span<const SampledRow> r
     Sequence* const s = Find(row.id);
     if (s == nullptr) continue;
     --s->steps_in_flight;
-    // What the lost steps were to do is done.
-    if (s->losses > 0 && row.kv_end >= s->lost_at) Acquit(s);
+    // It got beyond what the lost steps were to reach.
+    if (s->losses > 0 && row.kv_end > s->lost_at) Acquit(s);
     // A preempted sequence has lost its blocks but not its token. (It was not admitted again: that
     // waits for this answer.)
     if (s->phase != Phase::kWaiting) ConfirmKv(s, row.kv_end);
