@@ -48,10 +48,11 @@ std::vector<ParamKind> ParamsOf(Matrix matrix, bool tied_head) {
       return {ParamKind::kExpertGate, ParamKind::kExpertUp};
     case Matrix::kExpertDown:
       return {ParamKind::kExpertDown};
+    case Matrix::kExperts:
+      return {ParamKind::kExpertGate, ParamKind::kExpertUp, ParamKind::kExpertDown};
     case Matrix::kHead:
       return {tied_head ? ParamKind::kTokenEmbedding : ParamKind::kHead};
     case Matrix::kNone:
-    case Matrix::kExperts:
       break;
   }
   return {};

@@ -85,6 +85,13 @@ class Recorder {
   // them makes.
   void Experts() {
     const ExpertsSpec& experts = spec_.experts;
+    if (experts.shared_hidden > 0) {
+      GateUp(/*bias=*/false);
+      Multiply(Matrix::kDown, Buffer::kMlp, Buffer::kPartial, /*bias=*/false);
+      if (experts.shared_scale) {
+        Add({.kind = OpKind::kScaleShared, .in = Buffer::kNormed, .out = Buffer::kPartial});
+      }
+    }
     Multiply(Matrix::kRouter, Buffer::kNormed, Buffer::kRoutes, experts.router_bias);
     Add({.kind = OpKind::kRoute, .in = Buffer::kRoutes, .out = Buffer::kRoutes});
     MultiplyByExperts(Matrix::kExpertGateUp, Buffer::kNormed, Buffer::kExpertGateUp);
@@ -93,13 +100,6 @@ class Recorder {
          .out = Buffer::kExpertMlp,
          .feeds = Matrix::kExpertDown});
     MultiplyByExperts(Matrix::kExpertDown, Buffer::kExpertMlp, Buffer::kExpertOut);
-    if (experts.shared_hidden > 0) {
-      GateUp(/*bias=*/false);
-      Multiply(Matrix::kDown, Buffer::kMlp, Buffer::kPartial, /*bias=*/false);
-      if (experts.shared_scale) {
-        Add({.kind = OpKind::kScaleShared, .in = Buffer::kNormed, .out = Buffer::kPartial});
-      }
-    }
     Add({.kind = OpKind::kCombine, .in = Buffer::kExpertOut, .out = Buffer::kPartial});
     AddPartial(Norm::kPostMlp);
   }

@@ -158,6 +158,7 @@ std::string PlanOpText(const PlanOp& op) {
     absl::StrAppend(&text, ", with the ", NormName(op.norm), " norm");
   }
   if (op.adds_bias) absl::StrAppend(&text, ", adds the bias");
+  if (op.combines) absl::StrAppend(&text, ", combines");
   if (op.adds_to_residual) absl::StrAppend(&text, ", adds to the residual");
   if (op.epilogue != Epilogue::kStore) absl::StrAppend(&text, ", ", EpilogueName(op.epilogue));
   if (!op.rotates) absl::StrAppend(&text, ", without rotation");

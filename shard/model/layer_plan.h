@@ -68,7 +68,8 @@ enum class Matrix : uint8_t {
   kRouter,
   kExpertGateUp,
   kExpertDown,
-  // As a reader of a norm: the router, the experts and the MLP beside them.
+  // As a reader of a norm: the router, the experts and the MLP beside them. As the matrix of an
+  // operation: gates, ups and downs of the experts.
   kExperts,
 };
 
@@ -80,7 +81,8 @@ enum class Epilogue : uint8_t { kStore, kAddToOut, kActivate, kRotateAppend };
 // Which of a device's ways an operation takes.
 enum class Way : uint8_t {
   kPlain,
-  kFewRows,  // kLinear: the product for a few rows that is bound by reading the matrix
+  kFewRows,  // kLinear, kExpertLinear: the product for a few rows that is bound by reading the
+             // matrix; kRoute: in front of such ones, which read rows where they are
   kPeers,    // kSumRanks: through memory that all ranks map, in one kernel
 };
 
@@ -99,6 +101,8 @@ struct PlanOp {
   Matrix feeds = Matrix::kNone;
   Epilogue epilogue = Epilogue::kStore;
   Way way = Way::kPlain;
+  // kExpertLinear of kExperts: what a row's experts make is summed as kCombine does it.
+  bool combines = false;
   // kLinear, kRotateAppend (and a kLinear that rotates): the product's bias is added here.
   bool adds_bias = false;
   // kNorm, kSumRanks: `in` is added to the residual on the way.
@@ -113,7 +117,7 @@ struct PlanOp {
   // The operation in front of it is a library's collective: this one waits until it has ended,
   // where others may begin before.
   bool after_collective = false;
-  // kLinear on the few-rows way: the next such product, whose weights are worth fetching early;
+  // A product on the few-rows way: the next kLinear on it, whose weights are worth fetching early;
   // kNone when there is none.
   Matrix next_matrix = Matrix::kNone;
   uint32_t next_layer = 0;

@@ -94,8 +94,26 @@ bool ActivationIntoExperts(Ops& ops, size_t at) {
   return Is(ops, at, OpKind::kExpertLinear) && !ops[at].adds_bias && ActivationIntoProduct(ops, at);
 }
 
+bool FewRowsExperts(Ops& ops, size_t at) {
+  if (!Is(ops, at, OpKind::kRoute) || !Is(ops, at + 1, OpKind::kExpertLinear) ||
+      !Is(ops, at + 2, OpKind::kActivate) || !Is(ops, at + 3, OpKind::kExpertLinear) ||
+      !Is(ops, at + 4, OpKind::kCombine)) {
+    return false;
+  }
+  PlanOp& joined = ops[at + 1];
+  ops[at].way = joined.way = Way::kFewRows;
+  joined.matrix = Matrix::kExperts;
+  joined.epilogue = Epilogue::kStore;
+  joined.combines = true;
+  joined.out = ops[at + 4].out;
+  Erase(ops, at + 2, 3);
+  return true;
+}
+
 bool ResidualIntoCombine(Ops& ops, size_t at) {
-  if (!Is(ops, at, OpKind::kCombine) || !Is(ops, at + 1, OpKind::kAddResidual)) return false;
+  const bool combines =
+      Is(ops, at, OpKind::kCombine) || (Is(ops, at, OpKind::kExpertLinear) && ops[at].combines);
+  if (!combines || !Is(ops, at + 1, OpKind::kAddResidual)) return false;
   ops[at].out = Buffer::kResidual;
   ops[at].epilogue = Epilogue::kAddToOut;
   Erase(ops, at + 1);
@@ -198,6 +216,10 @@ const PlanRule kActivationIntoExperts = {
     "activation-into-experts",
     "a product of experts' gates and ups stores what the activation makes of them",
     /*exact=*/true, ActivationIntoExperts};
+const PlanRule kFewRowsExperts = {
+    "few-rows-experts",
+    "experts' products, activation and sum are one operation that is bound by reading the matrices",
+    /*exact=*/false, FewRowsExperts};
 const PlanRule kResidualIntoCombine = {
     "residual-into-combine",
     "what experts made is added to the residual as it is combined, before it is rounded",
@@ -249,6 +271,8 @@ void LinkProducts(LayerPlan* plan) {
   PlanOp* last = nullptr;
   for (Ops* const part : {&plan->body, &plan->tail}) {
     for (PlanOp& op : *part) {
+      // Nobody knows ahead which experts' weights will be read.
+      if (op.kind == OpKind::kExpertLinear) last = op.combines ? &op : nullptr;
       if (op.kind != OpKind::kLinear || op.way != Way::kFewRows) continue;
       if (last != nullptr) {
         last->next_matrix = op.matrix;

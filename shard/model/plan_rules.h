@@ -44,6 +44,9 @@ extern const PlanRule kActivationIntoProduct;
 extern const PlanRule kActivationIntoFewRows;
 // The same for products of experts alone.
 extern const PlanRule kActivationIntoExperts;
+// The products of experts, their activation and the sum of what a row's experts make are one
+// operation of few rows.
+extern const PlanRule kFewRowsExperts;
 // A product that stores float32 and has no bias behind it adds to the residual.
 extern const PlanRule kResidualIntoProduct;
 // What experts made is added to the residual as it is combined.

@@ -151,16 +151,24 @@ cudaError_t AllowSharedMemory() {
 
 uint64_t WorkspaceSlots(const DecodeLimits& limits) {
   if (limits.fixed_split_tokens == 0) return 2 * uint64_t{limits.grid};
-  const uint64_t heads = uint64_t{limits.kv_heads} * DecodeSlices(limits.group_max);
+  const uint64_t heads =
+      uint64_t{limits.kv_heads} *
+      DecodeGroups::Of(limits.group_max, limits.sequences, limits.kv_heads, true).slices;
   // A sequence has at most one split that it does not fill at its end, and with a window another.
   return heads * (limits.tokens / limits.fixed_split_tokens + 2 * uint64_t{limits.sequences});
+}
+
+DecodeGroups GroupsOf(const DecodeAttentionParams& params) {
+  const AttentionParams& attention = params.attention;
+  return DecodeGroups::Of(attention.group_max, attention.sequences, attention.kv.kv_heads,
+                          params.fixed_split_tokens != 0);
 }
 
 DecodeKernelParams MakeKernelParams(const DecodeAttentionParams& params, uint64_t slots,
                                     uint32_t group_rows) {
   const AttentionParams& attention = params.attention;
-  const uint32_t slices = DecodeSlices(attention.group_max);
   const bool fixed = params.fixed_split_tokens != 0;
+  const uint32_t slices = GroupsOf(params).slices;
   const DecodeWork work = {attention.context_lengths, attention.kv.kv_heads * slices,
                            attention.window, fixed ? params.fixed_split_tokens / kKvBlockTokens : 1,
                            fixed};
@@ -196,10 +204,13 @@ cudaError_t LaunchOnTensorCores(const DecodeAttentionParams& params, cudaStream_
     return cudaErrorInvalidValue;
   }
   if (params.after_append && !params.dependent) return cudaErrorInvalidValue;
-  return WithShape(params.attention.kv.head_dim, params.attention.group_max, [&](auto shape) {
+  // Models with sinks have small groups: larger ones would double the kernels for nobody.
+  if (params.sinks != nullptr && params.attention.group_max > kDecodeSinkGroupMax) {
+    return cudaErrorInvalidValue;
+  }
+  return WithShape(params.attention.kv.head_dim, GroupsOf(params).rows, [&](auto shape) {
     using Shape = decltype(shape);
     if (params.sinks == nullptr) return LaunchShape<Shape>(params, stream);
-    // Models with sinks have small groups: larger ones would double the kernels for nobody.
     if constexpr (Shape::kTiles == 1) return LaunchShape<WithSinks<Shape>>(params, stream);
     return cudaErrorInvalidValue;
   });

@@ -72,14 +72,18 @@ __device__ __forceinline__ float Denominator(const DecodeKernelParams& params, u
   return sum;
 }
 
-// Sums the row's parts in order and writes its output. All threads of the CTA whose part came last.
+// Sums the row's parts in order and writes a share of the output: of `shares` equal ones, number
+// `share`. All threads of the CTA, after all parts have come.
 template <typename Shape>
 __device__ __forceinline__ void MergeParts(const DecodeKernelParams& params, const DecodeWalk& part,
-                                           const DecodeParts& parts, DecodeHeads heads) {
+                                           const DecodeParts& parts, DecodeHeads heads,
+                                           uint32_t share, uint32_t shares) {
   // Parts whose loads are in flight together.
   constexpr uint32_t kBatch = Shape::kMergeBatch;
   constexpr uint32_t kQuads = Shape::kDim / 4;
-  for (uint32_t e = threadIdx.x; e < heads.count * kQuads; e += Shape::kThreads) {
+  const uint32_t quads = heads.count * kQuads;
+  const uint32_t end = quads * (share + 1) / shares;
+  for (uint32_t e = quads * share / shares + threadIdx.x; e < end; e += Shape::kThreads) {
     const uint32_t row = e / kQuads;
     const uint32_t column = e % kQuads * 4;
     float maximum = -INFINITY;
@@ -257,17 +261,32 @@ __device__ __forceinline__ void FinishPart(const DecodeKernelParams& params,
                                            DecodeRows<Shape>& rows, const DecodeWalk& part,
                                            const DecodeParts& parts, DecodeHeads heads,
                                            uint32_t team, uint32_t row) {
-  __shared__ bool last;
   const bool whole = part.part_units == part.row.units;
   MergeTeams<Shape>(params, space, rows, part, heads, whole, parts.slot, team, row);
   if (whole) return;
   uint32_t* ticket = params.view.tickets + size_t{part.sequence} * params.work.heads + part.head;
-  if (threadIdx.x == 0) last = TakeTicket(ticket) + 1 == parts.count;
+  if (parts.fixed) {
+    __shared__ bool last;
+    if (threadIdx.x == 0) last = TakeTicket(ticket) + 1 == parts.count;
+    __syncthreads();
+    if (!last) return;
+    MergeParts<Shape>(params, part, parts, heads, 0, 1);
+    // Nobody else comes: ready for the next launch.
+    if (threadIdx.x == 0) *ticket = 0;
+    return;
+  }
+  // A row's last part is the first that its CTA works on, perhaps with more behind it: that CTA
+  // goes on. For the others the row is the last work: nobody waits for them any more.
+  const uint32_t share = blockIdx.x - parts.first;
+  const uint32_t shares = parts.count - 1;
+  if (threadIdx.x == 0) {
+    TakeTicket(ticket);
+    if (share != shares) AwaitCount(ticket, parts.count, shares);
+  }
+  if (share == shares) return;
+  // What was written before the parts' tickets is seen after this.
   __syncthreads();
-  if (!last) return;
-  MergeParts<Shape>(params, part, parts, heads);
-  // Nobody else comes: ready for the next launch.
-  if (threadIdx.x == 0) *ticket = 0;
+  MergeParts<Shape>(params, part, parts, heads, share, shares);
 }
 
 }  // namespace weft::kernels::cuda

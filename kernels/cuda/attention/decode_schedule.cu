@@ -1,5 +1,7 @@
 #include <cuda_runtime.h>
 
+#include <algorithm>
+
 #include "kernels/cuda/attention/decode_schedule.h"
 #include "kernels/cuda/attention/decode_work.cuh"
 #include "kernels/cuda/ptx/dependent.cuh"
@@ -82,15 +84,14 @@ __device__ uint32_t ListSequences(const DecodeScheduleParams& params, const Deco
 
 // How many units each CTA takes.
 __device__ uint32_t UnitsPerCta(const DecodeScheduleParams& params, const DecodeWork& work,
-                                uint32_t total, RowUnits rows) {
+                                uint32_t group_rows, uint32_t total, RowUnits rows) {
   const uint32_t even = max(1u, (total + params.grid - 1) / params.grid);
   if (work.fixed || total == 0) return even;
   if (rows.shortest == rows.longest) {
     const uint32_t whole = (even + rows.longest - 1) / rows.longest * rows.longest;
     if (whole - even <= kWholeRowBlocks + even / kWholeRowShare) return whole;
   }
-  const uint32_t heads = min(params.group_max, kDecodeGroupRowsMax);
-  const float cheapest = sqrtf(static_cast<float>(rows.longest) * heads * kMergeCostPerHead);
+  const float cheapest = sqrtf(static_cast<float>(rows.longest) * group_rows * kMergeCostPerHead);
   return max(even, static_cast<uint32_t>(ceilf(cheapest)));
 }
 
@@ -133,7 +134,8 @@ __device__ void FindIds(const DecodeScheduleParams& params, const DecodeWork& wo
   }
 }
 
-__global__ void __launch_bounds__(kThreads) Schedule(DecodeScheduleParams params, DecodeWork work) {
+__global__ void __launch_bounds__(kThreads)
+    Schedule(DecodeScheduleParams params, DecodeWork work, uint32_t group_rows) {
   __shared__ RowUnits rows;
   __shared__ uint32_t few_first_units[kThreads];
   AllowNextKernel();
@@ -147,7 +149,7 @@ __global__ void __launch_bounds__(kThreads) Schedule(DecodeScheduleParams params
   // A binary search in shared memory where they fit.
   uint32_t* first_units = params.sequences <= kThreads ? few_first_units : view.first_units;
   const uint32_t total = ListSequences(params, work, first_units, &rows);
-  const uint32_t per_cta = UnitsPerCta(params, work, total, rows);
+  const uint32_t per_cta = UnitsPerCta(params, work, group_rows, total, rows);
   for (uint32_t cta = threadIdx.x; cta < params.grid; cta += kThreads) {
     DecodeStart start = {};
     const uint64_t place = uint64_t{cta} * per_cta;
@@ -166,8 +168,13 @@ __global__ void __launch_bounds__(kThreads) Schedule(DecodeScheduleParams params
 
 size_t DecodeScheduleBytes(uint32_t sequences, uint32_t kv_heads, uint32_t group_max,
                            uint32_t grid) {
-  const size_t heads = size_t{kv_heads} * DecodeSlices(group_max);
-  return sizeof(DecodeStart) * grid + sizeof(uint32_t) * sequences * (1 + heads);
+  // The most tickets of any launch: of many sequences, or of the few whose groups are sliced.
+  const auto tickets = [&](uint32_t count) {
+    return size_t{count} * kv_heads * DecodeGroups::Of(group_max, count, kv_heads, false).slices;
+  };
+  const uint32_t sliced = kv_heads == 0 ? 0 : std::min(sequences, kDecodeSlicedRowsMax / kv_heads);
+  return sizeof(DecodeStart) * grid +
+         sizeof(uint32_t) * (sequences + std::max(tickets(sequences), tickets(sliced)));
 }
 
 cudaError_t MakeDecodeSchedule(const DecodeScheduleParams& params, cudaStream_t stream) {
@@ -176,10 +183,12 @@ cudaError_t MakeDecodeSchedule(const DecodeScheduleParams& params, cudaStream_t 
     return cudaErrorInvalidValue;
   }
   const bool fixed = params.fixed_split_tokens != 0;
-  const DecodeWork work = {params.context_lengths, params.kv_heads * DecodeSlices(params.group_max),
-                           params.window, fixed ? params.fixed_split_tokens / kKvBlockTokens : 1,
-                           fixed};
-  return LaunchKernel(Schedule, dim3(1), kThreads, 0, params.dependent, stream, params, work);
+  const DecodeGroups groups =
+      DecodeGroups::Of(params.group_max, params.sequences, params.kv_heads, fixed);
+  const DecodeWork work = {params.context_lengths, params.kv_heads * groups.slices, params.window,
+                           fixed ? params.fixed_split_tokens / kKvBlockTokens : 1, fixed};
+  return LaunchKernel(Schedule, dim3(1), kThreads, 0, params.dependent, stream, params, work,
+                      groups.rows);
 }
 
 }  // namespace weft::kernels::cuda

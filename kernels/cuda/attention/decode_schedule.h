@@ -1,8 +1,9 @@
 // Which CTA of decode attention does what, worked out on the device from the context lengths, once
 // per step; all layers of one window use it. The work is a list of units: for every sequence and
-// every head row (a KV head, or a slice of its group when that has more than 48 query heads), the
-// blocks that the sequence's last position sees, in order. Each CTA of a grid of fixed size takes
-// an equally long range of the list, so a graph captured once replays for any lengths.
+// every head row (a KV head, or a slice of its group when that has more query heads than a head row
+// may hold), the blocks that the sequence's last position sees, in order. Each CTA of a grid of
+// fixed size takes an equally long range of the list, so a graph captured once replays for any
+// lengths.
 //
 // A unit is one block of the cache; with fixed_split_tokens it is that many positions (boundaries
 // at multiples of it), and what a CTA sums then depends on the row's own length alone. The range's
@@ -21,15 +22,28 @@
 
 namespace weft::kernels::cuda {
 
-// Query heads that one head row of the work list may hold.
+// Query heads that one head row of the work list may hold. A large group as one row has its keys
+// read once. So few rows (sequences times KV heads) leave most CTAs idle, and a row's results are
+// many: there a group is cut into slices, whose keys come from the L2 again.
 inline constexpr uint32_t kDecodeGroupRowsMax = 48;
+inline constexpr uint32_t kDecodeSliceRows = 16;
+inline constexpr uint32_t kDecodeSlicedRowsMax = 8;
 
-// Head rows a KV head makes.
-inline constexpr uint32_t DecodeSlices(uint32_t group_max) {
-  return group_max <= kDecodeGroupRowsMax
-             ? 1
-             : (group_max + kDecodeGroupRowsMax - 1) / kDecodeGroupRowsMax;
-}
+// How the groups of a launch are laid out; the schedule and attention have to agree. `fixed`:
+// fixed_split_tokens is not 0, where a row may not depend on how many others there are.
+struct DecodeGroups {
+  // Query heads of the largest head row.
+  uint32_t rows;
+  // Head rows that a KV head makes.
+  uint32_t slices;
+
+  static constexpr DecodeGroups Of(uint32_t group_max, uint32_t sequences, uint32_t kv_heads,
+                                   bool fixed) {
+    const bool sliced = !fixed && uint64_t{sequences} * kv_heads <= kDecodeSlicedRowsMax;
+    const uint32_t limit = sliced ? kDecodeSliceRows : kDecodeGroupRowsMax;
+    return {group_max < limit ? group_max : limit, (group_max + limit - 1) / limit};
+  }
+};
 
 struct DecodeScheduleParams {
   // [sequences], as in AttentionParams. 0: the sequence has no work; its output will be zeros.

@@ -3,108 +3,15 @@
 #include <cuda_runtime.h>
 
 #include "kernels/cuda/gemm/gemv_input.cuh"
+#include "kernels/cuda/gemm/gemv_multiply.cuh"
 #include "kernels/cuda/gemm/gemv_output.cuh"
 #include "kernels/cuda/gemm/gemv_stream.cuh"
 #include "kernels/cuda/multiprocessors.cuh"
 #include "kernels/cuda/ptx/barrier.cuh"
 #include "kernels/cuda/ptx/dependent.cuh"
-#include "kernels/cuda/ptx/memory.cuh"
-#include "kernels/cuda/ptx/mma.cuh"
 
 namespace weft::kernels::cuda {
 namespace {
-
-// A warp's sums of a tile, over its slices of the chunks: two chains, to be added.
-struct GemvSums {
-  float even[4] = {};
-  float odd[4] = {};
-};
-
-// A warp that multiplies.
-template <uint32_t kElements>
-class Multiplier {
- public:
-  __device__ __forceinline__ Multiplier(const GemvParams& params, uint32_t shared, const uint4* x,
-                                        const GemvPlan& plan)
-      : slot_{shared, plan.slots} {
-    const uint32_t warp = threadIdx.x / kWarp;
-    const uint32_t lane = threadIdx.x % kWarp;
-    element_ = warp * Chunk::kSliceElements + lane % 4 * GemvShape::kVector;
-    weights_ = lane / 4 * Chunk::kRowBytes + element_ * 2;
-    // The lanes of rows that the input does not have read zeros.
-    const bool has_row = lane / 4 < params.rows;
-    x_ = has_row ? SharedAddress(x + lane / 4 * plan.x_stride) + element_ * 2
-                 : shared + GemvShape::kZeros;
-    x_chunk_ = has_row ? Chunk::kBytes : 0;
-    x_step_ = has_row ? GemvShape::kStep * 2 : 0;
-  }
-
-  // The columns of the pair of tiles that comes next; none at the end.
-  __device__ __forceinline__ GemvRange NextPair(char* shared) const {
-    WaitForPhase(slot_.Full(), slot_.parity);
-    return *slot_.Columns(shared);
-  }
-
-  // A tile's next chunks, from `first` to `last`, the panel's.
-  __device__ __forceinline__ void AddPanel(uint32_t k, uint32_t first, uint32_t last,
-                                           GemvSums* sums) {
-    uint32_t x = x_;
-#pragma unroll 1
-    for (uint32_t chunk = first; chunk < last; ++chunk) {
-      WaitForPhase(slot_.Full(), slot_.parity);
-      const uint32_t left = k - chunk * kElements;
-      if (left >= kElements) {
-        AddChunk<false>(x, left, sums);
-      } else {
-        AddChunk<true>(x, left, sums);
-      }
-      __syncwarp();
-      if (threadIdx.x % kWarp == 0) Arrive(slot_.Empty());
-      slot_.Advance();
-      x += x_chunk_;
-    }
-  }
-
- private:
-  using Chunk = GemvChunk<kElements>;
-
-  // Which sixteen of the 32 elements of a step a matrix instruction takes, and in which order, is
-  // the same for weights and input and otherwise free: here a lane's are those that it loads.
-  template <bool kPartial>
-  __device__ __forceinline__ void AddChunk(uint32_t x, uint32_t left, GemvSums* sums) const {
-    const uint32_t weights = slot_.Weights() + weights_;
-#pragma unroll
-    for (uint32_t step = 0; step < Chunk::kSliceSteps; step += 2) {
-      uint4 low[2];
-      uint4 high[2];
-      uint4 in[2];
-#pragma unroll
-      for (uint32_t i = 0; i < 2; ++i) {
-        const uint32_t from = weights + (step + i) * GemvShape::kStep * 2;
-        low[i] = LoadShared(from);
-        high[i] = LoadShared(from + 8 * Chunk::kRowBytes);
-        in[i] = LoadShared(x + (step + i) * x_step_);
-        // Nobody wrote what lies there: it may be NaN, of the weights and of the input.
-        if (kPartial && element_ + (step + i) * GemvShape::kStep >= left) {
-          low[i] = high[i] = in[i] = make_uint4(0, 0, 0, 0);
-        }
-      }
-#pragma unroll
-      for (uint32_t i = 0; i < 2; ++i) {
-        MultiplyAdd(sums->even, {low[i].x, high[i].x, low[i].y, high[i].y}, in[i].x, in[i].y);
-        MultiplyAdd(sums->odd, {low[i].z, high[i].z, low[i].w, high[i].w}, in[i].z, in[i].w);
-      }
-    }
-  }
-
-  GemvSlot<kElements> slot_;
-  // Of the chunk, the lane's first.
-  uint32_t element_;
-  uint32_t weights_;
-  uint32_t x_;
-  uint32_t x_chunk_;
-  uint32_t x_step_;
-};
 
 // The warps that multiply.
 template <uint32_t kGroup, uint32_t kElements>
@@ -117,7 +24,10 @@ __device__ __forceinline__ void MultiplyBlock(const GemvParams& params, const Ge
   GemvInput<kGroup> input(params, x, plan.x_stride,
                           reinterpret_cast<float*>(shared + GemvShape::kNormSums),
                           reinterpret_cast<float*>(shared + GemvShape::kScales));
-  Multiplier<kElements> multiplier(params, SharedAddress(shared), x, plan);
+  GemvMultiplier<kElements> multiplier(SharedAddress(shared), plan.slots);
+  // Row `lane / 4` of the input; the lanes of rows that there are not read zeros.
+  const uint32_t row = threadIdx.x % kWarp / 4;
+  multiplier.ReadRow(row < params.rows ? x + row * plan.x_stride : nullptr);
   const GemvHeads heads(params);
   const uint32_t width = plan.pairs.Width();
   WaitForEarlierKernels();
@@ -177,7 +87,7 @@ __global__ void __launch_bounds__(GemvShape::kAllThreads, kElements == 512 ? 2 :
   if (threadIdx.x >= GemvShape::kThreads) {
     GemvStream<kElements> stream(shared, plan.slots);
     stream.Run(params, plan);
-    stream.PrefetchNext(params.next, plan);
+    PrefetchNext<kElements>(params.next, plan.next);
     stream.End();
   } else {
     MultiplyBlock<kGroup, kElements>(params, plan, shared);
@@ -216,13 +126,9 @@ cudaError_t LaunchGroup(const GemvParams& params, const GemvTuning& tuning, cuda
   return Launch<1, kElements>(params, tuning, stream);
 }
 
-bool HasPairs(uint32_t n, uint32_t head_dim) {
-  return head_dim != 0 && head_dim % 2 == 0 && n % head_dim == 0;
-}
-
 bool AreWholeHeads(const RotateAndAppendParams& heads, uint32_t n) {
   const KvLayer& kv = heads.kv;
-  return HasPairs(n, kv.head_dim) && n / kv.head_dim == heads.query_heads + 2 * kv.kv_heads &&
+  return GemvPairs::Fit(n, kv.head_dim) && n / kv.head_dim == heads.query_heads + 2 * kv.kv_heads &&
          (heads.rotary == nullptr || heads.rotary_dim == kv.head_dim) &&
          kv.type == DType::kBfloat16;
 }
@@ -231,11 +137,7 @@ bool IsValid(const GemvParams& params) {
   if (params.rows > kGemvRowsMax || params.k == 0 || params.k % GemvShape::kVector != 0) {
     return false;
   }
-  const GemvNext& next = params.next;
-  if (next.weight != nullptr && (next.k == 0 || next.k % GemvShape::kVector != 0)) return false;
-  if (next.epilogue == GemvEpilogue::kRotateAppend && !HasPairs(next.n, next.head_dim)) {
-    return false;
-  }
+  if (!IsValidNext(params.next)) return false;
   switch (params.epilogue) {
     case GemvEpilogue::kStore:
       return true;

@@ -23,6 +23,25 @@ struct GemvElement {
     return threadIdx.x % GemvShape::kTileSums / GemvShape::kTileRows;
   }
   static __device__ __forceinline__ uint32_t Column() { return threadIdx.x % GemvShape::kTileRows; }
+
+  // Its sum over the warps of `sums`, a tile's, each warp's as its lanes have them: lane 4 i + j
+  // has of the tile's rows i and i + 8 those of the input's rows 2 j and 2 j + 1.
+  static __device__ __forceinline__ float Sum(const float* sums) { return OverWarps(sums + At()); }
+  // That of the weight's row eight further.
+  static __device__ __forceinline__ float PartnerSum(const float* sums) {
+    return OverWarps(sums + At() + 2);
+  }
+
+ private:
+  static __device__ __forceinline__ uint32_t At() {
+    return Column() % 8 * 16 + Row() / 2 * 4 + Column() / 8 * 2 + Row() % 2;
+  }
+  static __device__ __forceinline__ float OverWarps(const float* sums) {
+    float sum = 0;
+#pragma unroll
+    for (uint32_t i = 0; i < GemvShape::kWarps; ++i) sum += sums[i * GemvShape::kTileSums];
+    return sum;
+  }
 };
 static_assert(GemvShape::kTiles * GemvShape::kTileSums == GemvShape::kThreads);
 
@@ -108,13 +127,8 @@ class GemvOut {
   // `sums`: of all warps, tile by tile, each as the lanes of a warp have them.
   __device__ __forceinline__ void Write(const GemvParams& params, const float* sums) const {
     if (!present_) return;
-    const uint32_t row = GemvElement::Row();
-    const uint32_t column = GemvElement::Column();
-    // Lane 4 i + j has of the tile's rows i and i + 8 those of the input's rows 2 j and 2 j + 1.
-    const uint32_t at = column % 8 * 16 + row / 2 * 4 + column / 8 * 2 + row % 2;
-    const float* of_warps =
-        sums + GemvElement::Tile() * GemvShape::kWarps * GemvShape::kTileSums + at;
-    const float value = OverWarps(of_warps);
+    const float* of_tile = sums + GemvElement::Tile() * GemvShape::kWarps * GemvShape::kTileSums;
+    const float value = GemvElement::Sum(of_tile);
     switch (params.epilogue) {
       case GemvEpilogue::kStore:
         return Store(params, value + before_.y);
@@ -124,9 +138,9 @@ class GemvOut {
         return Store(params, Activate(params.activation, RoundToBfloat16(value + before_.y)));
       case GemvEpilogue::kGated:
         return Store(params, Activate(params.activation, RoundToBfloat16(value)) *
-                                 RoundToBfloat16(OverWarps(of_warps + 2)));
+                                 RoundToBfloat16(GemvElement::PartnerSum(of_tile)));
       case GemvEpilogue::kRotateAppend:
-        return heads_.Write(params, column_, before_, value, OverWarps(of_warps + 2));
+        return heads_.Write(params, column_, before_, value, GemvElement::PartnerSum(of_tile));
     }
   }
 
@@ -140,12 +154,6 @@ class GemvOut {
     } else {
       static_cast<__nv_bfloat16*>(params.out)[At(params)] = FromFloat<__nv_bfloat16>(value);
     }
-  }
-  static __device__ __forceinline__ float OverWarps(const float* sums) {
-    float sum = 0;
-#pragma unroll
-    for (uint32_t i = 0; i < GemvShape::kWarps; ++i) sum += sums[i * GemvShape::kTileSums];
-    return sum;
   }
 
   const GemvHeads& heads_;

@@ -16,12 +16,18 @@ struct GemvSlot {
   // Of shared memory.
   uint32_t shared;
   uint32_t slots;
+  // Of its barriers: several rings, one after the other in the same place, have their own.
+  uint32_t first_barrier = 0;
   uint32_t at = 0;
   // Of the slot's next phase.
   uint32_t parity = 0;
 
-  __device__ __forceinline__ uint32_t Full() const { return shared + GemvShape::kFull + at * 8; }
-  __device__ __forceinline__ uint32_t Empty() const { return shared + GemvShape::kEmpty + at * 8; }
+  __device__ __forceinline__ uint32_t Full() const {
+    return shared + GemvShape::kFull + (first_barrier + at) * 8;
+  }
+  __device__ __forceinline__ uint32_t Empty() const {
+    return shared + GemvShape::kEmpty + (first_barrier + at) * 8;
+  }
   __device__ __forceinline__ uint32_t Weights() const {
     return shared + GemvShape::kRing + at * GemvChunk<kElements>::kSlotBytes;
   }
@@ -44,6 +50,25 @@ __device__ __forceinline__ void InitGemvBarriers(uint32_t shared, uint32_t slots
     InitBarrier(shared + GemvShape::kEmpty + i * 8, GemvShape::kWarps);
   }
   FenceBarriers();
+}
+
+// By a warp: the weights that this block of a later Gemv will request first, into the L2.
+template <uint32_t kElements>
+__device__ __forceinline__ void PrefetchNext(const GemvNext& next, const GemvNextPlan& plan) {
+  if (plan.chunks == 0 || blockIdx.x >= plan.grid) return;
+  const uint32_t lane = threadIdx.x % kWarp;
+  const GemvRange range(plan.owned, blockIdx.x, plan.grid);
+  const uint32_t chunks = next.k / kElements + (next.k % kElements != 0);
+  for (uint32_t i = 0; i < plan.chunks; ++i) {
+    const uint32_t column = range.begin + i / chunks * plan.pairs.Width();
+    if (column >= range.end) break;
+    const GemvTile tile(plan.pairs, column, range.end);
+    const uint32_t element = i % chunks * kElements;
+    if (!tile.Has(lane)) continue;
+    const size_t row = size_t{tile.WeightRow(lane)} * next.k + element;
+    PrefetchBulk(static_cast<const char*>(next.weight) + row * 2,
+                 min(kElements, next.k - element) * 2);
+  }
 }
 
 template <uint32_t kElements>
@@ -83,22 +108,6 @@ class GemvStream {
     if (lane_ == 0) {
       *slot_.Columns(memory_) = GemvRange();
       Arrive(slot_.Full());
-    }
-  }
-
-  // The weights that this block of the next launch will request first, into the L2.
-  __device__ __forceinline__ void PrefetchNext(const GemvNext& next, const GemvPlan& plan) const {
-    if (plan.next_chunks == 0 || blockIdx.x >= plan.next_grid) return;
-    const GemvRange range(plan.next_owned, blockIdx.x, plan.next_grid);
-    const uint32_t chunks = next.k / kElements + (next.k % kElements != 0);
-    for (uint32_t i = 0; i < plan.next_chunks; ++i) {
-      const uint32_t column = range.begin + i / chunks * plan.next_pairs.Width();
-      if (column >= range.end) break;
-      const GemvTile tile(plan.next_pairs, column, range.end);
-      const uint32_t element = i % chunks * kElements;
-      if (!tile.Has(lane_)) continue;
-      PrefetchBulk(Source(next.weight, next.k, tile) + size_t{element} * 2,
-                   min(kElements, next.k - element) * 2);
     }
   }
 

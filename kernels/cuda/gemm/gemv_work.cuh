@@ -83,6 +83,11 @@ struct GemvPairs {
   __host__ __device__ constexpr GemvPairs(GemvEpilogue epilogue, uint32_t n, uint32_t head_dim)
       : distance(Distance(epilogue, n, head_dim)) {}
 
+  // Whether `n` rows are whole heads of pairs.
+  static constexpr bool Fit(uint32_t n, uint32_t head_dim) {
+    return head_dim != 0 && head_dim % 2 == 0 && n % head_dim == 0;
+  }
+
   __host__ __device__ constexpr uint32_t Columns(uint32_t n) const {
     return distance != 0 ? n / 2 : n;
   }
@@ -93,6 +98,36 @@ struct GemvPairs {
   // The first of the column's rows.
   __host__ __device__ constexpr uint32_t FirstRow(uint32_t column) const {
     return distance != 0 ? column + column / distance * distance : column;
+  }
+};
+
+// With a workspace: of `columns`, those that `grid` blocks own; `n` rows of the weight.
+inline uint32_t GemvOwned(uint32_t columns, uint32_t n, uint32_t grid, const GemvTuning& tuning) {
+  if (grid == 0 || n / grid < tuning.claiming_rows) return columns;
+  return columns - static_cast<uint32_t>(uint64_t{columns} * tuning.claimed_percent / 100);
+}
+
+inline bool IsValidNext(const GemvNext& next) {
+  if (next.weight != nullptr && (next.k == 0 || next.k % GemvShape::kVector != 0)) return false;
+  return next.epilogue != GemvEpilogue::kRotateAppend || GemvPairs::Fit(next.n, next.head_dim);
+}
+
+// What of a later Gemv blocks bring into the L2: the chunks of each, the grid that it will have and
+// the columns that its blocks will own.
+struct GemvNextPlan {
+  uint32_t chunks;
+  GemvPairs pairs;
+  uint32_t grid;
+  uint32_t owned;
+
+  // `claims`: it will have a workspace.
+  static GemvNextPlan Of(const GemvNext& next, bool claims, const GemvTuning& tuning,
+                         uint32_t multiprocessors) {
+    const GemvPairs pairs(next.epilogue, next.n, next.head_dim);
+    const uint32_t columns = pairs.Columns(next.n);
+    const uint32_t grid = std::min(columns, multiprocessors);
+    return {next.weight == nullptr ? 0 : tuning.chunks_ahead, pairs, grid,
+            claims ? GemvOwned(columns, next.n, grid, tuning) : columns};
   }
 };
 
@@ -112,12 +147,7 @@ struct GemvPlan {
   uint32_t x_stride;
   uint32_t shared_bytes;
   uint32_t grid;
-  // What of params.next the blocks bring into the L2; the grid that it will have and the columns
-  // that its blocks will own, if it has a workspace just as this launch.
-  uint32_t next_chunks;
-  GemvPairs next_pairs;
-  uint32_t next_grid;
-  uint32_t next_owned;
+  GemvNextPlan next;
 
   static constexpr uint32_t DivideUp(uint32_t a, uint32_t b) { return a / b + (a % b != 0); }
   // False: not even one chunk of the input fits.
@@ -143,25 +173,13 @@ struct GemvPlan {
   }
 
  private:
-  // Of `columns`, those that `grid` blocks own; `n` rows of the weight.
-  static uint32_t Owned(uint32_t columns, uint32_t n, uint32_t grid, const GemvTuning& tuning) {
-    if (grid == 0 || n / grid < tuning.claiming_rows) return columns;
-    return columns - static_cast<uint32_t>(uint64_t{columns} * tuning.claimed_percent / 100);
-  }
   void Divide(const GemvParams& params, const GemvTuning& tuning, uint32_t multiprocessors) {
     pairs = GemvPairs(params.epilogue, params.n, params.heads.kv.head_dim);
     columns = pairs.Columns(params.n);
     grid = std::min(columns, multiprocessors);
-    const GemvNext& next = params.next;
-    next_pairs = GemvPairs(next.epilogue, next.n, next.head_dim);
-    owned = columns;
-    next_owned = next_pairs.Columns(next.n);
-    next_grid = std::min(next_owned, multiprocessors);
-    next_chunks = next.weight == nullptr ? 0 : tuning.chunks_ahead;
-    if (params.workspace != nullptr) {
-      owned = Owned(columns, params.n, grid, tuning);
-      next_owned = Owned(next_owned, next.n, next_grid, tuning);
-    }
+    const bool claims = params.workspace != nullptr;
+    owned = claims ? GemvOwned(columns, params.n, grid, tuning) : columns;
+    next = GemvNextPlan::Of(params.next, claims, tuning, multiprocessors);
     claimed_tiles = DivideUp(columns - owned, pairs.Width());
   }
 };

@@ -83,6 +83,21 @@ __device__ __forceinline__ uint32_t CountUp(uint32_t* counter) {
   return before;
 }
 
+// What was done before a CountUp of this value is seen after it.
+__device__ __forceinline__ uint32_t LoadCounter(const uint32_t* counter) {
+  uint32_t value;
+  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(counter) : "memory");
+  return value;
+}
+
+// By a thread of each of those that `waiting` are: until the counter, which began at zero, has been
+// counted up `count` times. The last to see it leaves it at zero again.
+__device__ __forceinline__ void AwaitCount(uint32_t* counter, uint32_t count, uint32_t waiting) {
+  while (LoadCounter(counter) < count) {
+  }
+  if (CountUp(counter) + 1 == count + waiting) *counter = 0;
+}
+
 // Makes the compiler forget what it knows of x: what follows from x is worked out again where this
 // stands, and does not wait for it in registers.
 template <typename T>

@@ -138,8 +138,10 @@ class CudaOps : public Ops {
   // Of experts (ops_experts.cc).
   absl::Status Route(const PlanOp& op, const Rows& rows);
   absl::Status MultiplyByExperts(const PlanOp& op, const Rows& rows);
+  absl::Status MultiplyFewRowsByExperts(const PlanOp& op, const Rows& rows);
   absl::Status ScaleShared(const PlanOp& op, const Rows& rows);
   absl::Status Combine(const PlanOp& op, const Rows& rows);
+  kernels::cuda::ActivationKind ActivationOfMlps() const;
   // Whether experts' products read so few normed rows where they are.
   bool ReadsRowsInPlace(uint32_t rows) const;
   absl::StatusOr<const CUtensorMap*> ExpertMapOf(const void* weight, uint32_t n, uint32_t k);

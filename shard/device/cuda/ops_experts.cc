@@ -4,6 +4,7 @@
 
 #include "common/limits.h"
 #include "common/status.h"
+#include "kernels/cuda/experts/few_rows.h"
 #include "kernels/cuda/experts/product.h"
 #include "kernels/cuda/experts/route.h"
 #include "kernels/cuda/experts/rows.h"
@@ -39,7 +40,7 @@ absl::Status CudaOps::Route(const PlanOp& op, const Rows& rows) {
   route.workspace = ws_.route_workspace;
   route.dependent = !op.after_collective;
   WEFT_RETURN_IF_ERROR(CudaStatus(kernels::cuda::RouteRows(route, stream_), "routing"));
-  if (ReadsRowsInPlace(rows.count)) return absl::OkStatus();
+  if (op.way == Way::kFewRows || ReadsRowsInPlace(rows.count)) return absl::OkStatus();
   kernels::cuda::SpreadRowsParams spread;
   spread.in = ws_.normed;
   spread.out = ws_.expert_in;
@@ -66,7 +67,36 @@ absl::StatusOr<const CUtensorMap*> CudaOps::ExpertMapOf(const void* weight, uint
   return &expert_maps_.emplace(weight, map).first->second;
 }
 
+absl::Status CudaOps::MultiplyFewRowsByExperts(const PlanOp& op, const Rows& rows) {
+  const CudaLayer& layer = weights_.layer(op.layer);
+  kernels::cuda::FewRowsExpertsParams params;
+  params.gate_up = layer.expert_gate_up;
+  params.down = layer.expert_down;
+  if (op.adds_bias) {
+    params.gate_up_bias = layer.expert_gate_up_bias;
+    if (AddsBias(Matrix::kExpertDown, slice_.rank)) params.down_bias = layer.expert_down_bias;
+  }
+  params.in = ws_.normed;
+  params.made = ws_.expert_mlp;
+  params.out = At(op.out, rows, Matrix::kNone);
+  params.accumulates = op.epilogue == Epilogue::kAddToOut;
+  if (shape_.shared_mlp > 0) params.beside = ws_.partial;
+  params.routes = ws_.expert_routes;
+  params.rows = rows.count;
+  params.experts = shape_.experts;
+  params.per_token = shape_.experts_per_token;
+  params.hidden = shape_.hidden;
+  params.mlp = shape_.expert_mlp;
+  params.activation = ActivationOfMlps();
+  params.limit = spec_.activation_limit;
+  params.workspace = ws_.gemv;
+  params.next = NextOf(op);
+  params.dependent = !op.after_collective;
+  return CudaStatus(kernels::cuda::FewRowsExperts(params, stream_), "experts of few rows");
+}
+
 absl::Status CudaOps::MultiplyByExperts(const PlanOp& op, const Rows& rows) {
+  if (op.way == Way::kFewRows) return MultiplyFewRowsByExperts(op, rows);
   const MatrixOnDevice matrix = MatrixOf(op.matrix, op.layer);
   const bool down = op.matrix == Matrix::kExpertDown;
   const bool activates = op.epilogue == Epilogue::kActivate;

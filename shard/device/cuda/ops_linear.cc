@@ -30,8 +30,10 @@ GemvEpilogue KernelEpilogue(Epilogue epilogue, bool gated) {
   return GemvEpilogue::kStore;
 }
 
-kernels::cuda::ActivationKind KernelActivation(Activation activation) {
-  switch (activation) {
+}  // namespace
+
+kernels::cuda::ActivationKind CudaOps::ActivationOfMlps() const {
+  switch (spec_.activation) {
     case Activation::kSilu:
       return kernels::cuda::ActivationKind::kSilu;
     case Activation::kGeluErf:
@@ -45,8 +47,6 @@ kernels::cuda::ActivationKind KernelActivation(Activation activation) {
   }
   return kernels::cuda::ActivationKind::kSilu;
 }
-
-}  // namespace
 
 CudaOps::MatrixOnDevice CudaOps::MatrixOf(Matrix matrix, uint32_t layer) const {
   if (matrix == Matrix::kHead) {
@@ -226,7 +226,7 @@ absl::Status CudaOps::MultiplyFewRows(const PlanOp& op, const Rows& rows) {
   kernels::cuda::GemvParams params;
   params.weight = matrix.weight;
   params.epilogue = KernelEpilogue(op.epilogue, shape_.gated_mlp);
-  params.activation = KernelActivation(spec_.activation);
+  params.activation = ActivationOfMlps();
   if (op.adds_bias && op.epilogue != Epilogue::kRotateAppend && AddsBias(op.matrix, slice_.rank)) {
     params.bias = matrix.bias;
   }
@@ -268,7 +268,7 @@ absl::Status CudaOps::Activate(const PlanOp& op, const Rows& rows) {
     params.out = At(op.out, rows, Matrix::kNone);
     params.rows = experts ? rows.count * shape_.experts_per_token : rows.count;
     params.columns = MatrixOf(op.feeds, op.layer).inputs;
-    params.kind = KernelActivation(spec_.activation);
+    params.kind = ActivationOfMlps();
     params.type = shape_.type;
     params.dependent = !op.after_collective;
     return params;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/algorithm/container.h"
+#include "kernels/cuda/experts/few_rows.h"
 #include "kernels/cuda/experts/product.h"
 #include "shard/model/decoder.h"
 
@@ -10,6 +11,8 @@ namespace weft::shard {
 
 const char* RowClassName(RowClass rows) {
   switch (rows) {
+    case RowClass::kOne:
+      return "one";
     case RowClass::kFew:
       return "few";
     case RowClass::kSome:
@@ -34,6 +37,13 @@ CudaPlanFacts FactsOf(const DecoderSpec& spec, const CudaShape& shape, const Sli
   facts.experts = shape.experts > 0;
   facts.tensor_core_experts = shape.experts > 0 && kernels::cuda::ServesExpertGemm(
                                                        shape.expert_mlp, shape.hidden, shape.type);
+  for (const uint32_t rows : {1u, kFewRowsMax}) {
+    if (shape.experts > 0 && spec.gated_mlp &&
+        kernels::cuda::ServesFewRowsExperts(rows, shape.experts_per_token, shape.hidden,
+                                            shape.expert_mlp, shape.type)) {
+      facts.few_rows_experts_max = rows;
+    }
+  }
   facts.few_rows_activate =
       !(spec.gated_mlp && spec.mlp_bias) && spec.activation != Activation::kClampedSwiglu;
   facts.gated_silu = spec.gated_mlp && spec.activation == Activation::kSilu;
@@ -46,12 +56,14 @@ bool IsOptional(const PlanRule& rule) {
 
 std::vector<const PlanRule*> CudaPlanRules(const CudaPlanFacts& facts, RowClass rows) {
   std::vector<const PlanRule*> rules;
-  const bool few = rows == RowClass::kFew && facts.bfloat16 && !facts.deterministic;
+  const bool few = rows <= RowClass::kFew && facts.bfloat16 && !facts.deterministic;
+  const uint32_t rows_max = rows == RowClass::kOne ? 1 : kFewRowsMax;
   if (few) rules.push_back(&kFewRowsProduct);
   rules.push_back(&kBiasIntoRotation);
   if (few) rules.push_back(&kBiasIntoFewRows);
   if (few && facts.whole_heads) rules.push_back(&kRotationIntoProduct);
   if (few && facts.few_rows_activate) rules.push_back(&kActivationIntoFewRows);
+  if (few && rows_max <= facts.few_rows_experts_max) rules.push_back(&kFewRowsExperts);
   if (facts.tensor_core_experts && facts.gated_silu) rules.push_back(&kActivationIntoExperts);
   if (facts.world == 1) {
     rules.push_back(&kResidualIntoRoundedProduct);
@@ -75,7 +87,7 @@ std::vector<const PlanRule*> CudaPlanRules(const CudaPlanFacts& facts, RowClass 
 
 CudaPlans MakeCudaPlans(const DecoderSpec& spec, const CudaPlanFacts& facts) {
   CudaPlans plans;
-  for (const RowClass rows : {RowClass::kFew, RowClass::kSome, RowClass::kMany}) {
+  for (const RowClass rows : {RowClass::kOne, RowClass::kFew, RowClass::kSome, RowClass::kMany}) {
     LayerPlan plan = RecordForward(spec, facts.world);
     ApplyRules(CudaPlanRules(facts, rows), &plan);
     MarkCollectives(&plan);

@@ -18,11 +18,12 @@ namespace weft::shard {
 // Steps by their rows, because kernels differ in what they are bound by. The tail of a step has a
 // class of its own: its rows are those that sample.
 enum class RowClass : uint8_t {
+  kOne,   // as kFew, and its experts' inputs are small enough for the way of few rows
   kFew,   // products are bound by reading the matrix: norm, activation and residual go into them
   kSome,  // sums over ranks go through peers' memory
   kMany,
 };
-inline constexpr uint32_t kRowClasses = 3;
+inline constexpr uint32_t kRowClasses = 4;
 
 // Up to so many rows a product with norm, activation and residual sum in it is faster than cuBLASLt
 // and kernels of their own for those (docs/PERFORMANCE.md).
@@ -31,6 +32,7 @@ inline constexpr uint32_t kFewRowsMax = 4;
 inline constexpr uint32_t kPeerRowsMax = 128;
 
 constexpr RowClass RowClassOf(uint32_t rows) {
+  if (rows <= 1) return RowClass::kOne;
   if (rows <= kFewRowsMax) return RowClass::kFew;
   return rows <= kPeerRowsMax ? RowClass::kSome : RowClass::kMany;
 }
@@ -53,6 +55,8 @@ struct CudaPlanFacts {
   bool few_rows_activate = true;
   // Some layers have experts.
   bool experts = false;
+  // So many rows at most go through their experts in one operation.
+  uint32_t few_rows_experts_max = 0;
   // Products of experts that can activate what they store.
   bool tensor_core_experts = false;
   // What is added to the residual is normalised first.

@@ -66,6 +66,20 @@ TEST_CASE("Decode attention: batches", "[cuda][decode_attention]") {
   Check({.lengths = {0, 70, 0, 0, 300, 0}, .groups = {4, 4}, .fixed_split = fixed_split});
 }
 
+// Few rows of large groups are cut into slices of the group; more rows are not.
+TEST_CASE("Decode attention: large groups, few rows and many", "[cuda][decode_attention]") {
+  const uint32_t fixed_split = GENERATE(0, 128);
+  const uint32_t head_dim = GENERATE(64, 128, 256);
+  const std::vector<uint32_t> groups =
+      GENERATE(std::vector<uint32_t>{17}, std::vector<uint32_t>{48}, std::vector<uint32_t>{71, 2});
+  const uint32_t sequences = GENERATE(1, 4, 5, 8, 9, 12);
+  const uint32_t length = GENERATE(130, 3000);
+  std::vector<uint32_t> lengths;
+  for (uint32_t s = 0; s < sequences; ++s) lengths.push_back(length + s * 117 % 200);
+  lengths[sequences / 2] = sequences > 1 ? 0 : length;
+  Check({.lengths = lengths, .groups = groups, .head_dim = head_dim, .fixed_split = fixed_split});
+}
+
 // Contexts of equal length: rows of which a CTA takes several as a whole, and that are cut.
 TEST_CASE("Decode attention: equal contexts", "[cuda][decode_attention]") {
   const auto [sequences, length] =

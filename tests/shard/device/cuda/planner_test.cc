@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/algorithm/container.h"
+
 namespace weft::shard {
 namespace {
 
@@ -124,6 +126,30 @@ TEST_CASE("Sums of models with experts go through NCCL alone", "[shard][cuda][pl
       for (const PlanOp& op : *part) CHECK(op.way != Way::kPeers);
     }
   }
+}
+
+TEST_CASE("Experts of few rows are one operation, of those rows that fit", "[shard][cuda][plan]") {
+  DecoderSpec spec = Spec();
+  spec.experts.count = 4;
+  spec.experts.per_token = 2;
+  spec.experts.shared_hidden = 8;
+  CudaPlanFacts facts;
+  facts.experts = true;
+  const auto joined = [&](uint32_t rows_max, RowClass rows) {
+    facts.few_rows_experts_max = rows_max;
+    const std::vector<std::string> texts = Texts(PlanOf(MakeCudaPlans(spec, facts), rows));
+    return absl::c_linear_search(
+        texts, "experts' linear experts: normed -> residual, combines, adds to it, for few rows");
+  };
+  CHECK(joined(kFewRowsMax, RowClass::kOne));
+  CHECK(joined(kFewRowsMax, RowClass::kFew));
+  CHECK_FALSE(joined(kFewRowsMax, RowClass::kSome));
+  CHECK(joined(1, RowClass::kOne));
+  CHECK_FALSE(joined(1, RowClass::kFew));
+  CHECK_FALSE(joined(0, RowClass::kOne));
+  // In float32, and where all rows take one way, nothing is joined.
+  facts.deterministic = true;
+  CHECK_FALSE(joined(kFewRowsMax, RowClass::kOne));
 }
 
 TEST_CASE("The sums of a step come in pairs, output's first", "[shard][cuda][plan]") {
