@@ -77,7 +77,7 @@ ROOMS = {
         "cpu": set(),
         "cuda/attention": {"cuda", "cuda/ptx"},
         "cuda/comm": {"cuda", "cuda/ptx"},
-        "cuda/experts": {"cuda", "cuda/gemm", "cuda/ptx"},
+        "cuda/experts": {"cuda", "cuda/elementwise", "cuda/gemm", "cuda/ptx"},
         "cuda/elementwise": {"cuda", "cuda/ptx"},
         "cuda/gemm": {"cuda", "cuda/elementwise", "cuda/ptx"},
         "cuda/sampling": {"cuda", "cuda/ptx"},
