@@ -100,7 +100,10 @@ absl::StatusOr<int> OutputFolder::Begin(const std::string& name) {
   if (IsThere(PathOf(name))) return Exists(PathOf(name));
   const std::string staged = StagedPathOf(name);
   fd_ = open(staged.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (fd_ < 0) return absl::ErrnoToStatus(errno, staged);
+  if (fd_ < 0) {
+    return absl::ErrnoToStatus(
+        errno, absl::StrCat(path_, ": nothing can be written there; name another with --to"));
+  }
   names_.push_back(name);
   return fd_;
 }

@@ -1,7 +1,8 @@
 // Writes one .safetensors file: header, then the tensors without holes, those of wide elements
 // first so that each lies at a multiple of its element. Streams from the files that are mapped:
-// pages are dropped behind the copy, so that memory does not grow with the model. Used by
-// `weft convert`, one thread. Format: https://github.com/huggingface/safetensors#format
+// pages are dropped behind the copy, so that memory does not grow with the model (of a view with
+// strides the pages stay until its end, and are the page cache's). Used by `weft convert`, one
+// thread. Format: https://github.com/huggingface/safetensors#format
 
 #pragma once
 

@@ -1,14 +1,22 @@
 """Broken model files: `weft serve` exits non-zero before it serves, and says which file, which
 tensor or key, what was expected, what was found, and what would work."""
 
+import collections
+import io
 import json
+import math
 import os
 import pathlib
+import pickle
 import shutil
 import struct
 import subprocess
+import sys
 import tempfile
+import types
 import unittest
+import unittest.mock
+import zipfile
 
 from weft_server import BIN, DEMO_MODEL, ROOT, WeftServer
 
@@ -90,6 +98,54 @@ def split_safetensors(path):
 def join_safetensors(path, header, data):
     text = json.dumps(header).encode()
     path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+def torch_save(path, header, data):
+    """What torch.save writes of the tensors of a safetensors file, by Python's own pickle and
+    zipfile, and without torch."""
+    kinds = {"F32": ("FloatStorage", 4), "F16": ("HalfStorage", 2), "BF16": ("BFloat16Storage", 2),
+             "I64": ("LongStorage", 8), "BOOL": ("BoolStorage", 1)}
+    torch, utils = types.ModuleType("torch"), types.ModuleType("torch._utils")
+    for kind, _ in kinds.values():
+        setattr(torch, kind, type(kind, (), {"__module__": "torch"}))
+
+    def rebuild(*_):
+        raise AssertionError("called")
+    rebuild.__module__, rebuild.__qualname__ = "torch._utils", "_rebuild_tensor_v2"
+    utils._rebuild_tensor_v2 = rebuild
+
+    class Storage(str):
+        """Its name is its place in the archive."""
+
+    class Tensor:
+        def __init__(self, name, entry):
+            begin, end = entry["data_offsets"]
+            self.name, self.bytes, self.shape = name, data[begin:end], tuple(entry["shape"])
+            self.kind, self.width = kinds[entry["dtype"]]
+
+        def __reduce__(self):
+            strides = [math.prod(self.shape[i + 1:]) for i in range(len(self.shape))]
+            return rebuild, (Storage(self.name), 0, self.shape, tuple(strides), False,
+                             collections.OrderedDict())
+
+    tensors = {name: Tensor(name, entry) for name, entry in header.items()
+               if name != "__metadata__"}
+
+    class Pickler(pickle.Pickler):
+        def persistent_id(self, value):
+            if not isinstance(value, Storage):
+                return None
+            tensor = tensors[value]
+            return ("storage", getattr(torch, tensor.kind), str(value), "cpu",
+                    len(tensor.bytes) // tensor.width)
+
+    stream = io.BytesIO()
+    with unittest.mock.patch.dict(sys.modules, {"torch": torch, "torch._utils": utils}):
+        Pickler(stream, protocol=2).dump(collections.OrderedDict(tensors))
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("pytorch_model/data.pkl", stream.getvalue())
+        for name, tensor in tensors.items():
+            archive.writestr(f"pytorch_model/data/{name}", tensor.bytes)
 
 
 class BadModelTest(unittest.TestCase):
@@ -263,6 +319,41 @@ class BadModelTest(unittest.TestCase):
         path = self.folder / "model.bin"
         path.write_bytes(b"x")
         self.refused(path, "model.bin", ".gguf")
+
+    def test_older_files_are_told_the_command_that_converts_them(self):
+        """What the refusal says is run as it is; then the model answers as it did before."""
+        path = self.copy_golden("opt")
+        header, data = split_safetensors(path)
+        path.unlink()
+        torch_save(self.model / "pytorch_model.bin", header, data)
+        tokenizer = self.model / "tokenizer.json"
+        vocab = json.loads(tokenizer.read_text())["model"]["vocab"]
+        tokenizer.unlink()
+        (self.model / "vocab.json").write_text(json.dumps(vocab))
+        (self.model / "merges.txt").write_text("#version: 0.2\n")
+        (self.model / "tokenizer_config.json").write_text(json.dumps(
+            {"bos_token": "</s>", "eos_token": "</s>", "unk_token": "<unk>"}))
+        command = f"weft convert --from {self.model}"
+        self.refused(self.model, "model.safetensors", f"; {command} makes it of the .bin files")
+        subprocess.run([str(BIN / "weft"), *command.split()[1:]], check=True, timeout=60,
+                       capture_output=True)
+        found, moved = split_safetensors(path)
+        for name in header.keys() - {"__metadata__"}:
+            (begin, end), (from_, to) = header[name]["data_offsets"], found[name]["data_offsets"]
+            self.assertEqual(moved[from_:to], data[begin:end], name)
+        answers = []
+        for model in (GOLDENS / "opt", self.model):
+            with WeftServer("--dtype=float32", model=model) as server:
+                answers.append(server.request(
+                    "POST", "/generate", {"inputs": "Hello world",
+                                          "parameters": {"max_new_tokens": 16, "details": True}}))
+        self.assertEqual([answer[0] for answer in answers], [200, 200], answers)
+        tokens = [json.loads(answer[2])["details"]["tokens"] for answer in answers]
+        self.assertEqual(len(tokens[0]), 16)
+        self.assertEqual(*[[token["id"] for token in list_] for list_ in tokens])
+        # Only the tokenizer is missing: the same command.
+        tokenizer.unlink()
+        self.refused(self.model, f"tokenizer.json does not exist; {command} makes it of vocab.json")
 
     # -- Shards -----------------------------------------------------------------------------------
     def test_more_shards_than_the_model_can_be_cut_into(self):

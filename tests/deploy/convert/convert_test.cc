@@ -201,6 +201,8 @@ TEST_CASE("Nothing is overwritten, and what fails leaves nothing behind", "[depl
                           "--to: " + folder.path() + "/no/out: the directory above it"));
   CHECK(absl::StrContains(Refusal({folder.path(), folder.path() + "/config.json"}),
                           "is no directory"));
+  // A file system without room.
+  CHECK(absl::StrContains(Refusal({folder.path(), "/proc/self"}), "and its disk has 0 left"));
   CHECK(absl::StrContains(Refusal(ConvertOptions()), "--from: name the model directory"));
   CHECK(absl::StrContains(Refusal(ConvertOptions{folder.path() + "/none"}), "is no directory"));
   CHECK(absl::StrContains(Refusal({other.path()}), "has neither pytorch_model.bin nor"));
