@@ -5,11 +5,12 @@
 // bf16 queries over a bf16 cache run on tensor cores, with the cache's blocks dealt out evenly over
 // a grid of fixed size by MakeDecodeSchedule; reads K and V of what is in sight once (once a slice
 // of the group, decode_schedule.h). Results split over CTAs meet in the workspace, 4 bytes an
-// element, and are summed in order by all CTAs whose last work the row is: the same inputs give the
-// same bits. They wait for each other, so that a grid may have no more CTAs than the device holds
-// at once (DecodeGrid). With fixed_split_tokens a row's result depends on its own sequence alone;
-// the last CTA to come sums, and none waits. Other types run on a plain kernel, one CTA a query
-// head (K and V read once a query head, from L2 at best), without schedule and workspace.
+// element, and are summed in order: the same inputs give the same bits. The last CTA to come sums
+// small groups, and with fixed_split_tokens all, when a row's result depends on its own sequence
+// alone. Others are summed by all CTAs whose last work the row is; these wait for each other, so
+// that a grid may have no more CTAs than the device holds at once (DecodeGrid). Other types run on
+// a plain kernel, one CTA a query head (K and V read once a query head, from L2 at best), without
+// schedule and workspace.
 //
 // A CTA's first keys are requested one dependent load after it starts (decode_schedule.h); rows
 // that one CTA holds as a whole touch neither workspace nor tickets.

@@ -265,7 +265,10 @@ __device__ __forceinline__ void FinishPart(const DecodeKernelParams& params,
   MergeTeams<Shape>(params, space, rows, part, heads, whole, parts.slot, team, row);
   if (whole) return;
   uint32_t* ticket = params.view.tickets + size_t{part.sequence} * params.work.heads + part.head;
-  if (parts.fixed) {
+  // What one CTA sums in one go is not worth waiting for: the multiprocessors of those that have
+  // ended are the next kernel's.
+  const bool small = heads.count * (Shape::kDim / 4) <= Shape::kThreads;
+  if (parts.fixed || small) {
     __shared__ bool last;
     if (threadIdx.x == 0) last = TakeTicket(ticket) + 1 == parts.count;
     __syncthreads();
