@@ -88,8 +88,14 @@ void PrintText(const shard::ModelFiles& files, const std::string& path, const Mo
                      ? ""
                      : absl::StrCat("; beside them one MLP of ", experts.shared_hidden));
   }
-  absl::PrintF("  attention     %d query heads, %d KV heads, head size %d, context %d tokens\n",
-               spec.heads, spec.kv_heads, spec.head_dim, spec.context_tokens);
+  if (spec.latent.rank > 0) {
+    absl::PrintF("  attention     %d query heads over latents of %d + %d, context %d tokens\n",
+                 spec.heads, spec.latent.rank, spec.head_dim - spec.latent.rank,
+                 spec.context_tokens);
+  } else {
+    absl::PrintF("  attention     %d query heads, %d KV heads, head size %d, context %d tokens\n",
+                 spec.heads, spec.kv_heads, spec.head_dim, spec.context_tokens);
+  }
   PrintKvGroups(spec, plans);
   if (const std::string line = Assumptions(plans); !line.empty()) {
     absl::PrintF("  %-13s %s\n\n", plans.cuda ? "GPU" : "device", line);
@@ -160,6 +166,7 @@ void PrintJson(const shard::ModelFiles& files, const std::string& path, const Mo
                              {"kv_waste", groups.waste()},
                              {"device", plans.cuda ? "cuda" : "cpu"},
                              {"plans", WorldsJson(plans)}};
+  if (spec.latent.rank > 0) out["latent_rank"] = spec.latent.rank;
   if (const shard::ExpertsSpec& experts = spec.experts; experts.count > 0) {
     out["experts"] = {{"count", experts.count},
                       {"per_token", experts.per_token},

@@ -38,6 +38,16 @@ std::vector<ParamKind> ParamsOf(Matrix matrix, bool tied_head) {
       return {ParamKind::kQuery, ParamKind::kKey, ParamKind::kValue};
     case Matrix::kOutput:
       return {ParamKind::kOutput};
+    case Matrix::kQueryDown:
+      return {ParamKind::kQueryDown};
+    case Matrix::kQuery:
+      return {ParamKind::kQuery};
+    case Matrix::kLatent:
+      return {ParamKind::kLatent};
+    case Matrix::kKeyUp:
+      return {ParamKind::kKeyUp};
+    case Matrix::kValueUp:
+      return {ParamKind::kValueUp};
     case Matrix::kGateUp:
       return {ParamKind::kGate, ParamKind::kUp, ParamKind::kSharedGate, ParamKind::kSharedUp};
     case Matrix::kDown:
@@ -53,6 +63,7 @@ std::vector<ParamKind> ParamsOf(Matrix matrix, bool tied_head) {
     case Matrix::kHead:
       return {tied_head ? ParamKind::kTokenEmbedding : ParamKind::kHead};
     case Matrix::kNone:
+    case Matrix::kLatents:
       break;
   }
   return {};
@@ -98,9 +109,18 @@ uint64_t BufferBytes(const Costs& costs, Buffer buffer, uint32_t layer) {
     case Buffer::kPeerPartial:
       return spec.hidden * costs.activation_bytes;
     case Buffer::kQkv:
-      return (heads + 2 * kv_heads) * spec.head_dim * costs.activation_bytes;
+      return (heads + (spec.latent.rank > 0 ? 0 : 2 * kv_heads)) * spec.head_dim *
+             costs.activation_bytes;
     case Buffer::kAttention:
-      return heads * spec.head_dim * costs.activation_bytes;
+      return heads * spec.attention_dim() * costs.activation_bytes;
+    case Buffer::kQueryLatent:
+      return spec.latent.query_rank * costs.activation_bytes;
+    case Buffer::kHeadQuery:
+      return heads * spec.query_dim() * costs.activation_bytes;
+    case Buffer::kLatent:
+      return spec.head_dim * costs.activation_bytes;
+    case Buffer::kHeadValue:
+      return heads * spec.output_dim() * costs.activation_bytes;
     case Buffer::kGateUp:
       return (spec.gated_mlp ? 2 : 1) * MlpColumns(costs, layer) * costs.activation_bytes;
     case Buffer::kMlp:
@@ -129,6 +149,7 @@ uint64_t OpBytes(const Costs& costs, const PlanOp& op, uint64_t rows) {
   uint64_t bytes = in + rows * BufferBytes(costs, op.out, op.layer);
   switch (op.kind) {
     case OpKind::kLinear:
+    case OpKind::kHeadLinear:
       bytes += MatrixBytes(costs, op.matrix, op.layer);
       break;
     case OpKind::kAttend:

@@ -5,7 +5,8 @@
 // One block holds 16 consecutive positions t = 0..15 of one KV head, d counts head_dim elements:
 //   K  kBf16 [d / 2][t][d % 2]    kF16, kF32 [d][t]      16 scores at once, no horizontal sums
 //   V  kBf16 [t / 2][d][t % 2]    kF16, kF32 [t][d]
-// kF16 holds numbers of up to +-65504; larger ones are stored as that.
+// kF16 holds numbers of up to +-65504; larger ones are stored as that. Of latent attention the
+// values are the first elements of the keys, and there is no V.
 //
 // Numbers (invariant num.row): keys and values are always read back from the block in its stored
 // type; each row walks the positions in tiles of kAttentionTile from position 0 with an online
@@ -34,6 +35,7 @@ struct KvBlocks {
   int64_t head_dim = 0;  // even
   int64_t kv_heads = 0;
   uint8_t* k_pool = nullptr;
+  // Null: of latent attention.
   uint8_t* v_pool = nullptr;
   int64_t block_stride_bytes = 0;
   const uint32_t* block_ids = nullptr;
@@ -42,9 +44,11 @@ struct KvBlocks {
 
 // `rows` consecutive positions of one sequence, starting at `start`, for some query heads that
 // share one KV head. Strides in floats. Row r of `query` (rotated) starts at query + r *
-// query_stride, head i of it at + heads[i] * head_dim; likewise out.
+// query_stride, head i of it at + heads[i] * head_dim; likewise out, by the elements of a value.
 struct AttentionWork {
   KvBlocks kv;
+  // Of latent attention alone, even: elements of a value. Otherwise they are head_dim.
+  int64_t latent_dim = 0;
   int64_t kv_head = 0;
   const uint32_t* heads = nullptr;
   int64_t head_count = 0;
@@ -71,5 +75,7 @@ struct AttentionWork {
 
 // Bytes of scratch memory (64-byte aligned) of one call of Kernels::attention; one per thread.
 int64_t AttentionScratchBytes(int64_t head_dim);
+// The same of latent attention.
+int64_t LatentScratchBytes(int64_t latent_dim);
 
 }  // namespace weft::kernels::cpu

@@ -90,14 +90,15 @@ struct Kernels {
 
   // --- attention.h ---
 
-  // Stores rows k and v (all KV heads, [kv_heads * head_dim] a row) of positions start .. start +
-  // rows - 1 into their blocks, rounded to the KV type. Distinct rows may be stored by distinct
-  // threads at once. block_ids cover position start + rows - 1.
+  // Stores rows k and v (all KV heads, [kv_heads * head_dim] a row; v null of latent attention) of
+  // positions start .. start + rows - 1 into their blocks, rounded to the KV type. Distinct rows
+  // may be stored by distinct threads at once. block_ids cover position start + rows - 1.
   void (*kv_append)(const KvBlocks& kv, int64_t start, int64_t rows, const float* k,
                     int64_t k_stride, const float* v, int64_t v_stride);
 
   // Causal attention of work.rows rows over positions 0 .. start + row. All of them must have been
-  // stored by kv_append before. `scratch`: AttentionScratchBytes(head_dim).
+  // stored by kv_append before. `scratch`: AttentionScratchBytes(head_dim), of latent attention
+  // LatentScratchBytes(latent_dim).
   void (*attention)(const AttentionWork& work, void* scratch);
 
   // --- sampling.h; ids are first_id + index, count >= 1; NaN never wins ---

@@ -10,6 +10,9 @@
 namespace weft::kernels::cpu {
 namespace {
 
+// Of attention: what is in scratch memory for each is its sums and the scores of a tile.
+constexpr int64_t kQueriesMax = 8;
+
 int64_t RoundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
 }  // namespace
@@ -52,9 +55,11 @@ int64_t KvHeadBlockBytes(KvType type, int64_t head_dim) {
 }
 
 int64_t AttentionScratchBytes(int64_t head_dim) {
-  // For each query of a group: its sums and the scores of a tile.
-  constexpr int64_t kQueriesMax = 8;
   return kQueriesMax * (RoundUp(head_dim, 16) + kAttentionTile) * 4;
+}
+
+int64_t LatentScratchBytes(int64_t latent_dim) {
+  return kQueriesMax * (latent_dim * kKvBlockTokens + kAttentionTile) * 4;
 }
 
 }  // namespace weft::kernels::cpu

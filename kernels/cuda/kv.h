@@ -12,8 +12,8 @@ namespace weft::kernels::cuda {
 inline constexpr uint32_t kKvBlockTokens = 64;
 
 // K and V of one layer, each [pieces, kv_heads, kKvBlockTokens, head_dim] of `type`, 128-byte
-// aligned: one head of a block is contiguous. An id in a block table counts pieces; where blocks of
-// a layer do not lie side by side, ids are further apart than blocks
+// aligned: one head of a block is contiguous. Latent attention has no V. An id in a block table
+// counts pieces; where blocks of a layer do not lie side by side, ids are further apart than blocks
 // (shard/device/cuda/kv_cache.h).
 struct KvLayer {
   void* keys = nullptr;
@@ -29,5 +29,9 @@ struct BlockTables {
   const uint32_t* ids = nullptr;
   uint32_t stride = 0;
 };
+
+// Where rows have the number of their sequence: a row of padding. Its query is written, nothing is
+// appended, and no block table is read.
+inline constexpr uint32_t kNoSequence = 0xffffffffu;
 
 }  // namespace weft::kernels::cuda

@@ -7,12 +7,12 @@
 
 namespace weft::shard {
 
-uint64_t KvShape::layer_block_bytes() const {
+uint64_t KvShape::part_bytes() const {
   return uint64_t{kv_heads} *
          static_cast<uint64_t>(kernels::cpu::KvHeadBlockBytes(type, int64_t{head_dim}));
 }
 
-uint64_t KvShape::block_bytes() const { return uint64_t{layers} * 2 * layer_block_bytes(); }
+uint64_t KvShape::block_bytes() const { return uint64_t{layers} * parts() * part_bytes(); }
 
 absl::StatusOr<KvCache> KvCache::Create(const KvShape& shape, const KvGroups& groups,
                                         uint32_t blocks) {
@@ -28,14 +28,14 @@ absl::StatusOr<KvCache> KvCache::Create(const KvShape& shape, const KvGroups& gr
 
 kernels::cpu::KvBlocks KvCache::Layer(uint32_t layer) const {
   WEFT_CHECK_LT(layer, groups_.places.size());
-  const uint64_t part = shape_.layer_block_bytes();
-  uint8_t* const base = memory_.data() + groups_.places[layer].index * 2 * part;
+  const uint64_t part = shape_.part_bytes();
+  uint8_t* const base = memory_.data() + groups_.places[layer].index * shape_.parts() * part;
   kernels::cpu::KvBlocks kv;
   kv.type = shape_.type;
   kv.head_dim = shape_.head_dim;
   kv.kv_heads = shape_.kv_heads;
   kv.k_pool = base;
-  kv.v_pool = base + part;
+  if (shape_.values) kv.v_pool = base + part;
   kv.block_stride_bytes = static_cast<int64_t>(shape_.block_bytes());
   return kv;
 }

@@ -3,10 +3,10 @@
 //   [block][layer of its group][K or V][kv head][inner block]
 //
 // The inner block, block tokens x head dim of one head, is the attention kernel's
-// (kernels/cpu/attention.h: 16 tokens on CPU). A block has room for the layers of one KV group
-// (kv_groups.h), whichever of them holds it. Taken once, at Warmup; owned by the model runner,
-// written and read by compute threads through Layer(). Who owns which block is the scheduler's
-// business.
+// (kernels/cpu/attention.h: 16 tokens on CPU). Latent attention has no V. A block has room for the
+// layers of one KV group (kv_groups.h), whichever of them holds it. Taken once, at Warmup; owned by
+// the model runner, written and read by compute threads through Layer(). Who owns which block is
+// the scheduler's business.
 
 #pragma once
 
@@ -28,11 +28,14 @@ struct KvShape {
   // KV heads of this rank.
   uint32_t kv_heads = 0;
   uint32_t head_dim = 0;
+  // Values are kept beside keys: not with latent attention.
+  bool values = true;
 
   // Bytes of one block: its layers, K and V.
   uint64_t block_bytes() const;
   // Bytes of a block's K (or V) of one layer.
-  uint64_t layer_block_bytes() const;
+  uint64_t part_bytes() const;
+  uint64_t parts() const { return values ? 2 : 1; }
 };
 
 class KvCache {

@@ -20,8 +20,9 @@ class Recorder {
       Attend();
       // With a parallel residual the MLP reads what attention has read.
       if (spec_.parallel_residual) NormalizeForMlp();
-      MultiplyIntoResidual(Matrix::kOutput, Buffer::kAttention, spec_.output_bias,
-                           Norm::kPostAttention);
+      MultiplyIntoResidual(Matrix::kOutput,
+                           spec_.latent.rank > 0 ? Buffer::kHeadValue : Buffer::kAttention,
+                           spec_.output_bias, Norm::kPostAttention);
       if (!spec_.parallel_residual) NormalizeForMlp();
       if (spec_.HasExperts(layer_)) {
         Experts();
@@ -43,6 +44,14 @@ class Recorder {
  private:
   // attention(norm(residual)).
   void Attend() {
+    if (spec_.latent.rank > 0) {
+      AttendLatents();
+    } else {
+      AttendHeads();
+    }
+  }
+
+  void AttendHeads() {
     Normalize(Norm::kAttention, Matrix::kQkv);
     Multiply(Matrix::kQkv, Buffer::kNormed, Buffer::kQkv, spec_.qkv_bias);
     if (spec_.qkv_clip > 0) {
@@ -51,9 +60,36 @@ class Recorder {
     if (spec_.head_norms) {
       Add({.kind = OpKind::kNormHeads, .in = Buffer::kQkv, .out = Buffer::kQkv});
     }
+    RotateAppendAttend(Buffer::kQkv, Matrix::kOutput);
+  }
+
+  // Both products of the normed rows before anything that is made of theirs.
+  void AttendLatents() {
+    Normalize(Norm::kAttention, Matrix::kLatents);
+    const bool down = spec_.latent.query_rank > 0;
+    if (down) Multiply(Matrix::kQueryDown, Buffer::kNormed, Buffer::kQueryLatent, /*bias=*/false);
+    Multiply(Matrix::kLatent, Buffer::kNormed, Buffer::kLatent, /*bias=*/false);
+    if (down) NormalizeLatent(Norm::kQueryLatent, Buffer::kQueryLatent, Matrix::kQuery);
+    Multiply(Matrix::kQuery, down ? Buffer::kQueryLatent : Buffer::kNormed, Buffer::kHeadQuery,
+             /*bias=*/false);
+    NormalizeLatent(Norm::kLatent, Buffer::kLatent, Matrix::kNone);
+    MultiplyByHead(Matrix::kKeyUp, Buffer::kHeadQuery, Buffer::kQkv, Matrix::kNone);
+    RotateAppendAttend(Buffer::kHeadQuery, Matrix::kValueUp);
+    MultiplyByHead(Matrix::kValueUp, Buffer::kAttention, Buffer::kHeadValue, Matrix::kOutput);
+  }
+
+  void NormalizeLatent(Norm norm, Buffer latent, Matrix feeds) {
+    Add({.kind = OpKind::kNormLatent, .in = latent, .out = latent, .norm = norm, .feeds = feeds});
+  }
+
+  void MultiplyByHead(Matrix matrix, Buffer in, Buffer out, Matrix feeds) {
+    Add({.kind = OpKind::kHeadLinear, .in = in, .out = out, .matrix = matrix, .feeds = feeds});
+  }
+
+  void RotateAppendAttend(Buffer query, Matrix feeds) {
     const AttentionKind& kind = spec_.attention(layer_);
     Add({.kind = OpKind::kRotateAppend,
-         .in = Buffer::kQkv,
+         .in = query,
          .out = Buffer::kQkv,
          .rotates = kind.rope.dims > 0});
     if (layer_ + 1 == spec_.layers) {
@@ -64,7 +100,7 @@ class Recorder {
     Add({.kind = OpKind::kAttend,
          .in = Buffer::kQkv,
          .out = Buffer::kAttention,
-         .feeds = Matrix::kOutput,
+         .feeds = feeds,
          .window_tokens = kind.window_tokens});
   }
 

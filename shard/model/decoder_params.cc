@@ -49,7 +49,14 @@ constexpr const char* kNames[] = {"token embedding",
                                   "shared up",
                                   "shared down",
                                   "shared scale",
+                                  "query down",
+                                  "query latent norm",
+                                  "latent",
+                                  "latent norm",
+                                  "key up",
+                                  "value up",
                                   "router bias",
+                                  "choice bias",
                                   "gate bias",
                                   "up bias",
                                   "down bias"};
@@ -94,13 +101,18 @@ class ParamList {
 
  private:
   void AddAttention() {
-    const uint64_t query = uint64_t{spec_.heads} * spec_.head_dim;
+    const uint64_t query = uint64_t{spec_.heads} * spec_.query_dim();
     const uint64_t kv = uint64_t{spec_.kv_heads} * spec_.head_dim;
+    const uint64_t output = uint64_t{spec_.heads} * spec_.output_dim();
     AddNorm(ParamKind::kAttentionNorm, ParamKind::kAttentionNormBias);
-    Add(ParamKind::kQuery, {query, spec_.hidden}, Split::kHeadRows);
-    Add(ParamKind::kKey, {kv, spec_.hidden}, Split::kKvHeadRows);
-    Add(ParamKind::kValue, {kv, spec_.hidden}, Split::kKvHeadRows);
-    Add(ParamKind::kOutput, {spec_.hidden, query}, Split::kHeadColumns);
+    if (spec_.latent.rank > 0) {
+      AddLatent(query);
+    } else {
+      Add(ParamKind::kQuery, {query, spec_.hidden}, Split::kHeadRows);
+      Add(ParamKind::kKey, {kv, spec_.hidden}, Split::kKvHeadRows);
+      Add(ParamKind::kValue, {kv, spec_.hidden}, Split::kKvHeadRows);
+    }
+    Add(ParamKind::kOutput, {spec_.hidden, output}, Split::kHeadColumns);
     if (spec_.qkv_bias) {
       Add(ParamKind::kQueryBias, {query}, Split::kHeadRows);
       Add(ParamKind::kKeyBias, {kv}, Split::kKvHeadRows);
@@ -114,6 +126,23 @@ class ParamList {
     if (spec_.post_norms) Add(ParamKind::kPostAttentionNorm, {spec_.hidden}, Split::kWhole);
     // What row-parallel matrices add is whole on every rank; the device adds it once.
     if (spec_.output_bias) Add(ParamKind::kOutputBias, {spec_.hidden}, Split::kWhole);
+  }
+
+  // Latents are the same for all heads: every rank makes them.
+  void AddLatent(uint64_t query) {
+    const LatentSpec& latent = spec_.latent;
+    uint64_t inputs = spec_.hidden;
+    if (latent.query_rank > 0) {
+      Add(ParamKind::kQueryDown, {latent.query_rank, inputs}, Split::kWhole);
+      Add(ParamKind::kQueryLatentNorm, {latent.query_rank}, Split::kWhole);
+      inputs = latent.query_rank;
+    }
+    Add(ParamKind::kQuery, {query, inputs}, Split::kHeadRows);
+    Add(ParamKind::kLatent, {spec_.head_dim, spec_.hidden}, Split::kWhole);
+    Add(ParamKind::kLatentNorm, {latent.rank}, Split::kWhole);
+    const uint64_t heads = spec_.heads;
+    Add(ParamKind::kKeyUp, {heads * latent.rank, latent.plain_dim}, Split::kHeadRows);
+    Add(ParamKind::kValueUp, {heads * latent.value_dim, latent.rank}, Split::kHeadRows);
   }
 
   void AddMlp() {
@@ -143,6 +172,7 @@ class ParamList {
     // Every rank chooses for itself, and all choose the same.
     Add(ParamKind::kRouter, {experts.count, hidden}, Split::kWhole);
     if (experts.router_bias) Add(ParamKind::kRouterBias, {experts.count}, Split::kWhole);
+    if (experts.choice_bias) Add(ParamKind::kChoiceBias, {experts.count}, Split::kWhole);
     for (expert_ = 0; expert_ < experts.count; ++expert_) {
       const uint64_t columns = experts.hidden;
       Add(ParamKind::kExpertGate, {columns, hidden}, Split::kExpertRows);

@@ -85,13 +85,20 @@ uint64_t DecoderSpec::Hash() const {
     hash.Add(value);
   }
   for (const uint32_t value :
-       {experts.count, experts.per_token, experts.hidden, experts.shared_hidden}) {
+       {latent.rank, latent.query_rank, latent.plain_dim, latent.value_dim}) {
     hash.Add(value);
   }
-  for (const bool value :
-       {experts.renormalised, experts.shared_scale, experts.router_bias, experts.bias}) {
+  hash.Add(latent.norm_epsilon);
+  for (const uint32_t value : {experts.count, experts.per_token, experts.hidden,
+                               experts.shared_hidden, static_cast<uint32_t>(experts.score),
+                               experts.groups, experts.groups_taken, experts.group_best}) {
     hash.Add(value);
   }
+  for (const bool value : {experts.renormalised, experts.shared_scale, experts.router_bias,
+                           experts.bias, experts.choice_bias}) {
+    hash.Add(value);
+  }
+  hash.Add(experts.weight_scale);
   hash.Add(uint64_t{experts.plain_layers.size()});
   for (const bool plain : experts.plain_layers) hash.Add(plain);
   hash.Add(uint64_t{eos_ids.size()});

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "shard/model/experts_spec.h"
+#include "shard/model/latent_spec.h"
 
 namespace weft::shard {
 
@@ -27,7 +28,8 @@ enum class RopeScalingKind : uint8_t { kNone, kLinear, kLlama3, kYarn, kFrequenc
 
 struct RopeSpec {
   float theta = 10000.0f;
-  // Elements of a head that are rotated, even, <= head_dim; pairs are (i, i + dims / 2).
+  // Elements of a head that are rotated, even, <= head_dim: its first ones, in latent attention its
+  // last. Pairs are (i, i + dims / 2) of those.
   uint32_t dims = 0;
   RopeScalingKind scaling = RopeScalingKind::kNone;
   // kLinear: positions are divided by it. kLlama3, kYarn: so are those of the low frequencies.
@@ -66,8 +68,10 @@ struct DecoderSpec {
   uint32_t hidden = 0;
   uint32_t heads = 0;
   uint32_t kv_heads = 0;
-  // Elements of a head; need not be hidden / heads.
+  // Elements of a key; need not be hidden / heads.
   uint32_t head_dim = 0;
+  // With it there is one KV head, and head_dim is latent.rank + rope.dims.
+  LatentSpec latent;
   // Columns of the hidden layer of a plain MLP; of layers with experts, see `experts`.
   uint32_t mlp_hidden = 0;
   uint32_t vocab = 0;
@@ -117,7 +121,7 @@ struct DecoderSpec {
   bool head_bias = false;
   // Logits become cap * tanh(logit / cap); 0 = no cap.
   float logit_soft_cap = 0.0f;
-  // Attention scores are multiplied by it; normally head_dim^-0.5.
+  // Attention scores are multiplied by it; normally query_dim()^-0.5.
   float attention_scale = 0.0f;
   // Scaled scores become cap * tanh(score / cap), before anything is added or hidden; 0 = no cap.
   float attention_soft_cap = 0.0f;
@@ -136,6 +140,14 @@ struct DecoderSpec {
   const AttentionKind& attention(uint32_t layer) const { return attention_kinds[KindOf(layer)]; }
   // The first kind whose heads are rotated as those of `kind`: they share a rotary table.
   uint32_t RopeKind(uint32_t kind) const;
+
+  // Elements of a head: of a query as it is made, of what attention makes, and of what goes on from
+  // there.
+  uint32_t query_dim() const {
+    return latent.rank > 0 ? latent.plain_dim + attention_kinds[0].rope.dims : head_dim;
+  }
+  uint32_t attention_dim() const { return latent.rank > 0 ? latent.rank : head_dim; }
+  uint32_t output_dim() const { return latent.rank > 0 ? latent.value_dim : head_dim; }
 
   bool HasExperts(uint32_t layer) const {
     return experts.count > 0 && (experts.plain_layers.empty() || !experts.plain_layers[layer]);

@@ -13,6 +13,10 @@ const char* NormName(Norm norm) {
       return "embedding";
     case Norm::kAttention:
       return "attention";
+    case Norm::kQueryLatent:
+      return "query latent";
+    case Norm::kLatent:
+      return "latent";
     case Norm::kPostAttention:
       return "post-attention";
     case Norm::kPostMlp:
@@ -59,6 +63,10 @@ const char* OpName(OpKind kind) {
       return "clip";
     case OpKind::kNormHeads:
       return "norm of heads";
+    case OpKind::kNormLatent:
+      return "norm of a latent";
+    case OpKind::kHeadLinear:
+      return "heads' linear";
     case OpKind::kRotateAppend:
       return "rotate and append";
     case OpKind::kKeepSampled:
@@ -99,6 +107,14 @@ const char* BufferName(Buffer buffer) {
       return "qkv";
     case Buffer::kAttention:
       return "attention";
+    case Buffer::kQueryLatent:
+      return "query latent";
+    case Buffer::kHeadQuery:
+      return "heads' query";
+    case Buffer::kLatent:
+      return "latent";
+    case Buffer::kHeadValue:
+      return "heads' value";
     case Buffer::kGateUp:
       return "gate_up";
     case Buffer::kMlp:
@@ -129,6 +145,18 @@ const char* MatrixName(Matrix matrix) {
       return "qkv";
     case Matrix::kOutput:
       return "output";
+    case Matrix::kQueryDown:
+      return "query down";
+    case Matrix::kQuery:
+      return "query";
+    case Matrix::kLatent:
+      return "latent";
+    case Matrix::kLatents:
+      return "latents";
+    case Matrix::kKeyUp:
+      return "key up";
+    case Matrix::kValueUp:
+      return "value up";
     case Matrix::kGateUp:
       return "gate_up";
     case Matrix::kDown:

@@ -24,7 +24,11 @@ enum class OpKind : uint8_t {
   kAddBias,       // out += the bias of a matrix
   kClip,          // cuts query, key and value to the spec's range
   kNormHeads,     // each query and key head = norm(head)
-  kRotateAppend,  // rotates query and key by their positions; key and value go to the KV cache
+  kNormLatent,    // a latent = norm(latent); what stands behind it in a row stays
+  kHeadLinear,    // out = each head's part of `in` times a matrix of its own
+  kRotateAppend,  // rotates query and key by their positions; key and value go to the KV cache. Of
+                  // latent attention the rotated part of `in` goes to `out` beside the rest of the
+                  // query, and what goes to the cache is the latent
   kKeepSampled,   // from here on there are only the rows that sample
   kAttend,        // out = causal attention over the KV cache, this step's rows included
   kActivate,      // out = activation(gate) * up, or without a gate activation(up)
@@ -42,10 +46,15 @@ enum class OpKind : uint8_t {
 // Activations of a step, [rows, ...]. "Of this rank" where a matrix is cut into ranks' slices.
 enum class Buffer : uint8_t {
   kNone,
-  kResidual,      // float32 [hidden]
-  kNormed,        // activation type [hidden]
-  kQkv,           // query, key and value heads of this rank, side by side
-  kAttention,     // query heads of this rank
+  kResidual,   // float32 [hidden]
+  kNormed,     // activation type [hidden]
+  kQkv,        // query, key and value heads of this rank, side by side
+  kAttention,  // query heads of this rank
+  // Of latent attention; kQkv has query heads alone.
+  kQueryLatent,   // what queries are made of
+  kHeadQuery,     // query heads of this rank as they are made
+  kLatent,        // the latent and the key behind it
+  kHeadValue,     // what goes on from attention, heads of this rank
   kGateUp,        // gates where there are any, then ups: MLP columns of this rank
   kMlp,           // activation type, MLP columns of this rank
   kRoutes,        // the router's numbers, float32 [experts]; then what kRoute made of them
@@ -61,6 +70,13 @@ enum class Matrix : uint8_t {
   kNone,
   kQkv,
   kOutput,
+  // Of latent attention. kLatents as a reader of a norm: kLatent, and kQueryDown or kQuery.
+  kQueryDown,
+  kQuery,
+  kLatent,
+  kLatents,
+  kKeyUp,
+  kValueUp,
   // Of a plain MLP, or of the one beside experts.
   kGateUp,
   kDown,
@@ -73,7 +89,17 @@ enum class Matrix : uint8_t {
   kExperts,
 };
 
-enum class Norm : uint8_t { kNone, kEmbedding, kAttention, kPostAttention, kMlp, kPostMlp, kFinal };
+enum class Norm : uint8_t {
+  kNone,
+  kEmbedding,
+  kAttention,
+  kQueryLatent,
+  kLatent,
+  kPostAttention,
+  kMlp,
+  kPostMlp,
+  kFinal
+};
 
 // What a product does with its sums, besides storing them.
 enum class Epilogue : uint8_t { kStore, kAddToOut, kActivate, kRotateAppend };

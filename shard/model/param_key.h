@@ -17,10 +17,10 @@ enum class ParamKind : uint8_t {
   kHead,            // [vocab slice, hidden]; absent when tied
   kFinalNorm,       // [hidden]
   kAttentionNorm,   // [hidden]
-  kQuery,           // [query heads * head_dim, hidden], half-split rotary order
+  kQuery,           // [query heads * query_dim, hidden or query_rank], half-split rotary order
   kKey,             // [KV heads * head_dim, hidden], half-split rotary order
   kValue,           // [KV heads * head_dim, hidden]
-  kOutput,          // [hidden, query heads * head_dim]
+  kOutput,          // [hidden, query heads * output_dim]
   kMlpNorm,         // [hidden]; absent with one norm for attention and MLP
   kGate,            // [MLP columns, hidden]; absent without a gate
   kUp,              // [MLP columns, hidden]
@@ -52,7 +52,15 @@ enum class ParamKind : uint8_t {
   kSharedUp,
   kSharedDown,
   kSharedScale,  // [1, hidden]
+  // Of latent attention: what makes latents and their norms, and the matrices of each head.
+  kQueryDown,        // [query_rank, hidden]
+  kQueryLatentNorm,  // [query_rank]
+  kLatent,           // [head_dim, hidden], half-split rotary order
+  kLatentNorm,       // [rank]
+  kKeyUp,            // [query heads * rank, plain_dim]
+  kValueUp,          // [query heads * value_dim, rank]
   kRouterBias,
+  kChoiceBias,  // [experts]
   kExpertGateBias,
   kExpertUpBias,
   kExpertDownBias,
@@ -84,6 +92,8 @@ inline constexpr bool IsNorm(ParamKind kind) {
     case ParamKind::kPostMlpNorm:
     case ParamKind::kQueryNorm:
     case ParamKind::kKeyNorm:
+    case ParamKind::kQueryLatentNorm:
+    case ParamKind::kLatentNorm:
       return true;
     default:
       return false;

@@ -32,8 +32,8 @@ enum class Split : uint8_t {
 // Order of the rows inside a head.
 enum class RowOrder : uint8_t {
   kPlain,
-  // Rotary pairs are neighbours (GGUF of llama-type models): row 2i + j of the rotated part is row
-  // i + j * dims / 2 in the half-split order that the decoder uses.
+  // Rotary pairs are neighbours (GGUF of llama-type models, DeepSeek): row 2i + j of the rotated
+  // part is row i + j * dims / 2 in the half-split order that the decoder uses.
   kInterleavedRotary,
 };
 
@@ -48,6 +48,9 @@ struct FileLayout {
   uint64_t run_stride = 0;
   // The tensor holds {inputs, outputs}: its columns are the rows meant above.
   bool transposed = false;
+  // With `transposed`: so many rows of the parameter lie transposed in each run. Column c of row r
+  // is in the tensor's row first_row + r / block_rows * run_stride + c, at r % block_rows.
+  uint64_t block_rows = 0;
   // The tensor is a stack of so many such ones, and this one is meant; 0 = it is no stack.
   uint64_t stack_size = 0;
   uint64_t stack_index = 0;
@@ -72,7 +75,8 @@ struct ModelDescription {
   DecoderSpec spec;
   std::vector<ParamTensor> params;
   // Tensors that may be in the files although nothing reads them; a name beginning with '*' matches
-  // by its end. Any other extra tensor means that the model is not what the spec says.
+  // by its end, one that ends with '*' by its beginning. Any other extra tensor means that the
+  // model is not what the spec says.
   std::vector<std::string> unused;
   // Files may leave this out at the beginning of every name; "" = they may not.
   std::string optional_prefix;

@@ -51,7 +51,9 @@ absl::Status CheckTensor(const ParamTensor& param, const TensorView& tensor) {
 
 bool MayBeUnused(const ModelDescription& model, const std::string& name) {
   return absl::c_any_of(model.unused, [&name](absl::string_view pattern) {
-    return absl::ConsumePrefix(&pattern, "*") ? absl::EndsWith(name, pattern) : name == pattern;
+    if (absl::ConsumePrefix(&pattern, "*")) return absl::EndsWith(name, pattern);
+    if (absl::ConsumeSuffix(&pattern, "*")) return absl::StartsWith(name, pattern);
+    return name == pattern;
   });
 }
 

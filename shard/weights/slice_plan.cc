@@ -88,16 +88,16 @@ TensorSlice SliceOf(const DecoderParam& param, const DecoderSpec& spec, const Sl
       rows(plan.vocab, 1);
       break;
     case Split::kHeadRows:
-      rows(plan.heads, spec.head_dim);
+      rows(plan.heads, param.shape[0] / spec.heads);
       break;
     case Split::kKvHeadRows:
-      rows(plan.kv_heads, spec.head_dim);
+      rows(plan.kv_heads, param.shape[0] / spec.kv_heads);
       break;
     case Split::kHeads:
       rows(plan.heads, 1);
       break;
     case Split::kHeadColumns:
-      columns(plan.heads, spec.head_dim);
+      columns(plan.heads, param.shape[1] / spec.heads);
       break;
     case Split::kMlpRows:
       rows(plan.mlp, 1);

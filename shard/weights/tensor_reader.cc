@@ -8,22 +8,33 @@
 
 namespace weft::shard {
 
+namespace {
+
+// Rows of a head of what holds rotary pairs of neighbours; 0 of all else.
+uint64_t HeadRows(const ParamTensor& param, const DecoderSpec& spec) {
+  if (param.row_order != RowOrder::kInterleavedRotary) return 0;
+  const bool query = param.key.kind == ParamKind::kQuery || param.key.kind == ParamKind::kQueryBias;
+  return param.shape[0] / (query ? spec.heads : spec.kv_heads);
+}
+
+}  // namespace
+
 TensorReader::TensorReader(const ParamTensor& param, const DecoderSpec& spec,
                            const TensorView& tensor, const TensorSlice& slice)
     : tensor_(tensor),
       slice_(slice),
       layout_(param.file),
       stride_(BytesOf(tensor.type, tensor.shape.size() == 2 ? tensor.shape[1] : 1)),
-      head_rows_(param.row_order == RowOrder::kInterleavedRotary ? spec.head_dim : 0),
-      paired_rows_(param.row_order == RowOrder::kInterleavedRotary
-                       ? spec.attention(param.key.layer).rope.dims
-                       : 0) {}
+      head_rows_(HeadRows(param, spec)),
+      paired_rows_(head_rows_ > 0 ? spec.attention(param.key.layer).rope.dims : 0),
+      paired_begin_(spec.latent.rank > 0 ? head_rows_ - paired_rows_ : 0) {}
 
 uint64_t TensorReader::FileRow(uint64_t row) const {
-  if (head_rows_ != 0 && row % head_rows_ < paired_rows_) {
-    const uint64_t in_head = row % head_rows_;
+  if (head_rows_ != 0) {
+    // Wraps in front of the first pair.
+    const uint64_t in_pairs = row % head_rows_ - paired_begin_;
     const uint64_t half = paired_rows_ / 2;
-    row += 2 * (in_head % half) + in_head / half - in_head;
+    if (in_pairs < paired_rows_) row += 2 * (in_pairs % half) + in_pairs / half - in_pairs;
   }
   if (layout_.run_rows == 0) return layout_.first_row + row;
   return layout_.first_row + row / layout_.run_rows * layout_.run_stride + row % layout_.run_rows;
@@ -37,6 +48,13 @@ const uint8_t* TensorReader::Row(int64_t row) const {
 uint64_t TensorReader::row_bytes() const { return BytesOf(tensor_.type, slice_.columns()); }
 
 absl::Span<const uint8_t> TensorReader::span() const {
+  if (layout_.block_rows > 0) {
+    const uint64_t first = slice_.row_begin / layout_.block_rows;
+    const uint64_t last = (slice_.row_end - 1) / layout_.block_rows;
+    const uint64_t rows = (last - first) * layout_.run_stride + slice_.columns();
+    return tensor_.data.subspan((layout_.first_row + first * layout_.run_stride) * stride_,
+                                rows * stride_);
+  }
   if (layout_.transposed) {
     return tensor_.data.subspan(slice_.column_begin * stride_, slice_.columns() * stride_);
   }
@@ -60,6 +78,15 @@ std::vector<float> TensorReader::Values() const {
   return out;
 }
 
+const uint8_t* TensorReader::Element(uint64_t row, uint64_t column) const {
+  const uint64_t bytes = FormatOf(tensor_.type).bytes;
+  if (layout_.block_rows == 0) {
+    return tensor_.data.data() + column * stride_ + FileRow(row) * bytes;
+  }
+  const uint64_t run = layout_.first_row + row / layout_.block_rows * layout_.run_stride;
+  return tensor_.data.data() + (run + column) * stride_ + row % layout_.block_rows * bytes;
+}
+
 TransposedRows::TransposedRows(const TensorReader& reader)
     : row_bytes_(reader.row_bytes()), bytes_(reader.slice_.rows() * row_bytes_) {
   WEFT_CHECK(reader.layout_.transposed);
@@ -67,11 +94,9 @@ TransposedRows::TransposedRows(const TensorReader& reader)
   const uint64_t element = FormatOf(reader.tensor_.type).bytes;
   const TensorSlice& slice = reader.slice_;
   for (uint64_t column = 0; column < slice.columns(); ++column) {
-    const uint8_t* const from =
-        reader.tensor_.data.data() + (slice.column_begin + column) * reader.stride_;
     for (uint64_t row = 0; row < slice.rows(); ++row) {
       std::memcpy(bytes_.data() + row * row_bytes_ + column * element,
-                  from + reader.FileRow(slice.row_begin + row) * element, element);
+                  reader.Element(slice.row_begin + row, slice.column_begin + column), element);
     }
   }
 }

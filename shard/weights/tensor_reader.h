@@ -37,6 +37,8 @@ class TensorReader {
   // Row of the tensor that holds row `row` of the parameter, both counted over all ranks' rows. Of
   // a transposed tensor: the column.
   uint64_t FileRow(uint64_t row) const;
+  // Of a transposed tensor: where an element of the parameter lies.
+  const uint8_t* Element(uint64_t row, uint64_t column) const;
 
   const TensorView& tensor_;
   const TensorSlice slice_;
@@ -46,6 +48,8 @@ class TensorReader {
   // Rows of a head and how many of them are rotary pairs of neighbours; 0 when rows are in order.
   const uint64_t head_rows_;
   const uint64_t paired_rows_;
+  // The first of those in a head.
+  const uint64_t paired_begin_;
 };
 
 // The same of a tensor that holds the transposed matrix: a copy of the slice, made by the

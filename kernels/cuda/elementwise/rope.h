@@ -16,10 +16,6 @@
 
 namespace weft::kernels::cuda {
 
-// In `sequences`: a row of padding. Its query is written, nothing is appended, and no block table
-// is read.
-inline constexpr uint32_t kNoSequence = 0xffffffffu;
-
 struct RotateAndAppendParams {
   // [rows, (query_heads + 2 * kv.kv_heads) * kv.head_dim] of `type`: query, key and value heads.
   // Rows qkv_stride elements apart, 16-byte aligned.

@@ -47,6 +47,59 @@ __device__ __forceinline__ Best WarpBest(Best best) {
   return best;
 }
 
+// As transformers computes them, against a sum of 0.
+constexpr float kSigmoidSumMin = 1e-20f;
+
+__device__ __forceinline__ float Sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
+
+// A warp: how good group `group` is. x as in ChooseRow.
+template <int kPerLane>
+__device__ __forceinline__ float WorthOf(const RouteParams& params, uint32_t group,
+                                         const float (&x)[kPerLane]) {
+  const uint32_t size = params.experts / params.groups;
+  float first = -kInfinity;
+  float second = -kInfinity;
+#pragma unroll
+  for (int i = 0; i < kPerLane; ++i) {
+    const uint32_t expert = i * kWarp + threadIdx.x % kWarp;
+    if (expert >= params.experts || expert / size != group) continue;
+    second = fmaxf(second, fminf(first, x[i]));
+    first = fmaxf(first, x[i]);
+  }
+#pragma unroll
+  for (int offset = kWarp / 2; offset > 0; offset /= 2) {
+    const float other = __shfl_xor_sync(kAllLanes, first, offset);
+    const float next = __shfl_xor_sync(kAllLanes, second, offset);
+    second = fmaxf(fmaxf(second, next), fminf(first, other));
+    first = fmaxf(first, other);
+  }
+  return params.group_best == 1 ? first : first + second;
+}
+
+// A warp: hides the experts of groups that are not taken.
+template <int kPerLane>
+__device__ __forceinline__ void HideGroups(const RouteParams& params, float (&x)[kPerLane]) {
+  const uint32_t lane = threadIdx.x % kWarp;
+  // Lane g keeps what group g is worth.
+  float worth = -kInfinity;
+  for (uint32_t group = 0; group < params.groups; ++group) {
+    const float of_group = WorthOf<kPerLane>(params, group, x);
+    if (lane == group) worth = of_group;
+  }
+  uint32_t better = 0;
+  for (uint32_t group = 0; group < params.groups; ++group) {
+    const float other = __shfl_sync(kAllLanes, worth, group);
+    better += other > worth || (other == worth && group < lane) ? 1 : 0;
+  }
+  const unsigned taken = __ballot_sync(kAllLanes, better < params.groups_taken);
+  const uint32_t size = params.experts / params.groups;
+#pragma unroll
+  for (int i = 0; i < kPerLane; ++i) {
+    const uint32_t expert = i * kWarp + lane;
+    if (expert < params.experts && (taken >> (expert / size) & 1) == 0) x[i] = -kInfinity;
+  }
+}
+
 // A warp: the choices of one row. Lane l has the experts l, l + 32, ...
 template <int kPerLane>
 __device__ __forceinline__ void ChooseRow(const RouteParams& params, const RouteSpace& space,
@@ -70,7 +123,21 @@ __device__ __forceinline__ void ChooseRow(const RouteParams& params, const Route
   float all = 0.0f;
 #pragma unroll
   for (int i = 0; i < kPerLane; ++i) all += __expf(x[i] - largest);
-  all = WarpSum(all);
+  all = params.sigmoid ? 1.0f : WarpSum(all);
+  if (params.sigmoid) {
+#pragma unroll
+    for (int i = 0; i < kPerLane; ++i) {
+      const uint32_t expert = i * kWarp + lane;
+      if (expert >= params.experts) continue;
+      x[i] = Sigmoid(x[i]);
+      if (params.choice_bias != nullptr) x[i] += params.choice_bias[expert];
+    }
+  }
+  if (params.groups > 1) HideGroups<kPerLane>(params, x);
+  // Of an expert that was chosen by `number`.
+  const auto score_of = [&](const Best& best) {
+    return params.sigmoid ? Sigmoid(__ldcg(numbers + best.expert)) : __expf(best.number - largest);
+  };
   // Lane i keeps choice i.
   Best mine = {0.0f, lane};
   float chosen = 0.0f;
@@ -83,11 +150,13 @@ __device__ __forceinline__ void ChooseRow(const RouteParams& params, const Route
     for (int i = 0; i < kPerLane; ++i) {
       if (best.expert == i * kWarp + lane) x[i] = -kInfinity;
     }
-    chosen += __expf(best.number - largest);
+    chosen += score_of(best);
     if (lane == choice) mine = best;
   }
+  if (params.sigmoid) chosen += kSigmoidSumMin;
   const float sum = params.renormalised ? chosen : all;
-  const float weight = finite ? __expf(mine.number - largest) / sum : __builtin_nanf("");
+  const bool has_weight = finite && lane < params.per_token;
+  const float weight = has_weight ? score_of(mine) / sum * params.scale : __builtin_nanf("");
   uint32_t order = 0;
   for (uint32_t choice = 0; choice < params.per_token; ++choice) {
     order += __shfl_sync(kAllLanes, mine.expert, choice) < mine.expert ? 1 : 0;
@@ -265,7 +334,10 @@ cudaError_t RouteRows(const RouteParams& params, cudaStream_t stream) {
   if (params.rows == 0) return cudaSuccess;
   if (params.experts == 0 || params.experts > kRouteExpertsMax || params.per_token == 0 ||
       params.per_token > std::min(kRouteChoicesMax, params.experts) ||
-      params.tile_rows < kExpertTileRowsMin || params.stride < params.experts) {
+      params.tile_rows < kExpertTileRowsMin || params.stride < params.experts ||
+      params.groups == 0 || params.groups > kRouteGroupsMax ||
+      params.experts % params.groups != 0 || params.groups_taken == 0 ||
+      params.per_token > params.groups_taken * (params.experts / params.groups)) {
     return cudaErrorInvalidValue;
   }
   if (params.experts <= 32) return Launch<1>(params, stream);

@@ -1,11 +1,13 @@
 // Which experts the rows of a step take (shard/model/experts_spec.h), chosen from the router's
 // numbers and sorted by expert, so that the rows of one expert lie behind each other:
 //
-//   weight[e] = exp(x[e] - max x) / sum
+//   weight[e] = scale * score[e] / sum
 //
-// of the `per_token` largest x of a row, of equal ones those of lower numbers; `sum` over all
-// experts or over those chosen. A place is the number of a choice when all are ordered by expert
-// and, of one expert, by row. Everything is exact but for the rounding of weights, and depends on
+// of the `per_token` largest of a row, of equal ones those of lower numbers. Scores are exp(x - max
+// x) with `sum` over all experts or over those chosen, or sigmoids with 1 or the sum over those
+// chosen; sigmoids are chosen by what a bias adds to them. Experts in groups that are not among a
+// row's best are not chosen. A place is the number of a choice when all are ordered by expert and,
+// of one expert, by row. Everything is exact but for the rounding of weights, and depends on
 // nothing else: no atomics decide an order. A row with NaN or infinity takes experts 0, 1, ... with
 // weights that are NaN.
 //
@@ -19,6 +21,7 @@ namespace weft::kernels::cuda {
 
 inline constexpr uint32_t kRouteExpertsMax = 1024;
 inline constexpr uint32_t kRouteChoicesMax = 32;
+inline constexpr uint32_t kRouteGroupsMax = 32;
 // The fewest rows of a full tile (RouteParams::tile_rows).
 inline constexpr uint32_t kExpertTileRowsMin = 8;
 
@@ -51,6 +54,14 @@ struct RouteParams {
   uint32_t experts = 0;
   uint32_t per_token = 0;
   bool renormalised = false;
+  // Of ExpertsSpec: score, choice_bias (float32 [experts], with sigmoids only, or null), groups up
+  // to kRouteGroupsMax that divide the experts, and weight_scale.
+  bool sigmoid = false;
+  const float* choice_bias = nullptr;
+  uint32_t groups = 1;
+  uint32_t groups_taken = 1;
+  uint32_t group_best = 1;
+  float scale = 1.0f;
   uint32_t tile_rows = 8;
   ExpertRoutes out;
   // RouteWorkspaceBytes.

@@ -34,9 +34,11 @@ class ExpertRoutes {
   ExpertRoutes(const ExpertsSpec& experts, uint32_t rows_max);
 
   // Sets the choices of `row` but for their places, in the order of the experts' numbers.
-  // numbers[experts] is overwritten. A row with NaN or infinity among its numbers takes the first
-  // experts with weights that are NaN, so that its logits are NaN too and the step says so.
-  void Choose(const kernels::cpu::Kernels& kernels, uint32_t row, float* numbers);
+  // numbers[experts] is overwritten; choice_bias[experts] counts where the spec has one. A row with
+  // NaN or infinity among its numbers takes the first experts with weights that are NaN, so that
+  // its logits are NaN too and the step says so.
+  void Choose(const kernels::cpu::Kernels& kernels, uint32_t row, float* numbers,
+              const float* choice_bias = nullptr);
   // After all rows [0, rows) have chosen.
   void Sort(uint32_t rows);
 
@@ -49,9 +51,12 @@ class ExpertRoutes {
   absl::Span<const uint32_t> rows() const { return rows_; }
 
  private:
+  // Hides the experts of groups that are not taken.
+  void HideGroups(float* scores) const;
+
+  const ExpertsSpec spec_;
   const uint32_t count_;
   const uint32_t per_token_;
-  const bool renormalised_;
   std::vector<Choice> choices_;
   std::vector<Group> groups_;
   std::vector<uint32_t> rows_;

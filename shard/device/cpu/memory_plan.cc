@@ -7,17 +7,9 @@
 #include "common/check.h"
 #include "common/status.h"
 #include "shard/device/cpu/workspace.h"
-#include "shard/kv/kv_cache.h"
 
 namespace weft::shard {
 namespace {
-
-// Bytes of one KV block of the rank that holds `slice`.
-uint64_t KvBlockBytes(const DecoderSpec& spec, const KvGroups& groups, const SlicePlan& slice,
-                      NumberType kv) {
-  const KvShape shape{KernelKvType(kv), groups.block_layers, slice.kv_heads.size(), spec.head_dim};
-  return shape.block_bytes();
-}
 
 // Of a process, besides what is planned: code, stacks, heap, pages of files under way.
 constexpr uint64_t kProcessBytes = uint64_t{64} << 20;
@@ -85,6 +77,12 @@ kernels::cpu::KvType KernelKvType(NumberType type) {
   return type == NumberType::kFloat16 ? kernels::cpu::KvType::kF16 : kernels::cpu::KvType::kBf16;
 }
 
+KvShape KvShapeOf(const DecoderSpec& spec, const KvGroups& groups, const SlicePlan& slice,
+                  NumberType type) {
+  return {KernelKvType(type), groups.block_layers, slice.kv_heads.size(), spec.head_dim,
+          spec.latent.rank == 0};
+}
+
 absl::StatusOr<NumberTypes> ResolveCpuTypes(NumberType dtype, NumberType kv_dtype,
                                             TensorType main_type) {
   if (dtype == NumberType::kFloat16) {
@@ -119,9 +117,9 @@ absl::StatusOr<MemoryPlan> PlanCpuMemory(const DecoderSpec& spec, const SlicePla
     WEFT_ASSIGN_OR_RETURN(SlicePlan other, MakeSlicePlan(spec, rank, slice.world, mlp_multiple));
     group.weights += WeightsBytes(slice_bytes(other), main_type, flags);
     group.workspace += WorkspaceBytes(spec, other, flags);
-    group.block += KvBlockBytes(spec, plan.kv_groups, other, plan.types.kv);
+    group.block += KvShapeOf(spec, plan.kv_groups, other, plan.types.kv).block_bytes();
   }
-  plan.kv_block_bytes = KvBlockBytes(spec, plan.kv_groups, slice, plan.types.kv);
+  plan.kv_block_bytes = KvShapeOf(spec, plan.kv_groups, slice, plan.types.kv).block_bytes();
   plan.kv_block_tokens = kernels::cpu::kKvBlockTokens;
   const uint64_t blocks = flags.kv_memory_bytes / group.block;
   if (blocks < plan.kv_groups.count()) {

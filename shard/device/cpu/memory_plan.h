@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "common/tensor_type.h"
 #include "kernels/cpu/attention.h"
+#include "shard/kv/kv_cache.h"
 #include "shard/kv/memory_plan.h"
 #include "shard/model/decoder_spec.h"
 #include "shard/weights/slice_plan.h"
@@ -25,6 +26,10 @@ kernels::cpu::KvType KernelKvType(NumberType type);
 // flag and what works.
 absl::StatusOr<NumberTypes> ResolveCpuTypes(NumberType dtype, NumberType kv_dtype,
                                             TensorType main_type);
+
+// Of the rank that holds `slice`.
+KvShape KvShapeOf(const DecoderSpec& spec, const KvGroups& groups, const SlicePlan& slice,
+                  NumberType type);
 
 // Bytes of a rank's tensors in the files (ModelFiles::SliceBytes).
 using SliceBytes = absl::FunctionRef<uint64_t(const SlicePlan&)>;

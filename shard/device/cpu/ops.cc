@@ -27,8 +27,9 @@ CpuOps::CpuOps(const Parts& parts)
       sampler_(parts.sampler),
       activation_(parts.activation),
       query_columns_(int64_t{slice_.heads.size()} * spec_.head_dim),
-      kv_columns_(int64_t{slice_.kv_heads.size()} * spec_.head_dim),
+      kv_columns_(spec_.latent.rank > 0 ? 0 : int64_t{slice_.kv_heads.size()} * spec_.head_dim),
       qkv_columns_(query_columns_ + 2 * kv_columns_),
+      attention_columns_(int64_t{slice_.heads.size()} * spec_.attention_dim()),
       plan_(MakeCpuPlan(spec_, slice_.world, parts.rules)),
       rows_(parts.limits),
       routes_(spec_.experts, parts.limits.step_tokens_max) {
@@ -48,11 +49,15 @@ CpuOps::CpuOps(const Parts& parts)
     heads_.push_back(head);
     heads_begin_[slice_.kv_head_of[head] + 1] = head + 1;
   }
+  for (uint32_t group = 0; group < slice_.kv_heads.size(); ++group) {
+    heads_max_ = std::max(heads_max_, heads_begin_[group + 1] - heads_begin_[group]);
+  }
   for (uint32_t i = 0; i < spec_.layers; ++i) {
     const CpuLayer& layer = weights_.layer(i);
     // Of experts a step reads those that its rows take: they say nothing of how often it read.
-    for (const CpuMatrix* matrix : {&layer.query, &layer.key, &layer.value, &layer.output,
-                                    &layer.gate, &layer.up, &layer.down, &layer.router}) {
+    for (const CpuMatrix* matrix :
+         {&layer.query, &layer.key, &layer.value, &layer.output, &layer.query_down, &layer.latent,
+          &layer.gate, &layer.up, &layer.down, &layer.router}) {
       // Zero for what the layer does not have.
       layer_weight_tiles_ += static_cast<uint64_t>(TileCount(matrix->packed.outputs));
     }
@@ -108,8 +113,18 @@ absl::Status CpuOps::Execute(const PlanOp& op, PlanPart) {
     case OpKind::kNormHeads:
       NormalizeHeads(op);
       break;
+    case OpKind::kNormLatent:
+      NormalizeLatent(op);
+      break;
+    case OpKind::kHeadLinear:
+      MultiplyByHead(op);
+      break;
     case OpKind::kRotateAppend:
-      RotateAndAppend(op);
+      if (spec_.latent.rank > 0) {
+        RotateAndAppendLatent(op);
+      } else {
+        RotateAndAppend(op);
+      }
       break;
     case OpKind::kKeepSampled:
       KeepSampledRows();
@@ -121,7 +136,7 @@ absl::Status CpuOps::Execute(const PlanOp& op, PlanPart) {
       Activate(op);
       break;
     case OpKind::kRoute:
-      Route();
+      Route(op);
       break;
     case OpKind::kExpertLinear:
       MultiplyByExperts(op);
@@ -154,6 +169,14 @@ float* CpuOps::At(Buffer buffer) {
       return ws_.qkv;
     case Buffer::kAttention:
       return ws_.attention;
+    case Buffer::kQueryLatent:
+      return ws_.latent.query;
+    case Buffer::kHeadQuery:
+      return ws_.latent.head_query;
+    case Buffer::kLatent:
+      return ws_.latent.row;
+    case Buffer::kHeadValue:
+      return ws_.latent.head_value;
     case Buffer::kGateUp:
     case Buffer::kMlp:
       return ws_.gate;
@@ -221,6 +244,9 @@ const CpuNorm& CpuOps::WeightsOf(Norm norm, uint32_t layer) const {
       return weights_.layer(layer).mlp_norm;
     case Norm::kPostMlp:
       return weights_.layer(layer).post_mlp_norm;
+    case Norm::kQueryLatent:
+    case Norm::kLatent:
+      break;  // of other widths (CpuOps::NormalizeLatent)
     case Norm::kFinal:
     case Norm::kNone:
       break;

@@ -123,8 +123,12 @@ class CpuOps : public Ops {
   void KeepSampledRows();
   void Attend(const PlanOp& op);
   void Activate(const PlanOp& op);
+  // Of latent attention (ops_latent.cc).
+  void NormalizeLatent(const PlanOp& op);
+  void MultiplyByHead(const PlanOp& op);
+  void RotateAndAppendLatent(const PlanOp& op);
   // Of experts (ops_experts.cc).
-  void Route();
+  void Route(const PlanOp& op);
   // A normed row goes to each of its places.
   void GatherNormed(const CpuExpert& expert);
   void MultiplyByExperts(const PlanOp& op);
@@ -157,13 +161,17 @@ class CpuOps : public Ops {
   ComputePool& pool_;
   Sampler& sampler_;
   const kernels::cpu::ActivationType activation_;
+  // Of a row of qkv, and of one of attention.
   const int64_t query_columns_;
   const int64_t kv_columns_;
   const int64_t qkv_columns_;
+  const int64_t attention_columns_;
   const LayerPlan plan_;
   // Query heads of this rank in order, and where those of each KV head begin.
   std::vector<uint32_t> heads_;
   std::vector<uint32_t> heads_begin_;
+  // Of the largest group.
+  uint32_t heads_max_ = 0;
 
   StepRows rows_;
   ExpertRoutes routes_;

@@ -1,11 +1,18 @@
 // The half of CpuOps that attends: what is done to query, key and value, the KV cache, attention
 // itself, and the choice of the rows that go on.
 
+#include <algorithm>
 #include <cstring>
 
 #include "shard/device/cpu/ops.h"
 
 namespace weft::shard {
+namespace {
+
+// Of a group of one KV head, that are worth an item of their own.
+constexpr uint32_t kHeadsOfPart = 6;
+
+}  // namespace
 
 void CpuOps::Clip() {
   ForRows(rows_.rows(), kRowGrain, [&](uint32_t begin, uint32_t end, int) {
@@ -61,21 +68,29 @@ void CpuOps::Attend(const PlanOp& op) {
   const std::vector<StepRows::Run>& runs = rows_.runs();
   const uint32_t kv_heads = slice_.kv_heads.size();
   // The heads of a group share what is read of its keys and values: one alone costs nearly as much.
-  pool_.Run(static_cast<uint32_t>(runs.size()) * kv_heads, [&](uint32_t item, int thread) {
-    const StepRows::Run& run = runs[item / kv_heads];
-    const uint32_t group = item % kv_heads;
+  // So a group is cut only where threads would have nothing to do, and into parts of several heads.
+  const uint32_t items = static_cast<uint32_t>(runs.size()) * kv_heads;
+  const auto threads = static_cast<uint32_t>(pool_.threads());
+  const uint32_t parts = std::clamp(heads_max_ / kHeadsOfPart, 1u, threads / items + 1);
+  pool_.Run(items * parts, [&](uint32_t item, int thread) {
+    const StepRows::Run& run = runs[item / parts / kv_heads];
+    const uint32_t group = item / parts % kv_heads;
+    const uint32_t heads = heads_begin_[group + 1] - heads_begin_[group];
+    const uint32_t head_begin = heads * (item % parts) / parts;
+    const uint32_t head_end = heads * (item % parts + 1) / parts;
     kernels::cpu::AttentionWork work;
     const StepRows::Table table = rows_.table(run.sequence, kv_group);
     work.kv = kv_layer;
     work.kv.block_ids = table.block_ids;
     work.kv.first_block = table.first;
     work.kv_head = group;
-    work.heads = heads_.data() + heads_begin_[group];
-    work.head_count = heads_begin_[group + 1] - heads_begin_[group];
+    work.heads = heads_.data() + heads_begin_[group] + head_begin;
+    work.head_count = head_end - head_begin;
     work.query = ws_.qkv + run.row * qkv_columns_;
     work.query_stride = qkv_columns_;
-    work.out = ws_.attention + run.row * query_columns_;
-    work.out_stride = query_columns_;
+    work.latent_dim = spec_.latent.rank;
+    work.out = ws_.attention + run.row * attention_columns_;
+    work.out_stride = attention_columns_;
     work.rows = run.rows;
     work.start = run.start;
     work.scale = spec_.attention_scale;
@@ -85,7 +100,9 @@ void CpuOps::Attend(const PlanOp& op) {
     if (spec_.attention_sinks) work.sinks = weights_.layer(op.layer).sinks.data();
     kernels_->attention(work, ws_.threads[static_cast<size_t>(thread)].attention);
   });
-  PrepareRows(op.out, MatricesOf(op.feeds, op.layer), ws_.attention, query_columns_);
+  // Products by head prepare their own.
+  if (op.feeds != Matrix::kOutput) return;
+  PrepareRows(op.out, MatricesOf(op.feeds, op.layer), ws_.attention, attention_columns_);
 }
 
 void CpuOps::KeepSampledRows() {

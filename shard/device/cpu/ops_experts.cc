@@ -26,10 +26,12 @@ void CopyRow(const Activations& from, uint32_t from_row, const Activations& to, 
 
 }  // namespace
 
-void CpuOps::Route() {
+void CpuOps::Route(const PlanOp& op) {
+  const absl::Span<const float> bias = weights_.layer(op.layer).choice_bias;
   ForRows(rows_.rows(), kRowGrain, [&](uint32_t begin, uint32_t end, int) {
     for (uint32_t row = begin; row < end; ++row) {
-      routes_.Choose(*kernels_, row, ws_.experts.routes + size_t{row} * spec_.experts.count);
+      routes_.Choose(*kernels_, row, ws_.experts.routes + size_t{row} * spec_.experts.count,
+                     bias.empty() ? nullptr : bias.data());
     }
   });
   routes_.Sort(rows_.rows());

@@ -48,6 +48,18 @@ CpuOps::MatrixGroup CpuOps::MatricesOf(Matrix matrix, uint32_t layer) const {
       return {{&weights.query, &weights.key, &weights.value}, 3};
     case Matrix::kOutput:
       return {{&weights.output}, 1};
+    case Matrix::kQueryDown:
+      return {{&weights.query_down}, 1};
+    case Matrix::kQuery:
+      return {{&weights.query}, 1};
+    case Matrix::kLatent:
+      return {{&weights.latent}, 1};
+    case Matrix::kLatents:
+      if (spec_.latent.query_rank > 0) return {{&weights.latent, &weights.query_down}, 2};
+      return {{&weights.latent, &weights.query}, 2};
+    case Matrix::kKeyUp:
+    case Matrix::kValueUp:
+      break;  // a matrix for each head (CpuOps::MultiplyByHead)
     case Matrix::kGateUp:
       if (!spec_.gated_mlp) return {{&weights.up}, 1};
       return {{&weights.gate, &weights.up}, 2};

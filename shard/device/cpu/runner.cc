@@ -22,7 +22,6 @@ namespace {
 using kernels::cpu::ActivationType;
 using kernels::cpu::Isa;
 using kernels::cpu::Kernels;
-using kernels::cpu::KvType;
 
 absl::StatusOr<const Kernels*> FindKernels(const std::string& isa) {
   Isa wanted = kernels::cpu::BestIsa();
@@ -155,10 +154,8 @@ absl::Status CpuModelRunnerImpl::TimeShape(uint32_t rows, uint32_t tokens, uint3
 absl::StatusOr<WarmupResult> CpuModelRunnerImpl::Warmup() {
   if (warm_) return warmup_;
   if (kv_.blocks() == 0) {
-    const KvType type = KernelKvType(plan_.types.kv);
-    WEFT_ASSIGN_OR_RETURN(kv_, KvCache::Create(KvShape{type, plan_.kv_groups.block_layers,
-                                                       slice_.kv_heads.size(), spec_.head_dim},
-                                               plan_.kv_groups, plan_.kv_blocks));
+    const KvShape shape = KvShapeOf(spec_, plan_.kv_groups, slice_, plan_.types.kv);
+    WEFT_ASSIGN_OR_RETURN(kv_, KvCache::Create(shape, plan_.kv_groups, plan_.kv_blocks));
   }
   WarmupResult result;
   result.kv_blocks = plan_.kv_blocks;

@@ -53,6 +53,9 @@ CpuWeights::CpuWeights(const DecoderSpec& spec, const SlicePlan& slice, bool nar
   }
   for (uint32_t layer = 0; layer < spec.layers; ++layer) {
     if (spec.HasExperts(layer)) layers_[layer].experts.resize(spec.experts.count);
+    if (spec.latent.rank == 0) continue;
+    layers_[layer].key_up.resize(slice.heads.size());
+    layers_[layer].value_up.resize(slice.heads.size());
   }
 }
 
@@ -73,6 +76,10 @@ CpuMatrix* CpuWeights::MatrixOf(ParamKey key) {
       return &layer.value;
     case ParamKind::kOutput:
       return &layer.output;
+    case ParamKind::kQueryDown:
+      return &layer.query_down;
+    case ParamKind::kLatent:
+      return &layer.latent;
     case ParamKind::kGate:
     case ParamKind::kSharedGate:
       return &layer.gate;
@@ -95,6 +102,12 @@ CpuMatrix* CpuWeights::MatrixOf(ParamKey key) {
     default:
       return nullptr;
   }
+}
+
+std::vector<CpuMatrix>* CpuWeights::HeadMatricesOf(ParamKey key) {
+  CpuLayer& layer = layers_[key.layer];
+  if (key.kind == ParamKind::kKeyUp) return &layer.key_up;
+  return key.kind == ParamKind::kValueUp ? &layer.value_up : nullptr;
 }
 
 absl::Span<const float>* CpuWeights::VectorOf(ParamKey key) {
@@ -128,6 +141,12 @@ absl::Span<const float>* CpuWeights::VectorOf(ParamKey key) {
       return &layer.key_norm;
     case ParamKind::kSinks:
       return &layer.sinks;
+    case ParamKind::kQueryLatentNorm:
+      return &layer.query_latent_norm;
+    case ParamKind::kLatentNorm:
+      return &layer.latent_norm;
+    case ParamKind::kChoiceBias:
+      return &layer.choice_bias;
     case ParamKind::kQueryBias:
       return &layer.query.bias;
     case ParamKind::kKeyBias:
@@ -188,10 +207,23 @@ absl::StatusOr<uint8_t*> CpuWeights::Allocate(size_t bytes) {
 
 absl::Status CpuWeights::AddMatrix(ParamKey key, const MatrixSource& source) {
   WEFT_RETURN_IF_ERROR(Receive(key, source.outputs, source.inputs));
+  if (std::vector<CpuMatrix>* const heads = HeadMatricesOf(key)) {
+    const int64_t rows = source.outputs / static_cast<int64_t>(heads->size());
+    for (size_t head = 0; head < heads->size(); ++head) {
+      const int64_t first = static_cast<int64_t>(head) * rows;
+      const auto row = [&source, first](int64_t i) { return source.row(first + i); };
+      WEFT_RETURN_IF_ERROR(Pack({source.type, rows, source.inputs, row}, &(*heads)[head]));
+    }
+    return absl::OkStatus();
+  }
   CpuMatrix* const matrix = MatrixOf(key);
   if (matrix == nullptr) {
     return absl::InternalError(absl::StrCat(ParamName(key), " is no matrix"));
   }
+  return Pack(source, matrix);
+}
+
+absl::Status CpuWeights::Pack(const MatrixSource& source, CpuMatrix* matrix) {
   WeightType type = KernelType(source.type);
   if (narrow_to_bf16_ && (type == WeightType::kF32 || type == WeightType::kF16)) {
     type = WeightType::kBf16;

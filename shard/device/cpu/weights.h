@@ -42,6 +42,11 @@ struct CpuExpert {
 
 // What the spec has no parameters for is empty.
 struct CpuLayer {
+  // Of latent attention, beside `query` and `output`; the last two by query head of this rank.
+  CpuMatrix query_down, latent;
+  absl::Span<const float> query_latent_norm;
+  absl::Span<const float> latent_norm;
+  std::vector<CpuMatrix> key_up, value_up;
   CpuNorm attention_norm;
   CpuNorm post_attention_norm;
   // Of both halves where the spec has one norm.
@@ -55,6 +60,8 @@ struct CpuLayer {
   // Of a plain MLP, or of the one beside experts.
   CpuMatrix gate, up, down;
   CpuMatrix router;
+  // Float32 [experts].
+  absl::Span<const float> choice_bias;
   std::vector<CpuExpert> experts;
   // [1, hidden]
   CpuMatrix shared_scale;
@@ -93,12 +100,14 @@ class CpuWeights : public WeightSink {
     bool received = false;
   };
 
-  // Where a parameter goes; null when it is no matrix, or no vector.
+  // Where a parameter goes; null when it is no matrix, no matrix for each head, or no vector.
   CpuMatrix* MatrixOf(ParamKey key);
+  std::vector<CpuMatrix>* HeadMatricesOf(ParamKey key);
   absl::Span<const float>* VectorOf(ParamKey key);
   // Notes that a parameter came, [outputs, inputs] large. INTERNAL when the spec has none such or
   // its slice has another size.
   absl::Status Receive(ParamKey key, int64_t outputs, int64_t inputs);
+  absl::Status Pack(const MatrixSource& source, CpuMatrix* matrix);
   // UNIMPLEMENTED when the experts of a layer differ in the types of their matrices.
   absl::Status CheckExperts(uint32_t layer) const;
   // 64-byte aligned memory that lives as long as this.

@@ -37,16 +37,28 @@ void Workspace::AssignExperts(const DecoderSpec& spec, const SlicePlan& slice, u
   experts.scales = parts.Take<float>(rows);
 }
 
+void Workspace::AssignLatent(const DecoderSpec& spec, uint64_t heads, uint64_t rows,
+                             MemoryParts& parts) {
+  latent.query = parts.Take<float>(rows * spec.latent.query_rank);
+  latent.head_query = parts.Take<float>(rows * heads * spec.query_dim());
+  latent.row = parts.Take<float>(rows * spec.head_dim);
+  latent.head_value = parts.Take<float>(rows * heads * spec.output_dim());
+  TakePrepared(rows * heads, std::max(spec.latent.rank, spec.latent.plain_dim), parts,
+               &latent.by_head);
+}
+
 uint64_t Workspace::AssignParts(uint8_t* base, const DecoderSpec& spec, const SlicePlan& slice,
                                 const WorkspaceLimits& limits) {
   MemoryParts parts(base, kAlignment);
   const uint64_t rows = limits.step_tokens_max;
-  const uint64_t query = uint64_t{slice.heads.size()} * spec.head_dim;
-  const uint64_t key = uint64_t{slice.kv_heads.size()} * spec.head_dim;
+  const bool latents = spec.latent.rank > 0;
+  const uint64_t heads = slice.heads.size();
+  const uint64_t query = heads * spec.head_dim;
+  const uint64_t key = latents ? 0 : uint64_t{slice.kv_heads.size()} * spec.head_dim;
   residual = parts.Take<float>(rows * spec.hidden);
   partial = parts.Take<float>(rows * spec.hidden);
   qkv = parts.Take<float>(rows * (query + 2 * key));
-  attention = parts.Take<float>(rows * query);
+  attention = parts.Take<float>(rows * heads * spec.attention_dim());
   const uint64_t mlp = std::max(slice.mlp.size(), slice.shared.size());
   gate = parts.Take<float>(rows * mlp);
   if (spec.gated_mlp) up = parts.Take<float>(rows * mlp);
@@ -64,16 +76,19 @@ uint64_t Workspace::AssignParts(uint8_t* base, const DecoderSpec& spec, const Sl
     rotary[kind].cosines = parts.Take<float>(angles);
     rotary[kind].sines = parts.Take<float>(angles);
   }
-  const uint64_t widest = std::max({uint64_t{spec.hidden}, query, mlp});
+  const uint64_t widest = std::max(
+      {uint64_t{spec.hidden}, heads * spec.output_dim(), mlp, uint64_t{spec.latent.query_rank}});
   TakePrepared(rows, widest, parts, &normed);
   made = normed;
   if (spec.parallel_residual || spec.experts.shared_scale) TakePrepared(rows, widest, parts, &made);
   if (spec.experts.count > 0) AssignExperts(spec, slice, rows, parts);
+  if (latents) AssignLatent(spec, heads, rows, parts);
+  const int64_t scratch = latents ? kernels::cpu::LatentScratchBytes(spec.latent.rank)
+                                  : kernels::cpu::AttentionScratchBytes(spec.head_dim);
   threads.resize(limits.threads);
   for (ThreadScratch& thread : threads) {
     thread.row = parts.Take<float>(spec.hidden);
-    thread.attention = parts.Take<uint8_t>(
-        static_cast<uint64_t>(kernels::cpu::AttentionScratchBytes(spec.head_dim)));
+    thread.attention = parts.Take<uint8_t>(static_cast<uint64_t>(scratch));
   }
   return parts.used();
 }

@@ -32,9 +32,10 @@ class Workspace {
 
   // [rows, hidden]
   float* residual = nullptr;
-  // [rows, (heads + 2 * kv_heads) * head_dim]: query, key, value of a row side by side.
+  // [rows, (heads + 2 * kv_heads) * head_dim]: query, key, value of a row side by side. Of latent
+  // attention [rows, heads * head_dim], the query alone.
   float* qkv = nullptr;
-  // [rows, heads * head_dim]
+  // [rows, heads * attention_dim]
   float* attention = nullptr;
   // [rows, MLP columns] each; what the activation makes of them goes to gate. Without gates there
   // is no `up`: what is activated lies in gate from the beginning.
@@ -83,6 +84,21 @@ class Workspace {
   };
   ExpertParts experts;
 
+  // Of latent attention.
+  struct LatentParts {
+    // [rows, query_rank]
+    float* query = nullptr;
+    // [rows, heads * query_dim]
+    float* head_query = nullptr;
+    // [rows, head_dim]: what goes into the cache.
+    float* row = nullptr;
+    // [rows, heads * value_dim]
+    float* head_value = nullptr;
+    // [heads, rows]: each head's part of a row, as wide as its matrices' inputs.
+    Prepared by_head;
+  };
+  LatentParts latent;
+
   // Per-thread scratch.
   struct ThreadScratch {
     // One row as wide as `hidden`.
@@ -92,6 +108,7 @@ class Workspace {
   std::vector<ThreadScratch> threads;
 
  private:
+  void AssignLatent(const DecoderSpec& spec, uint64_t heads, uint64_t rows, MemoryParts& parts);
   void AssignExperts(const DecoderSpec& spec, const SlicePlan& slice, uint64_t rows,
                      MemoryParts& parts);
   // Sets all pointers as if memory began at `base`; returns the bytes needed.

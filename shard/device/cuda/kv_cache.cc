@@ -17,7 +17,7 @@ absl::StatusOr<CudaKvCache> CudaKvCache::Create(const CudaShape& shape, const Kv
   cache.blocks_ = blocks;
   WEFT_ASSIGN_OR_RETURN(cache.memory_,
                         AllocateDevice(BlockBytes(shape, groups) * blocks, "the KV pool"));
-  if (!kernels::cuda::HasKvTensorMaps(cache.Layer(0))) return cache;
+  if (shape.latent || !kernels::cuda::HasKvTensorMaps(cache.Layer(0))) return cache;
   cache.maps_.resize(shape.layers);
   for (uint32_t layer = 0; layer < shape.layers; ++layer) {
     WEFT_RETURN_IF_ERROR(
@@ -31,7 +31,7 @@ absl::StatusOr<CudaKvCache> CudaKvCache::Create(const CudaShape& shape, const Kv
 uint32_t CudaKvCache::PiecesFrom(uint32_t layer) const {
   if (groups() == 1) return blocks_;
   // The last block's values end at the pool's end or, in front of the last layer, before it.
-  const uint64_t all = uint64_t{blocks_} * IdStride(groups_);
+  const uint64_t all = uint64_t{blocks_} * IdStride(shape_, groups_);
   return static_cast<uint32_t>(all - PiecesBefore(layer) - PiecesToValues());
 }
 
@@ -39,7 +39,8 @@ kernels::cuda::KvLayer CudaKvCache::Layer(uint32_t layer) const {
   WEFT_CHECK_LT(layer, groups_.places.size());
   const uint64_t piece = PieceBytes(shape_);
   uint8_t* const keys = memory_.data() + PiecesBefore(layer) * piece;
-  return {keys, keys + PiecesToValues() * piece, shape_.kv_heads, shape_.head_stride, shape_.type};
+  uint8_t* const values = shape_.latent ? nullptr : keys + PiecesToValues() * piece;
+  return {keys, values, shape_.kv_heads, shape_.head_stride, shape_.type};
 }
 
 }  // namespace weft::shard

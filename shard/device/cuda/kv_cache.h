@@ -1,10 +1,10 @@
 // The KV pool of a CUDA rank, one allocation of pieces [kv head][64 tokens][head_stride]: keys or
-// values of one layer in one block. Where a model has one KV group, pieces of a layer lie side by
-// side, [layer][K or V][block], which is what the kernels were measured with; where it has several,
-// a block serves the layers of any of them: [block][layer of its group][K or V]. Kernels see no
-// difference: they count pieces from a layer's first one, so that ids in device tables are block
-// ids times IdStride(). Taken once, at load; owned by the model runner. Who owns which block is the
-// scheduler's business.
+// values of one layer in one block; of latent attention there are keys alone. Where a model has one
+// KV group, pieces of a layer lie side by side, [layer][K or V][block], which is what the kernels
+// were measured with; where it has several, a block serves the layers of any of them: [block][layer
+// of its group][K or V]. Kernels see no difference: they count pieces from a layer's first one, so
+// that ids in device tables are block ids times IdStride(). Taken once, at load; owned by the model
+// runner. Who owns which block is the scheduler's business.
 
 #pragma once
 
@@ -26,11 +26,11 @@ class CudaKvCache {
 
   // Bytes of one block: the layers of a group, K and V.
   static uint64_t BlockBytes(const CudaShape& shape, const KvGroups& groups) {
-    return uint64_t{groups.block_layers} * 2 * PieceBytes(shape);
+    return uint64_t{groups.block_layers} * shape.kv_parts() * PieceBytes(shape);
   }
   // What block ids are multiplied by in device tables.
-  static uint32_t IdStride(const KvGroups& groups) {
-    return groups.count() == 1 ? 1 : 2 * groups.block_layers;
+  static uint32_t IdStride(const CudaShape& shape, const KvGroups& groups) {
+    return groups.count() == 1 ? 1 : shape.kv_parts() * groups.block_layers;
   }
   static absl::StatusOr<CudaKvCache> Create(const CudaShape& shape, const KvGroups& groups,
                                             uint32_t blocks);
@@ -54,7 +54,7 @@ class CudaKvCache {
   uint64_t PiecesToValues() const { return groups() == 1 ? blocks_ : 1; }
   // In front of a layer's first piece.
   uint64_t PiecesBefore(uint32_t layer) const {
-    return uint64_t{groups_.places[layer].index} * 2 * PiecesToValues();
+    return uint64_t{groups_.places[layer].index} * shape_.kv_parts() * PiecesToValues();
   }
   // Of keys, or of values, that ids may count from a layer's first on.
   uint32_t PiecesFrom(uint32_t layer) const;

@@ -15,11 +15,15 @@
 namespace weft::shard {
 namespace {
 
-// Executable graphs: about 4 KiB a kernel on the device, measured; a layer has at most a dozen.
+// Executable graphs: about 4 KiB a kernel on the device, measured; a layer has at most a dozen, one
+// of latent attention as many again.
 constexpr uint64_t kGraphKernelBytes = 4096;
 constexpr uint64_t kGraphKernelsOfLayer = 12;
-constexpr uint64_t kGraphsLayerBytes =
-    GraphCache::kGraphsMax * kGraphKernelsOfLayer * kGraphKernelBytes;
+
+uint64_t GraphsLayerBytes(const CudaShape& shape) {
+  const uint64_t kernels = shape.latent ? 2 * kGraphKernelsOfLayer : kGraphKernelsOfLayer;
+  return GraphCache::kGraphsMax * kernels * kGraphKernelBytes;
+}
 // cuBLASLt and the CUDA runtime load their kernels when they are first used.
 constexpr uint64_t kLibraryBytes = uint64_t{256} << 20;
 // NCCL's state and kernels.
@@ -103,7 +107,7 @@ CudaLimits PlanCudaLimits(const DecoderSpec& spec, const CudaShape& shape, const
   const KvGroups groups = MakeKvGroups(spec);
   limits.kv_groups = groups.count();
   limits.sinks = spec.attention_sinks;
-  limits.kv_id_stride = CudaKvCache::IdStride(groups);
+  limits.kv_id_stride = CudaKvCache::IdStride(shape, groups);
   return limits;
 }
 
@@ -120,7 +124,7 @@ absl::StatusOr<MemoryPlan> PlanCudaMemory(const DecoderSpec& spec, const CudaSha
   plan.weights_bytes = CudaWeights::Bytes(spec, shape);
   plan.workspace_bytes = CudaWorkspace::Bytes(shape, limits) + kLibraryBytes +
                          (limits.world > 1 ? PeerSum::Bytes(shape.hidden) : 0) +
-                         NcclBytes(limits.world) + shape.layers * kGraphsLayerBytes;
+                         NcclBytes(limits.world) + shape.layers * GraphsLayerBytes(shape);
   plan.kv_groups = MakeKvGroups(spec);
   plan.kv_block_bytes = CudaKvCache::BlockBytes(shape, plan.kv_groups);
   plan.kv_block_tokens = kKvBlockTokensCuda;

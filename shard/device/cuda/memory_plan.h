@@ -29,7 +29,8 @@ absl::StatusOr<CudaShape> PlanCudaShape(const DecoderSpec& spec, const SlicePlan
 // Query heads of the largest group of one KV head.
 uint32_t LargestHeadGroup(const CudaShape& shape, const SlicePlan& slice);
 
-// `decode_grid` of kernels/cuda/attention/decode_attention.h, which only the device knows.
+// `decode_grid` of kernels/cuda/attention/decode_attention.h, which only the device knows; latent
+// attention has none.
 CudaLimits PlanCudaLimits(const DecoderSpec& spec, const CudaShape& shape, const SlicePlan& slice,
                           const MemoryFlags& flags, uint32_t decode_grid);
 

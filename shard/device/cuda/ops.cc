@@ -241,8 +241,12 @@ absl::Status CudaOps::Execute(const PlanOp& op, PlanPart part) {
       return Clip(op, rows);
     case OpKind::kNormHeads:
       return NormalizeHeads(op, rows);
+    case OpKind::kNormLatent:
+      return NormalizeLatent(op, rows);
+    case OpKind::kHeadLinear:
+      return MultiplyByHead(op, rows);
     case OpKind::kRotateAppend:
-      return RotateAndAppend(op, rows);
+      return shape_.latent ? RotateAndAppendLatent(op, rows) : RotateAndAppend(op, rows);
     case OpKind::kAttend:
       return Attend(op);
     case OpKind::kActivate:

@@ -134,6 +134,11 @@ class CudaOps : public Ops {
   absl::Status NormalizeHeads(const PlanOp& op, const Rows& rows);
   absl::Status RotateAndAppend(const PlanOp& op, const Rows& rows);
   absl::Status Attend(const PlanOp& op);
+  // Of latent attention (ops_latent.cc).
+  absl::Status NormalizeLatent(const PlanOp& op, const Rows& rows);
+  absl::Status MultiplyByHead(const PlanOp& op, const Rows& rows);
+  absl::Status RotateAndAppendLatent(const PlanOp& op, const Rows& rows);
+  absl::Status AttendLatent(const PlanOp& op);
   absl::Status Activate(const PlanOp& op, const Rows& rows);
   // Of experts (ops_experts.cc).
   absl::Status Route(const PlanOp& op, const Rows& rows);

@@ -24,6 +24,7 @@ absl::Status CudaOps::PrepareAttention() {
                                                    ws_.block_tables, limits_.blocks_per_sequence()},
                                                   stream_),
                  "block tables"));
+  if (shape_.latent) return absl::OkStatus();
   if (step_.decode_rows > 0 && shape_.type == DType::kBfloat16) {
     for (uint32_t group = 0; group < limits_.kv_groups; ++group) {
       WEFT_RETURN_IF_ERROR(PlanDecode(group));
@@ -159,14 +160,18 @@ absl::Status CudaOps::AttendChunks(const PlanOp& op) {
 }
 
 absl::Status CudaOps::Attend(const PlanOp& op) {
-  if (step_.decode_rows > 0) WEFT_RETURN_IF_ERROR(AttendDecode(op));
-  if (step_.chunks > 0) WEFT_RETURN_IF_ERROR(AttendChunks(op));
+  if (shape_.latent) {
+    WEFT_RETURN_IF_ERROR(AttendLatent(op));
+  } else {
+    if (step_.decode_rows > 0) WEFT_RETURN_IF_ERROR(AttendDecode(op));
+    if (step_.chunks > 0) WEFT_RETURN_IF_ERROR(AttendChunks(op));
+  }
   return op.keeps_sampled && !step_.decode_only() ? KeepSampled() : absl::OkStatus();
 }
 
 absl::Status CudaOps::KeepSampled() {
   const uint64_t hidden_bytes = uint64_t{shape_.hidden} * sizeof(float);
-  const uint32_t attention_bytes = shape_.query_columns() * BytesOf(shape_.type);
+  const uint32_t attention_bytes = shape_.attention_columns() * BytesOf(shape_.type);
   WEFT_RETURN_IF_ERROR(CudaStatus(
       kernels::cuda::GatherRows({body_.residual, hidden_bytes, inputs_.sampled_rows, tail_.residual,
                                  tail_.count, static_cast<uint32_t>(hidden_bytes)},

@@ -18,7 +18,8 @@ using kernels::cuda::ExpertEpilogue;
 
 // Whatever a model may have, the routing kernel takes.
 static_assert(kExpertsMax <= kernels::cuda::kRouteExpertsMax &&
-              kExpertsPerTokenMax <= kernels::cuda::kRouteChoicesMax);
+              kExpertsPerTokenMax <= kernels::cuda::kRouteChoicesMax &&
+              kExpertGroupsMax <= kernels::cuda::kRouteGroupsMax);
 
 // The routing makes the tiles that the products of the same rows go through.
 uint32_t TileRows(const CudaShape& shape, uint32_t rows) {
@@ -35,6 +36,12 @@ absl::Status CudaOps::Route(const PlanOp& op, const Rows& rows) {
   route.experts = shape_.experts;
   route.per_token = shape_.experts_per_token;
   route.renormalised = spec_.experts.renormalised;
+  route.sigmoid = spec_.experts.score == ExpertScore::kSigmoid;
+  route.choice_bias = weights_.layer(op.layer).choice_bias;
+  route.groups = spec_.experts.groups;
+  route.groups_taken = spec_.experts.groups_taken;
+  route.group_best = spec_.experts.group_best;
+  route.scale = spec_.experts.weight_scale;
   route.tile_rows = TileRows(shape_, rows.count);
   route.out = ws_.expert_routes;
   route.workspace = ws_.route_workspace;

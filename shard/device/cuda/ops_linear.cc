@@ -58,7 +58,19 @@ CudaOps::MatrixOnDevice CudaOps::MatrixOf(Matrix matrix, uint32_t layer) const {
     case Matrix::kQkv:
       return {weights.qkv, weights.qkv_bias, shape_.qkv_columns(), shape_.hidden};
     case Matrix::kOutput:
-      return {weights.output, weights.output_bias, shape_.hidden, shape_.query_columns()};
+      return {weights.output, weights.output_bias, shape_.hidden, shape_.output_columns()};
+    case Matrix::kQueryDown:
+      return {weights.query_down, nullptr, shape_.query_rank, shape_.hidden};
+    case Matrix::kQuery:
+      return {weights.query, nullptr, shape_.query_heads * shape_.query_dim,
+              shape_.query_rank > 0 ? shape_.query_rank : shape_.hidden};
+    case Matrix::kLatent:
+      return {weights.latent, nullptr, shape_.head_dim, shape_.hidden};
+    // Of each head.
+    case Matrix::kKeyUp:
+      return {weights.key_up, nullptr, shape_.attention_dim, shape_.plain_dim};
+    case Matrix::kValueUp:
+      return {weights.value_up, nullptr, shape_.output_dim, shape_.attention_dim};
     case Matrix::kGateUp:
       if (experts) return {weights.gate_up, nullptr, 2 * shape_.shared_mlp, shape_.hidden};
       return {weights.gate_up, weights.gate_up_bias, shape_.gate_up_columns(), shape_.hidden};
@@ -73,6 +85,7 @@ CudaOps::MatrixOnDevice CudaOps::MatrixOf(Matrix matrix, uint32_t layer) const {
     case Matrix::kExpertDown:
       return {weights.expert_down, weights.expert_down_bias, shape_.hidden, shape_.expert_mlp};
     case Matrix::kExperts:
+    case Matrix::kLatents:
     case Matrix::kNone:
     case Matrix::kHead:
       break;
@@ -92,6 +105,10 @@ CudaNorm CudaOps::WeightsOf(Norm norm, uint32_t layer) const {
       return weights_.layer(layer).mlp_norm;
     case Norm::kPostMlp:
       return weights_.layer(layer).post_mlp_norm;
+    case Norm::kQueryLatent:
+      return {weights_.layer(layer).query_latent_norm, nullptr};
+    case Norm::kLatent:
+      return {weights_.layer(layer).latent_norm, nullptr};
     case Norm::kFinal:
     case Norm::kNone:
       break;
@@ -109,6 +126,14 @@ void* CudaOps::At(Buffer buffer, const Rows& rows, Matrix matrix) const {
       return ws_.qkv;
     case Buffer::kAttention:
       return rows.attention;
+    case Buffer::kQueryLatent:
+      return ws_.query_latent;
+    case Buffer::kHeadQuery:
+      return ws_.head_query;
+    case Buffer::kLatent:
+      return ws_.latent;
+    case Buffer::kHeadValue:
+      return ws_.head_value;
     case Buffer::kGateUp:
       return ws_.gate_up;
     case Buffer::kMlp:

@@ -24,6 +24,7 @@ PlannedGpu AssumedGpu(absl::Status reason) {
 
 absl::StatusOr<uint32_t> DecodeGridOf(const CudaShape& shape, uint32_t group_max,
                                       const PlannedGpu& gpu) {
+  if (shape.latent) return 0;
   if (!gpu.not_found.ok()) return kAssumedMultiprocessors * kAssumedDecodeCtas;
   uint32_t grid = 0;
   WEFT_RETURN_IF_ERROR(CudaStatus(kernels::cuda::DecodeGrid(shape.head_stride, group_max, &grid),

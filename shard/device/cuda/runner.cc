@@ -40,9 +40,12 @@ absl::Status CudaModelRunnerImpl::Plan() {
   const MemoryFlags& flags = options_.memory;
   WEFT_ASSIGN_OR_RETURN(shape_, PlanCudaShape(spec_, slice_, flags));
   uint32_t decode_grid = 0;
-  WEFT_RETURN_IF_ERROR(CudaStatus(
-      kernels::cuda::DecodeGrid(shape_.head_stride, LargestHeadGroup(shape_, slice_), &decode_grid),
-      "occupancy of decode attention"));
+  if (!shape_.latent) {
+    const uint32_t group_max = LargestHeadGroup(shape_, slice_);
+    WEFT_RETURN_IF_ERROR(
+        CudaStatus(kernels::cuda::DecodeGrid(shape_.head_stride, group_max, &decode_grid),
+                   "occupancy of decode attention"));
+  }
   limits_ = PlanCudaLimits(spec_, shape_, slice_, flags, decode_grid);
   const bool wide = shape_.type == kernels::cuda::DType::kFloat32;
   if (limits_.deterministic && (slice_.world > 1 || wide)) {

@@ -4,7 +4,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
+#include "common/status.h"
 #include "kernels/cuda/attention/decode_attention.h"
+#include "kernels/cuda/attention/latent_attention.h"
 
 namespace weft::shard {
 namespace {
@@ -18,6 +20,39 @@ constexpr std::initializer_list<uint32_t> kHeadSizes = {64, 80, 96, 128, 256};
 // A vector access of bf16; also what cuBLASLt wants of a stride.
 constexpr uint32_t kVectorElements = 8;
 constexpr uint32_t kMlpMultiple = 64;
+
+absl::Status FillLatent(const DecoderSpec& spec, CudaShape* shape) {
+  const LatentSpec& latent = spec.latent;
+  const uint32_t rotated = spec.head_dim - latent.rank;
+  const struct {
+    const char* name;
+    uint32_t size;
+  } sizes[] = {{"latents", latent.rank},
+               {"latents of queries", latent.query_rank},
+               {"heads' parts without rotation", latent.plain_dim},
+               {"heads' rotated parts", rotated},
+               {"heads' values", latent.value_dim}};
+  for (const auto& size : sizes) {
+    if (size.size % kVectorElements == 0) continue;
+    return absl::InvalidArgumentError(absl::StrCat(size.name, " of ", size.size,
+                                                   " elements: CUDA shards serve multiples of ",
+                                                   kVectorElements, "; use --device cpu"));
+  }
+  if (spec.head_dim > kernels::cuda::kLatentDimMax) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("latents of ", latent.rank, " elements and ", rotated,
+                     " rotated ones: CUDA shards serve up to ", kernels::cuda::kLatentDimMax,
+                     " together; use --device cpu"));
+  }
+  shape->latent = true;
+  shape->head_stride = spec.head_dim;
+  shape->query_rank = latent.query_rank;
+  shape->plain_dim = latent.plain_dim;
+  shape->query_dim = spec.query_dim();
+  shape->attention_dim = spec.attention_dim();
+  shape->output_dim = spec.output_dim();
+  return absl::OkStatus();
+}
 
 }  // namespace
 
@@ -37,6 +72,7 @@ absl::StatusOr<CudaShape> MakeCudaShape(const DecoderSpec& spec, const SlicePlan
                                                    kVectorElements, "; use --device cpu"));
   }
   CudaShape shape;
+  if (spec.latent.rank > 0) WEFT_RETURN_IF_ERROR(FillLatent(spec, &shape));
   for (const uint32_t size : kHeadSizes) {
     if (shape.head_stride == 0 && spec.head_dim <= size) shape.head_stride = size;
   }

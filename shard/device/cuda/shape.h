@@ -19,9 +19,17 @@ struct CudaShape {
   uint32_t hidden = 0;
   uint32_t query_heads = 0;
   uint32_t kv_heads = 0;
-  // Of the model, and of a head in memory: the elements between are zero.
+  // Of a key of the model, and of one in memory: the elements between are zero.
   uint32_t head_dim = 0;
   uint32_t head_stride = 0;
+  // Latent attention: rows of the cache are keys and values alike, nothing is padded, and of
+  // LatentSpec and DecoderSpec what their names say.
+  bool latent = false;
+  uint32_t query_rank = 0;
+  uint32_t plain_dim = 0;
+  uint32_t query_dim = 0;
+  uint32_t attention_dim = 0;
+  uint32_t output_dim = 0;
   // MLP columns of this rank in memory, a multiple of 64; mlp_used of them are the model's.
   uint32_t mlp = 0;
   uint32_t mlp_used = 0;
@@ -43,10 +51,18 @@ struct CudaShape {
   uint32_t vocab = 0;
   uint32_t vocab_used = 0;
 
-  // Columns of query, of key (or value), and of one row of the query-key-value product.
+  // Columns of query, of key (or value), and of one row of the query-key-value product. Of latent
+  // attention the query is alone in its row.
   uint32_t query_columns() const { return query_heads * head_stride; }
-  uint32_t kv_columns() const { return kv_heads * head_stride; }
+  uint32_t kv_columns() const { return latent ? 0 : kv_heads * head_stride; }
   uint32_t qkv_columns() const { return query_columns() + 2 * kv_columns(); }
+  // Of what attention makes, and of what goes on from there.
+  uint32_t attention_columns() const {
+    return latent ? query_heads * attention_dim : query_columns();
+  }
+  uint32_t output_columns() const { return latent ? query_heads * output_dim : query_columns(); }
+  // Keys and values, or keys alone.
+  uint32_t kv_parts() const { return latent ? 1 : 2; }
   // Of one row of the product of gates and ups.
   uint32_t gate_up_columns() const { return gated_mlp ? 2 * mlp : mlp; }
   // Of the widest plain MLP, or MLP beside experts.
@@ -54,7 +70,7 @@ struct CudaShape {
 };
 
 // INVALID_ARGUMENT, naming what is out of range, for a model that the kernels do not serve: hidden
-// size no multiple of 8, head size above 256.
+// size no multiple of 8, head size above 256, sizes of latent attention that are no multiples of 8.
 absl::StatusOr<CudaShape> MakeCudaShape(const DecoderSpec& spec, const SlicePlan& slice,
                                         kernels::cuda::DType type);
 

@@ -36,13 +36,24 @@ std::vector<Product> ProductsOf(const CudaShape& shape, uint32_t world) {
   const DType type = shape.type;
   const bool alone = world == 1;
   const DType sum_type = alone ? DType::kFloat32 : type;
-  return {
-      {"qkv", {rows, shape.qkv_columns(), shape.hidden, type, type, false}},
-      {"o", {rows, shape.hidden, shape.query_columns(), type, sum_type, alone}},
+  std::vector<Product> products = {
+      {"o", {rows, shape.hidden, shape.output_columns(), type, sum_type, alone}},
       {"gate_up", {rows, 2 * shape.mlp, shape.hidden, type, type, false}},
       {"down", {rows, shape.hidden, shape.mlp, type, sum_type, alone}},
       {"head", {kRunningMax, shape.vocab, shape.hidden, type, DType::kFloat32, false}},
   };
+  if (!shape.latent) {
+    products.insert(products.begin(),
+                    {"qkv", {rows, shape.qkv_columns(), shape.hidden, type, type, false}});
+    return products;
+  }
+  const uint32_t inputs = shape.query_rank > 0 ? shape.query_rank : shape.hidden;
+  const uint32_t query_columns = shape.query_heads * shape.query_dim;
+  products.push_back({"query", {rows, query_columns, inputs, type, type, false}});
+  products.push_back({"latent", {rows, shape.head_dim, shape.hidden, type, type, false}});
+  if (shape.query_rank == 0) return products;
+  products.push_back({"query_down", {rows, shape.query_rank, shape.hidden, type, type, false}});
+  return products;
 }
 
 // Those of all ranks of all worlds, each once.

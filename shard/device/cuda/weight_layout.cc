@@ -65,14 +65,22 @@ void WeightLayout::AddNorm(ParamKind weight, ParamKind bias, uint32_t layer,
 
 void WeightLayout::AddLayer(uint32_t layer, const DecoderSpec& spec) {
   AddNorm(ParamKind::kAttentionNorm, ParamKind::kAttentionNormBias, layer, spec);
-  AddQueryKeyValue(layer, spec.qkv_bias);
+  if (shape_.latent) {
+    AddLatent(layer);
+  } else {
+    AddQueryKeyValue(layer, spec.qkv_bias);
+  }
   if (spec.head_norms) {
     const PaddedGrid head = Rows(1, shape_.head_dim, shape_.head_stride);
     Add({ParamKind::kQueryNorm, layer}, Take(shape_.head_stride), head);
     Add({ParamKind::kKeyNorm, layer}, Take(shape_.head_stride), head);
   }
-  Add({ParamKind::kOutput, layer}, Take(uint64_t{shape_.hidden} * shape_.query_columns()),
-      HeadColumns(shape_.hidden, shape_.query_heads, shape_));
+  if (shape_.latent) {
+    AddPlain({ParamKind::kOutput, layer}, shape_.hidden, shape_.output_columns());
+  } else {
+    Add({ParamKind::kOutput, layer}, Take(uint64_t{shape_.hidden} * shape_.query_columns()),
+        HeadColumns(shape_.hidden, shape_.query_heads, shape_));
+  }
   if (spec.attention_sinks) {
     Add({ParamKind::kSinks, layer}, Take(shape_.query_heads), Vector(shape_.query_heads));
   }
@@ -115,6 +123,21 @@ void WeightLayout::AddQueryKeyValue(uint32_t layer, bool bias) {
   }
 }
 
+void WeightLayout::AddLatent(uint32_t layer) {
+  const uint32_t heads = shape_.query_heads;
+  uint32_t inputs = shape_.hidden;
+  if (shape_.query_rank > 0) {
+    AddPlain({ParamKind::kQueryDown, layer}, shape_.query_rank, inputs);
+    AddPlain({ParamKind::kQueryLatentNorm, layer}, 1, shape_.query_rank);
+    inputs = shape_.query_rank;
+  }
+  AddPlain({ParamKind::kQuery, layer}, heads * shape_.query_dim, inputs);
+  AddPlain({ParamKind::kLatent, layer}, shape_.head_dim, shape_.hidden);
+  AddPlain({ParamKind::kLatentNorm, layer}, 1, shape_.attention_dim);
+  AddPlain({ParamKind::kKeyUp, layer}, heads * shape_.attention_dim, shape_.plain_dim);
+  AddPlain({ParamKind::kValueUp, layer}, heads * shape_.output_dim, shape_.attention_dim);
+}
+
 void WeightLayout::AddMlp(uint32_t layer, const DecoderSpec& spec) {
   if (spec.HasExperts(layer)) return AddExperts(layer, spec);
   const uint64_t columns = shape_.gate_up_columns();
@@ -136,6 +159,12 @@ void WeightLayout::AddExperts(uint32_t layer, const DecoderSpec& spec) {
       Rows(shape_.experts, shape_.hidden, shape_.hidden));
   if (spec.experts.router_bias) {
     Add({ParamKind::kRouterBias, layer}, Take(shape_.router_rows), Vector(shape_.experts));
+  }
+  if (spec.experts.choice_bias) {
+    // Differences of shares decide, which bfloat16 would blur: room for float32 in any type.
+    const ParamKey key = {ParamKind::kChoiceBias, layer};
+    Add(key, Take(2 * shape_.experts), Vector(shape_.experts));
+    locations_[ParamNumber(key)].type = kernels::cuda::DType::kFloat32;
   }
   Mlp mlp = {.gate = ParamKind::kExpertGate,
              .up = ParamKind::kExpertUp,
@@ -192,8 +221,12 @@ void WeightLayout::AddMlpMatrices(uint32_t layer, uint32_t expert, const Mlp& ml
 
 void WeightLayout::Add(ParamKey key, uint64_t offset, const PaddedGrid& grid) {
   params_.push_back(key);
-  locations_[ParamNumber(key)] = WeightLocation{offset, grid};
+  locations_[ParamNumber(key)] = WeightLocation{offset, grid, shape_.type};
   row_bytes_max_ = std::max(row_bytes_max_, grid.stride * element_bytes_);
+}
+
+void WeightLayout::AddPlain(ParamKey key, uint32_t rows, uint32_t columns) {
+  Add(key, Take(uint64_t{rows} * columns), Rows(rows, columns, columns));
 }
 
 uint64_t WeightLayout::Take(uint64_t elements) {

@@ -23,6 +23,8 @@ struct WeightLocation {
   uint64_t offset = 0;
   // A vector is one row.
   kernels::cuda::PaddedGrid grid;
+  // That of the activations, or float32.
+  kernels::cuda::DType type = kernels::cuda::DType::kBfloat16;
 
   // Rows in memory, those between and behind the groups included.
   uint64_t memory_rows() const {
@@ -48,6 +50,7 @@ class WeightLayout {
  private:
   void AddLayer(uint32_t layer, const DecoderSpec& spec);
   void AddQueryKeyValue(uint32_t layer, bool bias);
+  void AddLatent(uint32_t layer);
   // Where the matrices of a MLP go, and how wide it is in memory and in the model.
   struct Mlp {
     ParamKind gate = ParamKind::kGate;
@@ -72,6 +75,8 @@ class WeightLayout {
   // A norm's weights, and what it adds behind them where it does.
   void AddNorm(ParamKind weight, ParamKind bias, uint32_t layer, const DecoderSpec& spec);
   void Add(ParamKey key, uint64_t offset, const kernels::cuda::PaddedGrid& grid);
+  // A matrix without padding, or a vector: one row.
+  void AddPlain(ParamKey key, uint32_t rows, uint32_t columns);
   // Reserves memory for `elements`; gives its offset in bytes.
   uint64_t Take(uint64_t elements);
 

@@ -59,6 +59,7 @@ class CudaWeightsImpl : public CudaWeights {
 
  private:
   void PointLayers();
+  void PointLatent(uint32_t layer);
   void PointExperts(uint32_t layer);
   absl::Status Upload(ParamKey key, const MatrixSource& source);
   // Null when the model has none.
@@ -103,7 +104,11 @@ void CudaWeightsImpl::PointLayers() {
     CudaLayer& layer = layers_[i];
     layer.attention_norm = {Find({ParamKind::kAttentionNorm, i}),
                             Find({ParamKind::kAttentionNormBias, i})};
-    layer.qkv = Find({ParamKind::kQuery, i});
+    if (shape_.latent) {
+      PointLatent(i);
+    } else {
+      layer.qkv = Find({ParamKind::kQuery, i});
+    }
     layer.qkv_bias = Find({ParamKind::kQueryBias, i});
     layer.query_norm = Find({ParamKind::kQueryNorm, i});
     layer.key_norm = Find({ParamKind::kKeyNorm, i});
@@ -126,8 +131,20 @@ void CudaWeightsImpl::PointLayers() {
   }
 }
 
+void CudaWeightsImpl::PointLatent(uint32_t i) {
+  CudaLayer& layer = layers_[i];
+  layer.query = Find({ParamKind::kQuery, i});
+  layer.query_down = Find({ParamKind::kQueryDown, i});
+  layer.query_latent_norm = Find({ParamKind::kQueryLatentNorm, i});
+  layer.latent = Find({ParamKind::kLatent, i});
+  layer.latent_norm = Find({ParamKind::kLatentNorm, i});
+  layer.key_up = Find({ParamKind::kKeyUp, i});
+  layer.value_up = Find({ParamKind::kValueUp, i});
+}
+
 void CudaWeightsImpl::PointExperts(uint32_t i) {
   CudaLayer& layer = layers_[i];
+  layer.choice_bias = static_cast<const float*>(Find({ParamKind::kChoiceBias, i}));
   layer.router = Find({ParamKind::kRouter, i});
   layer.router_bias = Find({ParamKind::kRouterBias, i});
   layer.expert_gate_up = Find({ParamKind::kExpertGate, i});
@@ -154,7 +171,7 @@ absl::Status CudaWeightsImpl::Upload(ParamKey key, const MatrixSource& source) {
   WEFT_CHECK(uploader_ != nullptr);
   // Each thread has a current device of its own.
   WEFT_RETURN_IF_ERROR(CudaStatus(cudaSetDevice(device_), "device of the load"));
-  RowImage image(source, location.grid, shape_.type);
+  RowImage image(source, location.grid, location.type);
   const uint64_t rows = location.memory_rows();
   const uint64_t rows_of_buffer = uploader_->buffer_bytes() / image.row_bytes();
   for (uint64_t begin = 0; begin < rows; begin += rows_of_buffer) {

@@ -28,7 +28,7 @@ struct CudaLayer {
   CudaNorm attention_norm;
   const void* qkv = nullptr;          // [qkv_columns, hidden]
   const void* qkv_bias = nullptr;     // [qkv_columns]
-  const void* output = nullptr;       // [hidden, query_columns]
+  const void* output = nullptr;       // [hidden, output_columns]
   const void* output_bias = nullptr;  // [hidden]
   const void* query_norm = nullptr;   // [head_stride], zeros behind head_dim
   const void* key_norm = nullptr;     // the same
@@ -40,9 +40,18 @@ struct CudaLayer {
   const void* down_bias = nullptr;     // [hidden]
   CudaNorm post_mlp_norm;
   const void* sinks = nullptr;  // [query_heads]
+  // Of latent attention (shard/model/param_key.h), in place of qkv.
+  const void* query = nullptr;
+  const void* query_down = nullptr;
+  const void* query_latent_norm = nullptr;
+  const void* latent = nullptr;
+  const void* latent_norm = nullptr;
+  const void* key_up = nullptr;
+  const void* value_up = nullptr;
   // Gate, up and down are those of the MLP beside experts where a layer has these.
   const void* router = nullptr;               // [router_rows, hidden]
   const void* router_bias = nullptr;          // [experts]
+  const float* choice_bias = nullptr;         // [experts]
   const void* expert_gate_up = nullptr;       // [experts, 2 * expert_mlp, hidden]
   const void* expert_gate_up_bias = nullptr;  // [experts, 2 * expert_mlp]
   const void* expert_down = nullptr;          // [experts, hidden, expert_mlp]

@@ -44,6 +44,30 @@ void CudaWorkspace::AssignExperts(const CudaShape& shape, uint64_t rows, MemoryP
   expert_out = parts->Take(places * shape.hidden * element);
 }
 
+void CudaWorkspace::AssignAttention(const CudaShape& shape, const CudaLimits& limits,
+                                    MemoryParts* parts) {
+  if (shape.latent) {
+    const uint64_t rows_bytes = limits.step_tokens_max * uint64_t{BytesOf(shape.type)};
+    query_latent = parts->Take(rows_bytes * shape.query_rank);
+    head_query = parts->Take(rows_bytes * shape.query_heads * shape.query_dim);
+    latent = parts->Take(rows_bytes * shape.head_stride);
+    head_value = parts->Take(rows_bytes * shape.output_columns());
+    return;
+  }
+  decode_schedules.resize(limits.kv_groups);
+  for (uint8_t*& schedule : decode_schedules) {
+    schedule = parts->Take(kernels::cuda::DecodeScheduleBytes(
+        limits.running_max, shape.kv_heads, limits.group_max, limits.decode_grid));
+  }
+  decode_partials_bytes =
+      kernels::cuda::DecodeWorkspaceBytes({limits.running_max, shape.kv_heads, limits.group_max,
+                                           shape.head_stride, limits.decode_grid, 0, 0});
+  decode_partials = parts->Take(decode_partials_bytes);
+  prompt_tiles = parts->Take<kernels::cuda::PromptTile>(
+      kernels::cuda::PromptTilesMax(limits.step_tokens_max, limits.running_max));
+  prompt_counters = parts->Take<uint32_t>(kernels::cuda::kPromptCounters);
+}
+
 void CudaWorkspace::AssignParts(const CudaShape& shape, const CudaLimits& limits,
                                 MemoryParts* parts) {
   const uint64_t rows = limits.step_tokens_max;
@@ -53,8 +77,8 @@ void CudaWorkspace::AssignParts(const CudaShape& shape, const CudaLimits& limits
   residual_kept = parts->Take<float>(running * shape.hidden);
   normed = parts->Take(rows * shape.hidden * element);
   qkv = parts->Take(rows * shape.qkv_columns() * element);
-  attention = parts->Take(rows * shape.query_columns() * element);
-  attention_kept = parts->Take(running * shape.query_columns() * element);
+  attention = parts->Take(rows * shape.attention_columns() * element);
+  attention_kept = parts->Take(running * shape.attention_columns() * element);
   gate_up = parts->Take(rows * std::max(shape.gate_up_columns(), 2 * shape.shared_mlp) * element);
   mlp = parts->Take(rows * shape.widest_mlp() * element);
   if (shape.experts > 0) AssignExperts(shape, rows, parts);
@@ -70,18 +94,7 @@ void CudaWorkspace::AssignParts(const CudaShape& shape, const CudaLimits& limits
 
   inputs = parts->Take(StepUpload::Bytes(limits));
   block_tables = parts->Take<uint32_t>(limits.block_ids_max());
-  decode_schedules.resize(limits.kv_groups);
-  for (uint8_t*& schedule : decode_schedules) {
-    schedule = parts->Take(kernels::cuda::DecodeScheduleBytes(
-        limits.running_max, shape.kv_heads, limits.group_max, limits.decode_grid));
-  }
-  decode_partials_bytes =
-      kernels::cuda::DecodeWorkspaceBytes({limits.running_max, shape.kv_heads, limits.group_max,
-                                           shape.head_stride, limits.decode_grid, 0, 0});
-  decode_partials = parts->Take(decode_partials_bytes);
-  prompt_tiles = parts->Take<kernels::cuda::PromptTile>(
-      kernels::cuda::PromptTilesMax(limits.step_tokens_max, limits.running_max));
-  prompt_counters = parts->Take<uint32_t>(kernels::cuda::kPromptCounters);
+  AssignAttention(shape, limits, parts);
   rotary.assign(limits.rotary_pairs.size(), nullptr);
   for (size_t kind = 0; kind < rotary.size(); ++kind) {
     const uint64_t angles = uint64_t{limits.context_tokens} * limits.rotary_pairs[kind];

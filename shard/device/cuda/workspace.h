@@ -52,10 +52,15 @@ struct CudaWorkspace {
   float* residual_kept = nullptr;  // [R, hidden]: of the rows that sample
   void* normed = nullptr;          // [S, hidden] T
   void* qkv = nullptr;             // [S, qkv_columns] T
-  void* attention = nullptr;       // [S, query_columns] T
-  void* attention_kept = nullptr;  // [R, query_columns] T
-  void* gate_up = nullptr;         // [S, gate_up_columns] T
-  void* mlp = nullptr;             // [S, mlp] T
+  void* attention = nullptr;       // [S, attention_columns] T
+  void* attention_kept = nullptr;  // [R, attention_columns] T
+  // Of latent attention.
+  void* query_latent = nullptr;  // [S, query_rank] T
+  void* head_query = nullptr;    // [S, query_heads, query_dim] T
+  void* latent = nullptr;        // [S, head_stride] T
+  void* head_value = nullptr;    // [S, output_columns] T
+  void* gate_up = nullptr;       // [S, gate_up_columns] T
+  void* mlp = nullptr;           // [S, mlp] T
   // Of layers with experts; P = S times the experts of a row. What takes a row to its places
   // (kernels/cuda/experts/route.h), and the router's numbers.
   float* routes = nullptr;  // [S, router_rows]
@@ -116,6 +121,7 @@ struct CudaWorkspace {
 
  private:
   void AssignParts(const CudaShape& shape, const CudaLimits& limits, MemoryParts* parts);
+  void AssignAttention(const CudaShape& shape, const CudaLimits& limits, MemoryParts* parts);
   void AssignExperts(const CudaShape& shape, uint64_t rows, MemoryParts* parts);
 
   DeviceBuffer memory_;

@@ -14,7 +14,8 @@
 namespace weft::shard {
 namespace {
 
-// Which of a fused tensor's parts a parameter is, from 0: query or gate, key or up, value.
+// Which of a fused tensor's parts a parameter is, from 0: query, gate or key up; key, up or value
+// up; value.
 uint32_t PartOf(ParamKind kind) {
   switch (kind) {
     case ParamKind::kKey:
@@ -23,6 +24,7 @@ uint32_t PartOf(ParamKind kind) {
     case ParamKind::kUpBias:
     case ParamKind::kExpertUp:
     case ParamKind::kExpertUpBias:
+    case ParamKind::kValueUp:
       return 1;
     case ParamKind::kValue:
     case ParamKind::kValueBias:
@@ -49,6 +51,8 @@ ParamKind FirstPartOf(ParamKind kind) {
       return ParamKind::kExpertGate;
     case ParamKind::kExpertUpBias:
       return ParamKind::kExpertGateBias;
+    case ParamKind::kValueUp:
+      return ParamKind::kKeyUp;
     default:
       return kind;
   }
@@ -65,13 +69,14 @@ const TensorName& FindName(absl::Span<const TensorName> names, ParamKey key) {
 
 bool IsRotated(ParamKind kind) {
   return kind == ParamKind::kQuery || kind == ParamKind::kKey || kind == ParamKind::kQueryBias ||
-         kind == ParamKind::kKeyBias;
+         kind == ParamKind::kKeyBias || kind == ParamKind::kLatent;
 }
 
 // Rows of the whole tensor go into shape[0].
 FileLayout LayoutOf(const DecoderSpec& spec, const DecoderParam& param, Fusion fusion) {
   const uint64_t dim = spec.head_dim;
   const uint64_t group = spec.heads / spec.kv_heads;
+  const LatentSpec& latent = spec.latent;
   const uint32_t part = PartOf(param.key.kind);
   FileLayout layout;
   layout.shape = param.shape;
@@ -98,6 +103,17 @@ FileLayout LayoutOf(const DecoderSpec& spec, const DecoderParam& param, Fusion f
       layout.run_rows = 1;
       layout.run_stride = 2;
       break;
+    case Fusion::kKeyUpValueUp:
+      layout.shape = {spec.heads * (uint64_t{latent.plain_dim} + latent.value_dim), latent.rank};
+      layout.run_stride = latent.plain_dim + latent.value_dim;
+      layout.transposed = part == 0;
+      if (part == 0) {
+        layout.block_rows = latent.rank;
+      } else {
+        layout.run_rows = latent.value_dim;
+        layout.first_row = latent.plain_dim;
+      }
+      break;
   }
   return layout;
 }
@@ -119,8 +135,10 @@ std::vector<ParamTensor> NameTensors(const DecoderSpec& spec, absl::Span<const T
     ParamTensor tensor;
     if (name.fusion != Fusion::kNone || name.transposed) {
       tensor.file = LayoutOf(spec, param, name.fusion);
-      tensor.file.transposed = name.transposed && param.shape.size() == 2;
-      if (tensor.file.transposed) std::swap(tensor.file.shape[0], tensor.file.shape[1]);
+      if (name.transposed && param.shape.size() == 2) {
+        tensor.file.transposed = true;
+        std::swap(tensor.file.shape[0], tensor.file.shape[1]);
+      }
     }
     if (IsRotated(param.key.kind)) tensor.row_order = query_key_order;
     if (IsOfExpert(param.key.kind) && !absl::StrContains(name.name, '#')) {

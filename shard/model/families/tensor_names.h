@@ -1,7 +1,7 @@
 // A family's tensors as data: a row for each kind of parameter says what a file format calls its
 // tensor and how it lies in it; of a tensor that holds several, the row of the first of them
-// (query, gate) stands for all. Shapes and slices follow from the spec (decoder_params.h). Pure,
-// any thread.
+// (query, gate, key up) stands for all. Shapes and slices follow from the spec (decoder_params.h).
+// Pure, any thread.
 
 #pragma once
 
@@ -23,6 +23,8 @@ enum class Fusion : uint8_t {
   kGateUp,
   // Rows of gate and up by turns.
   kGateUpByTurns,
+  // For each head what makes its keys of latents, transposed, and what makes its values.
+  kKeyUpValueUp,
 };
 
 struct TensorName {
@@ -40,8 +42,8 @@ std::vector<TensorName> Joined(absl::Span<const TensorName> own,
                                absl::Span<const TensorName> shared);
 
 // The tensors of all parameters of the spec, each by the first row of `names` that has it; rows
-// that the spec has no parameter for count for nothing. Rows of query and key, biases included, lie
-// in `query_key_order`. REQUIRES: a name for every parameter.
+// that the spec has no parameter for count for nothing. Rows of query, key and latent, biases
+// included, lie in `query_key_order`. REQUIRES: a name for every parameter.
 std::vector<ParamTensor> NameTensors(const DecoderSpec& spec, absl::Span<const TensorName> names,
                                      RowOrder query_key_order = RowOrder::kPlain);
 

@@ -65,7 +65,7 @@ TEST_CASE("The spec's hash depends on every field", "[shard][model]") {
     specs.push_back(specs[0]);
     return specs.back();
   };
-  specs.reserve(64);
+  specs.reserve(80);
   changed().family = "other";
   changed().layers = 1;
   changed().hidden = 1;
@@ -120,6 +120,17 @@ TEST_CASE("The spec's hash depends on every field", "[shard][model]") {
   changed().tied_head = true;
   changed().attention_scale = 1.0f;
   changed().eos_ids = {1};
+  changed().latent.rank = 1;
+  changed().latent.query_rank = 1;
+  changed().latent.plain_dim = 1;
+  changed().latent.value_dim = 1;
+  changed().latent.norm_epsilon = 0.5f;
+  changed().experts.score = ExpertScore::kSigmoid;
+  changed().experts.choice_bias = true;
+  changed().experts.groups = 2;
+  changed().experts.groups_taken = 2;
+  changed().experts.group_best = 2;
+  changed().experts.weight_scale = 2.0f;
   std::set<uint64_t> hashes;
   for (const DecoderSpec& spec : specs) hashes.insert(spec.Hash());
   CHECK(hashes.size() == specs.size());

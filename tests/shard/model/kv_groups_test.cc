@@ -126,7 +126,7 @@ TEST_CASE("Layers of one index share their place in a block, whichever group hol
   REQUIRE(groups.count() == 3);
   REQUIRE(groups.block_layers == 2);
   const KvShape shape{kernels::cpu::KvType::kF32, groups.block_layers, 2, 8};
-  const uint64_t part = shape.layer_block_bytes();
+  const uint64_t part = shape.part_bytes();
   CHECK(shape.block_bytes() == 4 * part);
   const auto cache = KvCache::Create(shape, groups, 5);
   REQUIRE(cache.ok());

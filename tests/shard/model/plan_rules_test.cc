@@ -139,6 +139,44 @@ TEST_CASE("A layer with experts chooses, multiplies, and combines behind what al
   CHECK(CountFits(rules, plan) == std::vector<size_t>{1, 1, 3});
 }
 
+TEST_CASE("Latent attention widens queries, keeps latents and narrows what it makes",
+          "[shard][plan]") {
+  DecoderSpec spec = Spec(1);
+  spec.kv_heads = 1;
+  spec.latent = {.rank = 8, .query_rank = 4, .plain_dim = 6, .value_dim = 2};
+  LayerPlan plan = RecordForward(spec, 1);
+  std::vector<std::string> texts = Texts(plan.body);
+  CHECK(std::vector<std::string>(texts.begin() + 1, texts.end()) ==
+        std::vector<std::string>{
+            "norm attention: residual -> normed",
+            "linear query down: normed -> query latent",
+            "linear latent: normed -> latent",
+            "norm of a latent: query latent -> query latent, with the query latent norm",
+            "linear query: query latent -> heads' query",
+            "norm of a latent: latent -> latent, with the latent norm",
+            "heads' linear key up: heads' query -> qkv",
+            "rotate and append: heads' query -> qkv",
+        });
+  texts = Texts(plan.tail);
+  texts.resize(4);
+  CHECK(texts == std::vector<std::string>{
+                     "keep sampled rows: - -> -",
+                     "attend: qkv -> attention",
+                     "heads' linear value up: attention -> heads' value",
+                     "linear output: heads' value -> partial",
+                 });
+  // Queries may be made of the normed rows; no rule then takes the norm into one of its readers.
+  spec.latent.query_rank = 0;
+  plan = RecordForward(spec, 1);
+  CHECK(Texts(plan.body)[3] == "linear query: normed -> heads' query");
+  const PlanRule* const rules[] = {&kFewRowsProduct, &kNormIntoProduct, &kRotationIntoProduct};
+  const std::vector<size_t> fits = CountFits(rules, plan);
+  CHECK(fits[0] == 6);
+  // Those of the MLP and the head.
+  CHECK(fits[1] == 2);
+  CHECK(fits[2] == 0);
+}
+
 TEST_CASE("What follows a library's collective waits for it", "[shard][plan]") {
   LayerPlan plan = RecordForward(Spec(2), 2);
   const PlanRule* const rules[] = {&kResidualIntoNorm, &kKeepAfterAttention};

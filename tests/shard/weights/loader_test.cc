@@ -157,8 +157,8 @@ TEST_CASE("Slices of 1 to 4 shards are the matching parts of the whole", "[shard
     for (uint32_t world = 1; world <= test::GoldenRanksMax(name); ++world) {
       for (Rank rank = 0; rank < world; ++rank) {
         const SlicePlan plan = PlanOf(*files, rank, world);
-        const auto scaled = [&spec](Range range) {
-          return Range{range.begin * spec.head_dim, range.end * spec.head_dim};
+        const auto scaled = [](Range range, uint32_t unit) {
+          return Range{range.begin * unit, range.end * unit};
         };
         for (const auto& [id, part] : LoadAll(*files, plan, 1 + static_cast<int>(rank))) {
           const Collected& all = whole.at(id);
@@ -174,19 +174,25 @@ TEST_CASE("Slices of 1 to 4 shards are the matching parts of the whole", "[shard
               break;
             case ParamKind::kQuery:
             case ParamKind::kQueryBias:
-              rows = scaled(plan.heads);
+              rows = scaled(plan.heads, spec.query_dim());
+              break;
+            case ParamKind::kKeyUp:
+              rows = scaled(plan.heads, spec.latent.rank);
+              break;
+            case ParamKind::kValueUp:
+              rows = scaled(plan.heads, spec.latent.value_dim);
               break;
             case ParamKind::kKey:
             case ParamKind::kValue:
             case ParamKind::kKeyBias:
             case ParamKind::kValueBias:
-              rows = scaled(plan.kv_heads);
+              rows = scaled(plan.kv_heads, spec.head_dim);
               break;
             case ParamKind::kSinks:
               rows = plan.heads;
               break;
             case ParamKind::kOutput:
-              columns = scaled(plan.heads);
+              columns = scaled(plan.heads, spec.output_dim());
               break;
             case ParamKind::kGate:
             case ParamKind::kUp:

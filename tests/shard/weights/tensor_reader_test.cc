@@ -11,6 +11,7 @@ TEST_CASE("Rotary pairs are put apart and the rest of a head stays", "[shard][we
   std::vector<float> rows(16);
   for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<float>(i);
   DecoderSpec spec;
+  spec.heads = 2;
   spec.head_dim = 8;
   spec.attention_kinds[0].rope.dims = 6;
   const TensorView tensor{
@@ -24,6 +25,17 @@ TEST_CASE("Rotary pairs are put apart and the rest of a head stays", "[shard][we
   CHECK(got == std::vector<float>{8, 10, 12, 9, 11, 13, 14, 15});
   CHECK(second_head.span().data() == tensor.data.data() + 32);
   CHECK(second_head.span().size() == 32);
+  // Of latent attention the last six are pairs, of a query head and of what goes into the cache.
+  spec.latent = {.rank = 10, .plain_dim = 2};
+  spec.kv_heads = 1;
+  const TensorReader query(param, spec, tensor, {8, 16, 0, 1});
+  for (int64_t i = 0; i < 8; ++i) std::memcpy(&got[i], query.Row(i), 4);
+  CHECK(got == std::vector<float>{8, 9, 10, 12, 14, 11, 13, 15});
+  const ParamTensor row{
+      {{ParamKind::kLatent}, {16, 1}, Split::kWhole}, "kv", RowOrder::kInterleavedRotary, {}};
+  const TensorReader latent(row, spec, tensor, {0, 16, 0, 1});
+  for (int64_t i = 0; i < 8; ++i) std::memcpy(&got[i], latent.Row(8 + i), 4);
+  CHECK(got == std::vector<float>{8, 9, 10, 12, 14, 11, 13, 15});
 }
 
 TEST_CASE("A Q4_K matrix is cut at any row, and at columns of whole blocks only",
@@ -97,6 +109,39 @@ TEST_CASE("A transposed matrix is turned around", "[shard][weights]") {
   CHECK(got == std::vector<float>{12, 22, 13, 23});
   CHECK(reader.span().data() == tensor.data.data() + 16);
   CHECK(reader.span().size() == 32);
+}
+
+// Two heads of {inputs, outputs} = {2, 3} with one row of something else behind each. Numbers are
+// 100 * head + 10 * input + output.
+TEST_CASE("Transposed blocks are turned around, each by itself", "[shard][weights]") {
+  const std::vector<float> numbers = {0,   1,   2,   10,  11,  12,  -1, -1, -1,
+                                      100, 101, 102, 110, 111, 112, -1, -1, -1};
+  const TensorView tensor{"t",
+                          TensorType::kF32,
+                          {6, 3},
+                          {reinterpret_cast<const uint8_t*>(numbers.data()), 72},
+                          nullptr};
+  const ParamTensor param{{{ParamKind::kKeyUp}, {6, 2}, Split::kHeadRows},
+                          "t",
+                          RowOrder::kPlain,
+                          {.shape = {6, 3}, .run_stride = 3, .transposed = true, .block_rows = 3}};
+  const DecoderSpec spec;
+  const auto read = [&](const TensorSlice& slice) {
+    const TransposedRows rows(TensorReader(param, spec, tensor, slice));
+    std::vector<float> got;
+    for (uint64_t row = 0; row < slice.rows(); ++row) {
+      const auto* const values =
+          reinterpret_cast<const float*>(rows.Row(static_cast<int64_t>(row)));
+      got.insert(got.end(), values, values + 2);
+    }
+    return got;
+  };
+  CHECK(read({0, 6, 0, 2}) ==
+        std::vector<float>{0, 10, 1, 11, 2, 12, 100, 110, 101, 111, 102, 112});
+  CHECK(read({3, 6, 0, 2}) == std::vector<float>{100, 110, 101, 111, 102, 112});
+  const TensorReader second(param, spec, tensor, {3, 6, 0, 2});
+  CHECK(second.span().data() == tensor.data.data() + 36);
+  CHECK(second.span().size() == 24);
 }
 
 TEST_CASE("A stack of matrices or vectors gives each of them", "[shard][weights]") {

@@ -1,8 +1,10 @@
 #include "kernels/cuda/experts/route.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "tests/kernels/cuda/experts/experts_rig.h"
 
@@ -84,6 +86,86 @@ TEST_CASE("Rows take the experts of the largest numbers, sorted by expert", "[cu
   }
 }
 
+// The choices of a row by sigmoids and groups, in double precision.
+std::vector<std::pair<uint32_t, double>> ChooseOnHost(const RouteParams& params, const float* x,
+                                                      const std::vector<float>& bias) {
+  const uint32_t size = params.experts / params.groups;
+  const auto score = [&](uint32_t i) {
+    return params.sigmoid ? 1 / (1 + std::exp(-double{x[i]})) : double{x[i]};
+  };
+  const auto by = [&](uint32_t i) { return score(i) + (params.sigmoid ? bias[i] : 0.0); };
+  std::vector<double> worth;
+  for (uint32_t group = 0; group < params.groups; ++group) {
+    std::vector<double> best;
+    for (uint32_t i = 0; i < size; ++i) best.push_back(by(group * size + i));
+    std::sort(best.rbegin(), best.rend());
+    worth.push_back(params.group_best == 1 ? best[0] : best[0] + best[1]);
+  }
+  std::vector<uint32_t> order;
+  for (uint32_t i = 0; i < params.experts; ++i) {
+    uint32_t better = 0;
+    for (uint32_t other = 0; other < params.groups; ++other) {
+      better += worth[other] > worth[i / size] ? 1 : 0;
+    }
+    if (better < params.groups_taken) order.push_back(i);
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [&](uint32_t a, uint32_t b) { return by(a) > by(b); });
+  order.resize(params.per_token);
+  std::sort(order.begin(), order.end());
+  double all = 0;
+  double chosen = 0;
+  const auto share = [&](uint32_t i) { return params.sigmoid ? score(i) : std::exp(double{x[i]}); };
+  for (uint32_t i = 0; i < params.experts; ++i) all += share(i);
+  for (const uint32_t i : order) chosen += share(i);
+  const double sum = params.renormalised ? chosen : params.sigmoid ? 1.0 : all;
+  std::vector<std::pair<uint32_t, double>> out;
+  for (const uint32_t i : order) out.emplace_back(i, params.scale * share(i) / sum);
+  return out;
+}
+
+TEST_CASE("Experts are chosen from the best groups, by sigmoids with a bias too",
+          "[cuda][experts]") {
+  std::mt19937_64 random(testing::Seed());
+  struct Size {
+    uint32_t experts, per_token, groups, taken;
+  };
+  constexpr uint32_t kRows = 70;
+  for (const Size size : {Size{12, 4, 3, 2}, Size{64, 6, 1, 1}, Size{160, 6, 8, 3},
+                          Size{256, 8, 8, 4}, Size{64, 3, 32, 2}}) {
+    for (const bool sigmoid : {false, true}) {
+      const uint32_t stride = (size.experts + 7) / 8 * 8;
+      const std::vector<float> numbers =
+          testing::RandomFloats(random, size_t{kRows} * stride, 2.0f);
+      const std::vector<float> bias = testing::RandomFloats(random, size.experts, 0.3f);
+      const DeviceArray<float> on_device(numbers);
+      const DeviceArray<float> bias_on_device(bias);
+      DeviceRoutes routes(kRows, size.experts, size.per_token);
+      RouteParams params = Params(on_device, stride, kRows, size.experts, size.per_token, routes);
+      params.sigmoid = sigmoid;
+      if (sigmoid) params.choice_bias = bias_on_device.data();
+      params.renormalised = sigmoid;
+      params.groups = size.groups;
+      params.groups_taken = size.taken;
+      params.group_best = sigmoid ? 2 : 1;
+      params.scale = 2.5f;
+      WEFT_CUDA_CHECK(RouteRows(params, nullptr));
+      const std::vector<float> weights = routes.weights();
+      const std::vector<uint32_t> places = routes.places();
+      const std::vector<uint32_t> experts = routes.expert_of_place();
+      INFO(size.per_token << " of " << size.experts << ", sigmoid " << sigmoid);
+      for (uint32_t row = 0; row < kRows; ++row) {
+        const auto want = ChooseOnHost(params, numbers.data() + size_t{row} * stride, bias);
+        for (uint32_t i = 0; i < size.per_token; ++i) {
+          const size_t at = size_t{row} * size.per_token + i;
+          REQUIRE(experts[places[at]] == want[i].first);
+          REQUIRE(weights[at] == Approx(want[i].second).epsilon(1e-5));
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("A row with a number that is none gets weights that are none", "[cuda][experts]") {
   for (const float bad : {std::nanf(""), std::numeric_limits<float>::infinity(),
                           -std::numeric_limits<float>::infinity()}) {
@@ -106,6 +188,12 @@ TEST_CASE("Routing refuses sizes beyond its limits", "[cuda][experts]") {
   CHECK(RouteRows(Params(numbers, 64, 1, 64, 33, routes), nullptr) == cudaErrorInvalidValue);
   CHECK(RouteRows(Params(numbers, 8, 1, 8, 9, routes), nullptr) == cudaErrorInvalidValue);
   CHECK(RouteRows(Params(numbers, 8, 1, 16, 2, routes), nullptr) == cudaErrorInvalidValue);
+  RouteParams grouped = Params(numbers, 32, 1, 32, 4, routes);
+  for (const auto& [groups, taken] : {std::pair{0u, 1u}, {5u, 1u}, {16u, 1u}, {8u, 0u}}) {
+    grouped.groups = groups;
+    grouped.groups_taken = taken;
+    CHECK(RouteRows(grouped, nullptr) == cudaErrorInvalidValue);
+  }
 }
 
 }  // namespace

@@ -37,6 +37,55 @@ TEST_CASE("A row takes the largest shares, of equal ones the lower numbers", "[s
   CHECK(renormalised.choices(0)[1].weight == Approx(0.75));
 }
 
+TEST_CASE("Sigmoids with a bias for the choice alone are weights without it", "[shard][experts]") {
+  ExpertsSpec spec = Spec(4, 2, false);
+  spec.score = ExpertScore::kSigmoid;
+  spec.choice_bias = true;
+  spec.weight_scale = 3.0f;
+  const float bias[] = {0.0f, 0.9f, 0.0f, 0.0f};
+  const auto logit = [](double share) { return static_cast<float>(std::log(share / (1 - share))); };
+  const std::vector<float> row = {logit(0.5), logit(0.1), logit(0.7), logit(0.6)};
+  ExpertRoutes shares(spec, 1);
+  std::vector<float> numbers = row;
+  shares.Choose(Portable(), 0, numbers.data(), bias);
+  CHECK(shares.choices(0)[0].expert == 1);
+  CHECK(shares.choices(0)[0].weight == Approx(0.3));
+  CHECK(shares.choices(0)[1].expert == 2);
+  CHECK(shares.choices(0)[1].weight == Approx(2.1));
+  spec.renormalised = true;
+  ExpertRoutes renormalised(spec, 1);
+  numbers = row;
+  renormalised.Choose(Portable(), 0, numbers.data(), bias);
+  CHECK(renormalised.choices(0)[0].weight == Approx(3 * 0.1 / 0.8));
+  CHECK(renormalised.choices(0)[1].weight == Approx(3 * 0.7 / 0.8));
+}
+
+TEST_CASE("Experts come from the groups of the best, or of the best two", "[shard][experts]") {
+  ExpertsSpec spec = Spec(9, 2, false);
+  spec.groups = 3;
+  spec.groups_taken = 1;
+  const auto chosen = [&spec](std::vector<float> numbers) {
+    ExpertRoutes routes(spec, 1);
+    routes.Choose(Portable(), 0, numbers.data());
+    return std::vector<uint32_t>{routes.choices(0)[0].expert, routes.choices(0)[1].expert};
+  };
+  const std::vector<float> one_best = {0, 9, 1, 5, 6, 7, 0, 0, 0};
+  CHECK(chosen(one_best) == std::vector<uint32_t>{1, 2});
+  // Shares are of all experts, hidden ones too.
+  ExpertRoutes routes(spec, 1);
+  std::vector<float> numbers = one_best;
+  routes.Choose(Portable(), 0, numbers.data());
+  double all = 0;
+  for (const float x : one_best) all += std::exp(x - 9.0);
+  CHECK(routes.choices(0)[0].weight == Approx(1 / all));
+  spec.group_best = 2;
+  CHECK(chosen(one_best) == std::vector<uint32_t>{4, 5});
+  // Of equal groups the lower.
+  CHECK(chosen({1, 2, 3, 3, 2, 1, 0, 2, 3}) == std::vector<uint32_t>{1, 2});
+  spec.groups_taken = 2;
+  CHECK(chosen({0, 0, 8, 1, 1, 1, 0, 7, 1}) == std::vector<uint32_t>{2, 7});
+}
+
 TEST_CASE("Choices are sorted by expert, then by row", "[shard][experts]") {
   constexpr uint32_t kRows = 37;
   constexpr uint32_t kExperts = 9;

@@ -61,6 +61,20 @@ TEST_CASE("Every rank plans the same number of blocks, and all pools fit the fla
   }
 }
 
+TEST_CASE("Latent attention keeps one row a token on every rank", "[shard][compute][memory]") {
+  DecoderSpec spec = SmallSpec();
+  spec.kv_heads = 1;
+  spec.latent = {.rank = 40, .plain_dim = 16, .value_dim = 24};
+  spec.head_dim = 56;
+  for (uint32_t world = 1; world <= 4; ++world) {
+    const SlicePlan slice = *MakeSlicePlan(spec, world - 1, world, 1);
+    const auto plan = PlanCpuMemory(spec, slice, 1, TensorType::kBf16, Holding(0), SmallFlags());
+    REQUIRE(plan.ok());
+    // 16 tokens, 3 layers, no values, two bytes a number.
+    CHECK(plan->kv_block_bytes == 16ull * 3 * 2 * 56);
+  }
+}
+
 TEST_CASE("The pool never exceeds all sequences at full length", "[shard][compute][memory]") {
   MemoryFlags flags = SmallFlags();
   flags.kv_memory_bytes = uint64_t{1} << 40;

@@ -1,6 +1,5 @@
 #include "shard/device/cuda/weights.h"
 
-#include <bit>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <functional>
@@ -12,6 +11,7 @@
 #include "shard/device/cuda/weight_layout.h"
 #include "shard/weights/loader.h"
 #include "tests/kernels/cuda/gpu_fixture.h"
+#include "tests/shard/device/cuda/weights_check.h"
 #include "tests/shard/weights/collecting_sink.h"
 #include "tests/shard/weights/goldens.h"
 
@@ -19,204 +19,11 @@ namespace weft::shard {
 namespace {
 
 using kernels::cuda::DType;
-using test::Collected;
 using test::CollectingSink;
 using Floats = std::vector<float>;
 namespace gpu = kernels::cuda::testing;
 
 const std::atomic<bool> kNeverCancel{false};
-
-// A rank's parameters in float32, looked up by kind and layer.
-class Params {
- public:
-  explicit Params(const CollectingSink& sink) {
-    for (const auto& [id, collected] : sink.params()) {
-      Floats& values = values_[id];
-      values = collected.values;
-      const size_t row_bytes =
-          BytesOf(collected.type, static_cast<uint64_t>(std::max<int64_t>(collected.inputs, 0)));
-      for (int64_t row = 0; row < collected.outputs; ++row) {
-        const Floats decoded = test::DecodeRow(
-            collected.type, collected.bytes.data() + row * row_bytes, collected.inputs);
-        values.insert(values.end(), decoded.begin(), decoded.end());
-      }
-    }
-  }
-  // Row-major, without padding.
-  const Floats& At(ParamKind kind, uint32_t layer = 0) const { return values_.at({kind, layer}); }
-
- private:
-  std::map<test::ParamId, Floats> values_;
-};
-
-// Copies `rows` of `from` to rows `begin` and on of `to`, whose rows hold `stride` elements.
-void PlaceRows(const Floats& from, size_t rows, size_t begin, size_t stride, Floats& to) {
-  const size_t columns = from.size() / rows;
-  for (size_t row = 0; row < rows; ++row) {
-    for (size_t i = 0; i < columns; ++i)
-      to.at((begin + row) * stride + i) = from[row * columns + i];
-  }
-}
-
-// What a layer's matrices must hold; written from the comments in cuda_weights.h.
-Floats ExpectedQkv(const Params& params, const CudaShape& shape, uint32_t layer, bool bias) {
-  const size_t width = bias ? 1 : shape.hidden;
-  Floats out(shape.qkv_columns() * width);
-  size_t head = 0;
-  const auto place = [&](ParamKind kind, uint32_t heads) {
-    const Floats& all = params.At(kind, layer);
-    const size_t size = shape.head_dim * width;
-    for (uint32_t i = 0; i < heads; ++i, ++head) {
-      const Floats one(all.begin() + i * size, all.begin() + (i + 1) * size);
-      PlaceRows(one, shape.head_dim, head * shape.head_stride, width, out);
-    }
-  };
-  place(bias ? ParamKind::kQueryBias : ParamKind::kQuery, shape.query_heads);
-  place(bias ? ParamKind::kKeyBias : ParamKind::kKey, shape.kv_heads);
-  place(bias ? ParamKind::kValueBias : ParamKind::kValue, shape.kv_heads);
-  return out;
-}
-
-Floats ExpectedOutput(const Params& params, const CudaShape& shape, uint32_t layer) {
-  Floats out(size_t{shape.hidden} * shape.query_columns());
-  const Floats& from = params.At(ParamKind::kOutput, layer);
-  const size_t columns = shape.query_heads * shape.head_dim;
-  for (size_t i = 0; i < from.size(); ++i) {
-    const size_t head = i % columns / shape.head_dim;
-    const size_t in_head = i % columns % shape.head_dim;
-    out.at(i / columns * shape.query_columns() + head * shape.head_stride + in_head) = from[i];
-  }
-  return out;
-}
-
-Floats ExpectedGateUp(const Params& params, const CudaShape& shape, uint32_t layer, bool bias) {
-  const size_t width = bias ? 1 : shape.hidden;
-  Floats out(shape.gate_up_columns() * width);
-  const auto gate = bias ? ParamKind::kGateBias : ParamKind::kGate;
-  const auto up = bias ? ParamKind::kUpBias : ParamKind::kUp;
-  if (shape.gated_mlp) PlaceRows(params.At(gate, layer), shape.mlp_used, 0, width, out);
-  const uint32_t ups = shape.gated_mlp ? shape.mlp : 0;
-  PlaceRows(params.At(up, layer), shape.mlp_used, ups, width, out);
-  return out;
-}
-
-Floats ExpectedDown(const Params& params, const CudaShape& shape, uint32_t layer) {
-  Floats out(size_t{shape.hidden} * shape.mlp);
-  PlaceRows(params.At(ParamKind::kDown, layer), shape.hidden, 0, shape.mlp, out);
-  return out;
-}
-
-Floats ExpectedVocab(const Params& params, const CudaShape& shape, ParamKind kind) {
-  Floats out(size_t{shape.vocab} * shape.hidden);
-  PlaceRows(params.At(kind), shape.vocab_used, 0, shape.hidden, out);
-  return out;
-}
-
-Floats Download(const void* device, size_t count, DType type) {
-  Floats out(count);
-  if (type == DType::kFloat32) {
-    WEFT_CUDA_CHECK(cudaMemcpy(out.data(), device, count * 4, cudaMemcpyDeviceToHost));
-    return out;
-  }
-  std::vector<__nv_bfloat16> halves(count);
-  WEFT_CUDA_CHECK(cudaMemcpy(halves.data(), device, count * 2, cudaMemcpyDeviceToHost));
-  for (size_t i = 0; i < count; ++i) out[i] = __bfloat162float(halves[i]);
-  return out;
-}
-
-void CheckEqual(const char* name, const void* device, const Floats& expected, DType type) {
-  INFO(name);
-  REQUIRE(device != nullptr);
-  REQUIRE(reinterpret_cast<uintptr_t>(device) % 256 == 0);
-  const Floats want = gpu::Rounded(expected, type);
-  const Floats got = Download(device, want.size(), type);
-  for (size_t i = 0; i < want.size(); ++i) {
-    if (std::bit_cast<uint32_t>(got[i]) == std::bit_cast<uint32_t>(want[i])) continue;
-    FAIL("element " << i << ": " << got[i] << " instead of " << want[i]);
-  }
-}
-
-void CheckNorm(const char* name, const CudaNorm& norm, const Params& params, ParamKind weight,
-               ParamKind bias, uint32_t layer, bool has_bias, DType type) {
-  CheckEqual(name, norm.weight, params.At(weight, layer), type);
-  CHECK((norm.bias != nullptr) == has_bias);
-  if (has_bias) CheckEqual(name, norm.bias, params.At(bias, layer), type);
-}
-
-void CheckHeadNorm(const void* device, const CudaShape& shape, const Floats& norm, DType type) {
-  Floats padded = norm;
-  padded.resize(shape.head_stride);
-  CheckEqual("norm of heads", device, padded, type);
-}
-
-// What is outside the layers besides embedding and head.
-void CheckEnds(const CudaWeights& weights, const DecoderSpec& spec, const CudaShape& shape,
-               const Params& params) {
-  const DType type = shape.type;
-  CheckNorm("final norm", weights.final_norm(), params, ParamKind::kFinalNorm,
-            ParamKind::kFinalNormBias, 0, spec.norm_bias, type);
-  if (spec.embedding_norm) {
-    CheckNorm("embedding norm", weights.embedding_norm(), params, ParamKind::kEmbeddingNorm,
-              ParamKind::kEmbeddingNormBias, 0, spec.norm_bias, type);
-  }
-  if (spec.position == PositionKind::kLearned) {
-    CheckEqual("positions", weights.positions(), params.At(ParamKind::kPositionEmbedding), type);
-  }
-  CHECK((weights.head_bias() != nullptr) == spec.head_bias);
-  if (spec.head_bias) {
-    Floats padded = params.At(ParamKind::kHeadBias);
-    padded.resize(shape.vocab);
-    CheckEqual("head bias", weights.head_bias(), padded, type);
-  }
-}
-
-void CheckWeights(const CudaWeights& weights, const DecoderSpec& spec, const CudaShape& shape,
-                  const Params& params) {
-  const DType type = shape.type;
-  CheckEqual("embedding", weights.embedding(),
-             ExpectedVocab(params, shape, ParamKind::kTokenEmbedding), type);
-  CHECK((weights.head() == weights.embedding()) == spec.tied_head);
-  if (!spec.tied_head) {
-    CheckEqual("head", weights.head(), ExpectedVocab(params, shape, ParamKind::kHead), type);
-  }
-  CheckEnds(weights, spec, shape, params);
-  for (uint32_t i = 0; i < spec.layers; ++i) {
-    INFO("layer " << i);
-    const CudaLayer& layer = weights.layer(i);
-    CheckNorm("attention norm", layer.attention_norm, params, ParamKind::kAttentionNorm,
-              ParamKind::kAttentionNormBias, i, spec.norm_bias, type);
-    CheckEqual("qkv", layer.qkv, ExpectedQkv(params, shape, i, false), type);
-    CheckEqual("output", layer.output, ExpectedOutput(params, shape, i), type);
-    if (spec.shared_norm) {
-      CHECK(layer.mlp_norm.weight == layer.attention_norm.weight);
-      CHECK(layer.mlp_norm.bias == layer.attention_norm.bias);
-    } else {
-      CheckNorm("MLP norm", layer.mlp_norm, params, ParamKind::kMlpNorm, ParamKind::kMlpNormBias, i,
-                spec.norm_bias, type);
-    }
-    if (spec.head_norms) {
-      CheckHeadNorm(layer.query_norm, shape, params.At(ParamKind::kQueryNorm, i), type);
-      CheckHeadNorm(layer.key_norm, shape, params.At(ParamKind::kKeyNorm, i), type);
-    }
-    CheckEqual("gate and up", layer.gate_up, ExpectedGateUp(params, shape, i, false), type);
-    CheckEqual("down", layer.down, ExpectedDown(params, shape, i), type);
-    CHECK((layer.qkv_bias != nullptr) == spec.qkv_bias);
-    CHECK((layer.output_bias != nullptr) == spec.output_bias);
-    CHECK((layer.gate_up_bias != nullptr) == spec.mlp_bias);
-    CHECK((layer.down_bias != nullptr) == spec.mlp_bias);
-    if (spec.qkv_bias) {
-      CheckEqual("qkv bias", layer.qkv_bias, ExpectedQkv(params, shape, i, true), type);
-    }
-    if (spec.output_bias) {
-      CheckEqual("output bias", layer.output_bias, params.At(ParamKind::kOutputBias, i), type);
-    }
-    if (spec.mlp_bias) {
-      CheckEqual("gate and up bias", layer.gate_up_bias, ExpectedGateUp(params, shape, i, true),
-                 type);
-      CheckEqual("down bias", layer.down_bias, params.At(ParamKind::kDownBias, i), type);
-    }
-  }
-}
 
 CudaShape ShapeOf(const DecoderSpec& spec, const SlicePlan& slice, DType type) {
   const auto shape = MakeCudaShape(spec, slice, type);
