@@ -65,6 +65,24 @@ TEST_CASE("More context is more bytes in attention alone", "[inspect][plan]") {
   }
 }
 
+TEST_CASE("Latents of a context are read once, without values", "[inspect][plan]") {
+  const auto files = Shape("deepseek-v2-lite");
+  StepOptions step;
+  step.decode_rows = 1;
+  step.context = 4096;
+  const auto ops = PlanStep(*files, OnCpu(), step);
+  REQUIRE(ops.ok());
+  uint64_t attended = 0;
+  for (const StepOp& op : ops->ops) {
+    if (op.op.kind == shard::OpKind::kAttend) attended += op.times * op.bytes;
+  }
+  // Two bytes a number; queries and what is made of them come on top.
+  const uint64_t latents = uint64_t{2} * 27 * 4096 * (512 + 64);
+  CHECK(attended > latents);
+  CHECK(attended < latents * 11 / 10);
+  CHECK(absl::StrContains(StepText(step, *ops), "heads' linear key up"));
+}
+
 TEST_CASE("Steps that cannot be are refused by flag", "[inspect][plan]") {
   const auto files = Shape("llama-3.2-1b");
   StepOptions step;

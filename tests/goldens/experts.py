@@ -1,6 +1,7 @@
 """Tiny models with experts, and what their files call the experts' tensors. Part of make.py."""
 
 import gguf
+import torch
 import transformers
 
 CONFIGS = {
@@ -8,6 +9,8 @@ CONFIGS = {
     "qwen2_moe": transformers.Qwen2MoeConfig,
     "qwen3_moe": transformers.Qwen3MoeConfig,
     "gpt_oss": transformers.GptOssConfig,
+    "deepseek_v2": transformers.DeepseekV2Config,
+    "deepseek_v3": transformers.DeepseekV3Config,
 }
 PLAIN_ROPE = {"rope_type": "default", "rope_theta": 1000000.0}
 LONG = (1, 7, 64, 300)
@@ -82,6 +85,68 @@ GPT_OSS = dict(
         "original_max_position_embeddings": 64,
     },
 )
+# Latent attention, queries from the hidden state; yarn from an original context of 64 on with two
+# factors; the first of three layers is plain, then three of eight experts from two of four groups.
+DEEPSEEK_V2 = dict(
+    family="deepseek_v2",
+    num_hidden_layers=3,
+    vocab_size=151,
+    hidden_size=48,
+    num_attention_heads=6,
+    q_lora_rank=None,
+    kv_lora_rank=40,
+    qk_nope_head_dim=16,
+    qk_rope_head_dim=8,
+    v_head_dim=24,
+    intermediate_size=72,
+    first_k_dense_replace=1,
+    n_routed_experts=8,
+    num_experts_per_tok=3,
+    n_group=4,
+    topk_group=2,
+    topk_method="group_limited_greedy",
+    moe_intermediate_size=20,
+    n_shared_experts=2,
+    routed_scaling_factor=1.5,
+    tie_word_embeddings=False,
+    rope_parameters={
+        "rope_type": "yarn",
+        "rope_theta": 10000.0,
+        "factor": 8.0,
+        "beta_fast": 32.0,
+        "beta_slow": 1.0,
+        "mscale": 1.0,
+        "mscale_all_dim": 0.7,
+        "original_max_position_embeddings": 64,
+    },
+)
+# Queries from a latent of their own; experts by sigmoids, with biases that count for the choice
+# alone, from two of three groups by the sum of a group's two best.
+DEEPSEEK_V3 = dict(
+    family="deepseek_v3",
+    num_hidden_layers=3,
+    vocab_size=163,
+    hidden_size=56,
+    num_attention_heads=5,
+    num_key_value_heads=5,
+    q_lora_rank=32,
+    kv_lora_rank=24,
+    qk_nope_head_dim=24,
+    qk_rope_head_dim=16,
+    v_head_dim=16,
+    intermediate_size=100,
+    first_k_dense_replace=1,
+    n_routed_experts=12,
+    num_experts_per_tok=4,
+    n_group=3,
+    topk_group=2,
+    moe_intermediate_size=28,
+    n_shared_experts=1,
+    norm_topk_prob=True,
+    routed_scaling_factor=1.8,
+    tie_word_embeddings=False,
+    rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
+)
 # Rows of whole blocks; no window, which GGUF files of this architecture do not have.
 MIXTRAL_BLOCKS = dict(
     MIXTRAL, hidden_size=64, head_dim=16, intermediate_size=96, sliding_window=None
@@ -98,6 +163,8 @@ MODELS = {
     # A limit that cuts a quarter of the numbers; GGUF files always mean 7.
     "gpt_oss": dict(config=dict(GPT_OSS, swiglu_limit=1.0), form="BF16", lengths=LONG),
     "gpt_oss_gguf": dict(config=GPT_OSS, form="gguf F32"),
+    "deepseek_v2": dict(config=DEEPSEEK_V2, form="F32", lengths=LONG),
+    "deepseek_v3": dict(config=DEEPSEEK_V3, form="BF16", lengths=LONG),
 }
 # general.architecture.
 GGUF_ARCHITECTURES = {"mixtral": "llama", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe", "gpt_oss": "gpt-oss"}
@@ -166,6 +233,20 @@ def published(config, weights):
             name = name.replace(old, new)
         renamed[name] = tensor
     return renamed
+
+
+def stays_float32(name):
+    """What published BF16 files hold in float32."""
+    return name.endswith("e_score_correction_bias")
+
+
+def unread(config):
+    """Published DeepSeek-V3 files hold a layer behind the last, for guessing several tokens at
+    once, which nothing reads."""
+    if config.model_type != "deepseek_v3":
+        return {}
+    layer = f"model.layers.{config.num_hidden_layers}"
+    return {f"{layer}.enorm.weight": torch.ones(config.hidden_size)}
 
 
 def add_gguf_keys(writer, config):

@@ -867,7 +867,8 @@ def rounded(weights, form, config):
             out[name] = torch.from_numpy(values.astype(np.float32))
         else:
             dtype = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
-            out[name] = tensor.to(dtype[form.split()[0]]).float()
+            wide = experts.stays_float32(name)
+            out[name] = tensor if wide else tensor.to(dtype[form.split()[0]]).float()
     if config.tie_word_embeddings:
         out[head] = out[embedding]
     return out
@@ -964,8 +965,11 @@ def write_hf(folder, config, weights, form):
     config.save_pretrained(folder)
     generation = transformers.GenerationConfig(bos_token_id=1, eos_token_id=2)
     generation.save_pretrained(folder)
-    weights = experts.published(config, weights)
-    tensors = {k: v.to(dtype).contiguous() for k, v in weights.items()}
+    weights = experts.published(config, weights) | experts.unread(config)
+    tensors = {
+        k: v.contiguous() if experts.stays_float32(k) else v.to(dtype).contiguous()
+        for k, v in weights.items()
+    }
     if config.tie_word_embeddings:
         del tensors[tied_names(model)[1]]
     if config.model_type == "gpt_neox":

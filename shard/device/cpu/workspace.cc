@@ -80,7 +80,9 @@ uint64_t Workspace::AssignParts(uint8_t* base, const DecoderSpec& spec, const Sl
       {uint64_t{spec.hidden}, heads * spec.output_dim(), mlp, uint64_t{spec.latent.query_rank}});
   TakePrepared(rows, widest, parts, &normed);
   made = normed;
-  if (spec.parallel_residual || spec.experts.shared_scale) TakePrepared(rows, widest, parts, &made);
+  if (spec.parallel_residual || spec.experts.shared_hidden > 0) {
+    TakePrepared(rows, widest, parts, &made);
+  }
   if (spec.experts.count > 0) AssignExperts(spec, slice, rows, parts);
   if (latents) AssignLatent(spec, heads, rows, parts);
   const int64_t scratch = latents ? kernels::cpu::LatentScratchBytes(spec.latent.rank)

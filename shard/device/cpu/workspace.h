@@ -63,7 +63,7 @@ class Workspace {
   };
   // What a norm has made, and what attention or an activation has. They are the same memory but
   // where one is read after the other was made: with a parallel residual, where the MLP's norm
-  // comes between attention and its product, and where a MLP beside experts is scaled.
+  // comes between attention and its product, and with a MLP beside experts, which goes first.
   Prepared normed;
   Prepared made;
 

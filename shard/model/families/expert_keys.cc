@@ -71,6 +71,40 @@ absl::Status PlainLayersFromHf(const HfObject& root, DecoderSpec* spec) {
   return absl::OkStatus();
 }
 
+absl::Status SharedExpertsFromHf(const HfObject& root, const char* key, DecoderSpec* spec) {
+  WEFT_ASSIGN_OR_RETURN(const uint32_t count, root.GetUintOr(key, 0));
+  WEFT_RETURN_IF_ERROR(
+      CheckRange(root.Where(key), count, 0, 4 * kHiddenMax / spec->experts.hidden));
+  spec->experts.shared_hidden = count * spec->experts.hidden;
+  return absl::OkStatus();
+}
+
+absl::Status FirstLayersPlain(const HfObject& root, const char* key, uint32_t otherwise,
+                              DecoderSpec* spec) {
+  if (spec->layers == 0 || spec->layers > kLayersMax) return absl::OkStatus();  // as above
+  WEFT_ASSIGN_OR_RETURN(const uint32_t plain, root.GetUintOr(key, otherwise));
+  WEFT_RETURN_IF_ERROR(CheckRange(root.Where(key), plain, 0, spec->layers - 1));
+  if (plain == 0) return absl::OkStatus();
+  spec->experts.plain_layers.assign(spec->layers, false);
+  std::fill_n(spec->experts.plain_layers.begin(), plain, true);
+  return absl::OkStatus();
+}
+
+absl::Status ExpertGroupsFromHf(const HfObject& root, DecoderSpec* spec) {
+  ExpertsSpec& experts = spec->experts;
+  WEFT_ASSIGN_OR_RETURN(experts.groups, root.GetUint("n_group"));
+  WEFT_ASSIGN_OR_RETURN(experts.groups_taken, root.GetUint("topk_group"));
+  WEFT_RETURN_IF_ERROR(CheckRange(root.Where("n_group"), experts.groups, 1,
+                                  std::min(kExpertGroupsMax, experts.count / experts.group_best)));
+  if (experts.count % experts.groups != 0) {
+    return root.Bad("n_group", absl::StrCat("must divide the ", experts.count, " experts, found ",
+                                            experts.groups));
+  }
+  const uint32_t size = experts.count / experts.groups;
+  const uint32_t least = (experts.per_token + size - 1) / size;
+  return CheckRange(root.Where("topk_group"), experts.groups_taken, least, experts.groups);
+}
+
 absl::Status ExpertsFromGguf(const GgufKeys& keys, bool renormalised, DecoderSpec* spec) {
   ExpertsSpec& experts = spec->experts;
   WEFT_ASSIGN_OR_RETURN(experts.count, keys.UintOr("expert_count", 0));

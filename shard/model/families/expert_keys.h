@@ -29,6 +29,17 @@ absl::Status ExpertsFromHf(const HfObject& root, const ExpertKeys& keys, Decoder
 // neither says otherwise and its number, from 1, is a multiple of the step.
 absl::Status PlainLayersFromHf(const HfObject& root, DecoderSpec* spec);
 
+// An MLP beside the experts that is `key` experts wide, which are the same to a token as so many
+// that it always takes. REQUIRES: ExpertsFromHf.
+absl::Status SharedExpertsFromHf(const HfObject& root, const char* key, DecoderSpec* spec);
+
+// The first `key` layers have no experts.
+absl::Status FirstLayersPlain(const HfObject& root, const char* key, uint32_t otherwise,
+                              DecoderSpec* spec);
+
+// n_group and topk_group. REQUIRES: ExpertsFromHf, spec->experts.group_best.
+absl::Status ExpertGroupsFromHf(const HfObject& root, DecoderSpec* spec);
+
 // Fills spec->experts where expert_count is not zero.
 absl::Status ExpertsFromGguf(const GgufKeys& keys, bool renormalised, DecoderSpec* spec);
 

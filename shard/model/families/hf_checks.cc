@@ -74,6 +74,13 @@ absl::Status ExpectTrue(const HfObject& root, const char* key, bool otherwise) {
   return Expect(root, key, otherwise, true);
 }
 
+absl::Status ExpectText(const HfObject& root, const char* key, const char* expected) {
+  WEFT_ASSIGN_OR_RETURN(const std::string text, root.GetStringOr(key, expected));
+  if (text == expected) return absl::OkStatus();
+  return Unsupported(root.Where(key),
+                     absl::StrCat("\"", text, "\" is not supported; expected \"", expected, "\""));
+}
+
 absl::StatusOr<float> RotaryShareFromHf(const HfObject& root, const char* old_key,
                                         float otherwise) {
   WEFT_ASSIGN_OR_RETURN(float share, root.GetFloatOr(old_key, otherwise));

@@ -29,6 +29,9 @@ absl::StatusOr<Activation> ActivationFromHf(const HfObject& root, const char* ke
 absl::Status ExpectFalse(const HfObject& root, const char* key, bool otherwise = false);
 absl::Status ExpectTrue(const HfObject& root, const char* key, bool otherwise = true);
 
+// OK when `key` is absent or says what is expected; else UNIMPLEMENTED naming it.
+absl::Status ExpectText(const HfObject& root, const char* key, const char* expected);
+
 // Which part of each head is rotated, above 0 and at most 1: "partial_rotary_factor", inside
 // rope_parameters too, or what a family called it before (`old_key`).
 absl::StatusOr<float> RotaryShareFromHf(const HfObject& root, const char* old_key, float otherwise);

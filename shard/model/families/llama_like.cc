@@ -63,7 +63,7 @@ absl::Status RefuseUnsupported(const LlamaLike& family, const HfObject& root) {
   return RefuseOtherModels(root, family.architecture);
 }
 
-SpecKeys KeysOf(const HfObject& root) {
+SpecKeys KeysOf(const LlamaLike& family, const HfObject& root) {
   const std::string scaling = root.Has("rope_parameters") ? "rope_parameters" : "rope_scaling";
   const absl::StatusOr<HfObject> inside = root.GetObject(scaling);
   SpecKeys keys;
@@ -71,7 +71,7 @@ SpecKeys KeysOf(const HfObject& root) {
   keys.hidden = root.Where("hidden_size");
   keys.heads = root.Where("num_attention_heads");
   keys.kv_heads = root.Where("num_key_value_heads");
-  keys.head_dim = root.Where("head_dim");
+  keys.head_dim = root.Where(family.head_dim);
   keys.mlp_hidden = root.Where("intermediate_size");
   keys.vocab = root.Where("vocab_size");
   keys.context_tokens = root.Where("max_position_embeddings");
@@ -97,13 +97,13 @@ absl::StatusOr<ModelDescription> LlamaLikeFromHf(const LlamaLike& family, const 
       spec.kv_heads,
       root.GetUintOr("num_key_value_heads",
                      family.kv_heads_default != 0 ? family.kv_heads_default : spec.heads));
-  if (!root.Has("head_dim") && spec.heads != 0 && spec.hidden % spec.heads != 0) {
-    return root.Bad("head_dim",
+  if (!root.Has(family.head_dim) && spec.heads != 0 && spec.hidden % spec.heads != 0) {
+    return root.Bad(family.head_dim,
                     absl::StrCat("is missing, and hidden_size ", spec.hidden,
                                  " is no multiple of num_attention_heads ", spec.heads));
   }
   WEFT_ASSIGN_OR_RETURN(spec.head_dim,
-                        root.GetUintOr("head_dim", spec.hidden / std::max(spec.heads, 1u)));
+                        root.GetUintOr(family.head_dim, spec.hidden / std::max(spec.heads, 1u)));
   WEFT_ASSIGN_OR_RETURN(spec.mlp_hidden, root.GetUint("intermediate_size"));
   WEFT_ASSIGN_OR_RETURN(spec.vocab, root.GetUint("vocab_size"));
   WEFT_ASSIGN_OR_RETURN(spec.context_tokens, root.GetUint("max_position_embeddings"));
@@ -112,11 +112,11 @@ absl::StatusOr<ModelDescription> LlamaLikeFromHf(const LlamaLike& family, const 
   RopeSpec& rope = spec.attention_kinds[0].rope;
   rope.dims = spec.head_dim;
   WEFT_RETURN_IF_ERROR(RopeFromHf(root, &rope));
-  WEFT_RETURN_IF_ERROR(family.finish_hf(root, &spec));
-  WEFT_RETURN_IF_ERROR(ValidateSpec(spec, KeysOf(root)));
-  WEFT_ASSIGN_OR_RETURN(spec.eos_ids, EosFromHf(config, spec.vocab));
   spec.attention_scale = 1.0f / std::sqrt(static_cast<float>(spec.head_dim));
-  out.params = NameTensors(spec, Joined(family.own_hf_names, kTensors));
+  WEFT_RETURN_IF_ERROR(family.finish_hf(root, &spec));
+  WEFT_RETURN_IF_ERROR(ValidateSpec(spec, KeysOf(family, root)));
+  WEFT_ASSIGN_OR_RETURN(spec.eos_ids, EosFromHf(config, spec.vocab));
+  out.params = NameTensors(spec, Joined(family.own_hf_names, kTensors), family.hf_query_key_order);
   out.unused = {"*.rotary_emb.inv_freq"};
   if (spec.tied_head) out.unused.push_back("lm_head.weight");
   return out;

@@ -26,6 +26,9 @@ struct LlamaLike {
   const char* gguf_name = nullptr;
   // Where config.json has no num_key_value_heads; 0: as many as query heads.
   uint32_t kv_heads_default = 0;
+  // What config.json calls head_dim.
+  const char* head_dim = "head_dim";
+  RowOrder hf_query_key_order = RowOrder::kPlain;
   // Of GGUF files.
   RowOrder gguf_query_key_order = RowOrder::kPlain;
   GgufExperts gguf_experts = GgufExperts::kNone;

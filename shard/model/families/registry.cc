@@ -8,6 +8,7 @@
 #include "absl/types/span.h"
 #include "common/status.h"
 #include "shard/model/families/bloom.h"
+#include "shard/model/families/deepseek.h"
 #include "shard/model/families/falcon.h"
 #include "shard/model/families/gemma.h"
 #include "shard/model/families/gpt2.h"
@@ -60,6 +61,8 @@ constexpr Family<HfConfig> kHfFamilies[] = {
     {"falcon", FalconFromHf},
     {"gemma2", Gemma2FromHf},
     {"gemma3_text", Gemma3FromHf},
+    {"deepseek_v2", DeepseekV2FromHf},
+    {"deepseek_v3", DeepseekV3FromHf},
 };
 
 // Mistral's and Mixtral's GGUF files are "llama".

@@ -15,6 +15,14 @@ absl::Status Unsupported(absl::string_view where, absl::string_view what) {
 
 namespace {
 
+const char* ScalingKey(const HfObject& root) {
+  return root.Has("rope_parameters") ? "rope_parameters" : "rope_scaling";
+}
+
+const char* TypeKey(const HfObject& settings) {
+  return settings.Has("rope_type") ? "rope_type" : "type";
+}
+
 constexpr const char* kOriginal = "original_max_position_embeddings";
 
 // What YaRN and longrope multiply cosines and sines by, unless told otherwise.
@@ -110,7 +118,7 @@ struct HfRope {
 
 absl::Status RopeFromSettings(const HfObject& root, const HfObject& settings, RopeSpec* rope) {
   WEFT_ASSIGN_OR_RETURN(rope->theta, settings.GetFloatOr("rope_theta", rope->theta));
-  const char* const type_key = settings.Has("rope_type") ? "rope_type" : "type";
+  const char* const type_key = TypeKey(settings);
   WEFT_ASSIGN_OR_RETURN(const std::string type, settings.GetStringOr(type_key, "default"));
   const HfRope read = {root, settings, rope};
   if (type == "default") return absl::OkStatus();
@@ -132,8 +140,20 @@ absl::Status RopeFromSettings(const HfObject& root, const HfObject& settings, Ro
                                   "llama3, yarn, longrope"));
 }
 
+absl::StatusOr<float> YarnScoreScale(const HfObject& root, const RopeSpec& rope) {
+  const char* const key = ScalingKey(root);
+  if (!root.Has(key)) return 1.0f;
+  WEFT_ASSIGN_OR_RETURN(const HfObject settings, root.GetObject(key));
+  WEFT_ASSIGN_OR_RETURN(const std::string type, settings.GetStringOr(TypeKey(settings), "default"));
+  WEFT_ASSIGN_OR_RETURN(const float all, settings.GetFloatOr("mscale_all_dim", 0.0f));
+  if (type == "default" || all == 0) return 1.0f;
+  const float scale = YarnAttention(rope.factor, all);
+  if (scale > 0 && std::isfinite(scale)) return scale * scale;
+  return settings.Bad("mscale_all_dim", "gives no positive factor");
+}
+
 absl::Status RopeFromHf(const HfObject& root, RopeSpec* rope) {
-  const char* const scaling_key = root.Has("rope_parameters") ? "rope_parameters" : "rope_scaling";
+  const char* const scaling_key = ScalingKey(root);
   WEFT_ASSIGN_OR_RETURN(rope->theta, root.GetFloatOr("rope_theta", 10000.0f));
   if (!root.Has(scaling_key)) return absl::OkStatus();
   WEFT_ASSIGN_OR_RETURN(const HfObject settings, root.GetObject(scaling_key));

@@ -22,6 +22,10 @@ absl::Status RopeFromHf(const HfObject& root, RopeSpec* rope);
 // One such object of config.json's `root`, as families hold that have several.
 absl::Status RopeFromSettings(const HfObject& root, const HfObject& settings, RopeSpec* rope);
 
+// What DeepSeek multiplies scores by where positions are scaled and `mscale_all_dim` says so.
+// REQUIRES: RopeFromHf.
+absl::StatusOr<float> YarnScoreScale(const HfObject& root, const RopeSpec& rope);
+
 // GGUF: keys "rope.*" and the tensors of divisors. REQUIRES: rope->dims.
 absl::Status RopeFromGguf(const GgufKeys& keys, RopeSpec* rope);
 

@@ -59,6 +59,8 @@ inline const std::vector<std::string>& GoldenModels() {
                                                           "gpt_oss",
                                                           "gpt_oss_gguf",
                                                           "gpt_neox_sequential",
+                                                          "deepseek_v2",
+                                                          "deepseek_v3",
                                                           "opt",
                                                           "falcon_7b",
                                                           "falcon_40b",

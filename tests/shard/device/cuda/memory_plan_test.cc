@@ -92,6 +92,23 @@ TEST_CASE("The plan holds what NCCL takes after the pool", "[cuda_plan]") {
   }
 }
 
+TEST_CASE("Latent attention on a GPU keeps one row a token on every rank", "[cuda_plan]") {
+  const auto files = Shape("deepseek-v2-lite");
+  const DecoderSpec& spec = files->spec();
+  for (const uint32_t world : {1, 2, 4}) {
+    CAPTURE(world);
+    const auto plan = Plan(*files, 0, world, Defaults(), Gpu(141 * kGib, kGib));
+    REQUIRE(plan.ok());
+    CHECK(plan->kv_block_bytes == uint64_t{2} * spec.layers * (512 + 64) * kKvBlockTokensCuda);
+  }
+  const auto slice = MakeSlicePlan(spec, 0, 1, 1);
+  DecoderSpec odd = spec;
+  odd.latent.plain_dim = 12;
+  const absl::Status status = PlanCudaRank(odd, *slice, Defaults(), Gpu(141 * kGib, kGib)).status();
+  CHECK(absl::IsInvalidArgument(status));
+  CHECK(absl::StrContains(status.message(), "heads' parts without rotation of 12 elements"));
+}
+
 TEST_CASE("Weights and KV of a GPU have the sizes that the shape says", "[cuda_plan]") {
   const auto files = Shape("llama-3.1-8b");
   const DecoderSpec& spec = files->spec();

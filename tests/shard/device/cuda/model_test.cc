@@ -76,13 +76,13 @@ TEST_CASE("Tiny models agree with transformers on two to four GPUs", "[cuda][mod
   // Of one model, every section begins here anew.
   const TimeLimit limit(120);
   // Uneven heads, biases, packed weights, learned positions, both halves of a layer side by side,
-  // norms of heads; the others differ in what one GPU shows. Not in bfloat16:
+  // norms of heads, latents; the others differ in what one GPU shows. Not in bfloat16:
   // its sums' kernels wait on their devices for other ranks' launches, which calls of the same
   // process can hold up for good (seen with three ranks). tests/gpu/serve_test.py has it with a
   // process for each rank.
   for (int world = 2; world <= std::min(4, Gpus()); ++world) {
-    for (const std::string name :
-         {"llama_nine_heads_f16", "llama_biased", "llama_q4_1", "gpt2", "gpt_neox", "qwen3"}) {
+    for (const std::string name : {"llama_nine_heads_f16", "llama_biased", "llama_q4_1", "gpt2",
+                                   "gpt_neox", "qwen3", "deepseek_v3"}) {
       DYNAMIC_SECTION(name << " on " << world) {
         GroupOptions options = OnGpu(NumberType::kFloat32);
         options.model = test::GoldenModelPath(name);
