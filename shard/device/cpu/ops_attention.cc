@@ -10,7 +10,7 @@ namespace weft::shard {
 namespace {
 
 // Of a group of one KV head, that are worth an item of their own.
-constexpr uint32_t kHeadsOfPart = 6;
+constexpr uint32_t kHeadsOfPart = 3;
 
 }  // namespace
 
@@ -71,7 +71,7 @@ void CpuOps::Attend(const PlanOp& op) {
   // So a group is cut only where threads would have nothing to do, and into parts of several heads.
   const uint32_t items = static_cast<uint32_t>(runs.size()) * kv_heads;
   const auto threads = static_cast<uint32_t>(pool_.threads());
-  const uint32_t parts = std::clamp(heads_max_ / kHeadsOfPart, 1u, threads / items + 1);
+  const uint32_t parts = std::clamp(heads_max_ / kHeadsOfPart, 1u, (threads - 1) / items + 1);
   pool_.Run(items * parts, [&](uint32_t item, int thread) {
     const StepRows::Run& run = runs[item / parts / kv_heads];
     const uint32_t group = item / parts % kv_heads;
