@@ -97,7 +97,7 @@ const PRES: &[Pre] = &[
         nfc: false,
     },
     Pre {
-        names: &["qwen2"],
+        names: &["qwen2", "stablelm2"],
         build: || Ok(vec![split(QWEN2)?, byte_level(false)]),
         ignore_merges: false,
         nfc: true,
