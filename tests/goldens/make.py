@@ -230,6 +230,46 @@ MODELS = {
         lengths=LONG,
         gains=dict(layer=4.0),
     ),
+    # A quarter of each head rotated, LayerNorm, biases on query, key and value alone, as 1.6B.
+    "stablelm": dict(
+        config=dict(
+            family="stablelm",
+            vocab_size=133,
+            hidden_size=72,
+            num_attention_heads=6,
+            num_key_value_heads=3,
+            intermediate_size=100,
+            use_qkv_bias=True,
+            tie_word_embeddings=False,
+            rope_parameters={
+                "rope_type": "default",
+                "rope_theta": 10000.0,
+                "partial_rotary_factor": 0.35,
+            },
+        ),
+        form="F16",
+        lengths=LONG,
+    ),
+    # Both halves of a layer side by side behind one norm.
+    "stablelm_parallel": dict(
+        config=dict(
+            family="stablelm",
+            vocab_size=117,
+            hidden_size=80,
+            num_attention_heads=5,
+            num_key_value_heads=5,
+            intermediate_size=90,
+            use_parallel_residual=True,
+            tie_word_embeddings=False,
+            rope_parameters={
+                "rope_type": "default",
+                "rope_theta": 10000.0,
+                "partial_rotary_factor": 0.25,
+            },
+        ),
+        form="BF16",
+        lengths=LONG,
+    ),
     # Neighbours in a part of each head are rotated.
     "gptj": dict(
         config=dict(
@@ -514,6 +554,8 @@ MODELS = {
         lengths=LONG,
     ),
     "starcoder2_gguf": dict(form="gguf F32", same_as="starcoder2"),
+    "stablelm_gguf": dict(form="gguf F16", same_as="stablelm"),
+    "stablelm_parallel_gguf": dict(form="gguf BF16", same_as="stablelm_parallel"),
     "gpt_neox_gguf": dict(form="gguf F16", same_as="gpt_neox"),
     "gpt_neox_sequential_gguf": dict(form="gguf F32", same_as="gpt_neox_sequential"),
     "bloom_gguf": dict(form="gguf F16", same_as="bloom"),
@@ -668,6 +710,7 @@ CONFIGS = {
     "phi3": transformers.Phi3Config,
     "gpt2": transformers.GPT2Config,
     "gpt_bigcode": transformers.GPTBigCodeConfig,
+    "stablelm": transformers.StableLmConfig,
     "starcoder2": transformers.Starcoder2Config,
     "gptj": transformers.GPTJConfig,
     "gpt_neox": transformers.GPTNeoXConfig,
@@ -1056,6 +1099,9 @@ def add_gguf_sizes(writer, config):
         writer.add_value_length(head_size(config))
     if config.model_type == "gpt_neox":
         writer.add_parallel_residual(config.use_parallel_residual)
+    elif config.model_type == "stablelm":
+        # What the converter writes where config.json does not say, whatever the tensors are.
+        writer.add_parallel_residual(True)
     if get("attn_logit_softcapping"):
         writer.add_attn_logit_softcapping(config.attn_logit_softcapping)
         writer.add_final_logit_softcapping(config.final_logit_softcapping)
@@ -1070,7 +1116,7 @@ def add_gguf_rope(writer, config):
         return
     rope = rope.get("full_attention", rope)
     share = rope.get("partial_rotary_factor", 1.0)
-    if config.model_type != "gpt_neox":
+    if config.model_type not in ("gpt_neox", "stablelm"):
         writer.add_rope_freq_base(rope["rope_theta"])
     if config.model_type != "gemma3_text":
         writer.add_rope_dimension_count(int(head_size(config) * share))

@@ -27,6 +27,7 @@
 #include "shard/model/families/qwen2_moe.h"
 #include "shard/model/families/qwen3.h"
 #include "shard/model/families/qwen3_moe.h"
+#include "shard/model/families/stablelm.h"
 #include "shard/model/families/starcoder2.h"
 
 namespace weft::shard {
@@ -39,6 +40,8 @@ struct Family {
   absl::StatusOr<ModelDescription> (*read)(const File&);
 };
 
+// A row a line, which clang-format would put into columns: a new family changes one line.
+// clang-format off
 constexpr Family<HfConfig> kHfFamilies[] = {
     {"llama", LlamaFromHf},
     {"mistral", MistralFromHf},
@@ -51,6 +54,7 @@ constexpr Family<HfConfig> kHfFamilies[] = {
     {"phi3", Phi3FromHf},
     {"gpt2", Gpt2FromHf},
     {"gpt_bigcode", GptBigcodeFromHf},
+    {"stablelm", StablelmFromHf},
     {"starcoder2", Starcoder2FromHf},
     {"gptj", GptjFromHf},
     {"gpt_neox", GptNeoxFromHf},
@@ -75,6 +79,7 @@ constexpr Family<GgufFile> kGgufFamilies[] = {
     {"phi3", Phi3FromGguf},
     {"gpt2", Gpt2FromGguf},
     {"starcoder", GptBigcodeFromGguf},
+    {"stablelm", StablelmFromGguf},
     {"starcoder2", Starcoder2FromGguf},
     {"gptneox", GptNeoxFromGguf},
     {"gpt-oss", GptOssFromGguf},
@@ -83,6 +88,7 @@ constexpr Family<GgufFile> kGgufFamilies[] = {
     {"gemma2", Gemma2FromGguf},
     {"gemma3", Gemma3FromGguf},
 };
+// clang-format on
 
 template <typename File>
 absl::StatusOr<ModelDescription> Read(absl::Span<const Family<File>> families,

@@ -2,11 +2,18 @@
 // What they compute is held against transformers by the tiny models of tests/goldens.
 
 #include <catch2/catch.hpp>
+#include <set>
+#include <string>
+#include <utility>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "boost/json.hpp"
 #include "shard/model/families/registry.h"
 #include "tests/common/temp_dir.h"
+#include "tests/shard/weights/goldens.h"
 
 namespace weft::shard {
 namespace {
@@ -32,8 +39,9 @@ absl::StatusOr<ModelDescription> Describe(const json::object& config) {
 }
 
 TEST_CASE("A minimal config of every family is read", "[shard][model]") {
-  for (const char* family : {"phi", "phi3", "gpt2", "gpt_bigcode", "starcoder2", "gptj", "gpt_neox",
-                             "opt", "bloom", "mpt", "falcon", "gemma2", "gemma3_text"}) {
+  for (const char* family :
+       {"phi", "phi3", "gpt2", "gpt_bigcode", "stablelm", "starcoder2", "gptj", "gpt_neox", "opt",
+        "bloom", "mpt", "falcon", "gemma2", "gemma3_text"}) {
     const auto model = Describe(SmallConfig(family));
     INFO(family << " " << model.status());
     REQUIRE(model.ok());
@@ -74,6 +82,9 @@ TEST_CASE("What a family does not have is refused by key", "[shard][model]") {
       {"falcon", "parallel_attn", false, "parallel_attn: false is not supported with multi_query"},
       {"gemma2", "attention_bias", true, "attention_bias: true is not supported"},
       {"gemma3_text", "use_bidirectional_attention", true, "bidirectional_attention: true is not"},
+      {"stablelm", "qk_layernorm", true, "qk_layernorm: true is not supported; expected false"},
+      {"stablelm", "hidden_act", "tanh", "hidden_act: \"tanh\" is not supported"},
+      {"stablelm", "rope_scaling", {{"type", "ntk"}}, "rope_scaling.type: \"ntk\" is not"},
       {"starcoder2", "architectures", {"StarCoder2Other"}, "known is: Starcoder2ForCausalLM"},
   };
   for (const auto& c : cases) {
@@ -85,6 +96,61 @@ TEST_CASE("What a family does not have is refused by key", "[shard][model]") {
     CHECK(absl::StrContains(status.message(), "/config.json: "));
     CHECK(absl::StrContains(status.message(), c.want));
   }
+}
+
+// What the registry of config.json's families names, as it says where one is unknown.
+std::set<std::string> KnownFamilies() {
+  const absl::Status status = Describe(SmallConfig("unheard_of")).status();
+  const std::pair<std::string, std::string> parts =
+      absl::StrSplit(status.message(), absl::MaxSplits("known are: ", 1));
+  return absl::StrSplit(parts.second, ", ");
+}
+
+TEST_CASE("Every family has a tiny model, a row in docs/MODELS.md and its name in README.md",
+          "[shard][model]") {
+  const std::set<std::string> known = KnownFamilies();
+  std::set<std::string> tried;
+  for (const std::string& name : test::GoldenModels()) {
+    if (test::ReadGolden(name + "/golden.json").at("model").as_string() != ".") continue;
+    tried.emplace(test::ReadGolden(name + "/config.json").at("model_type").as_string());
+  }
+  CHECK(tried == known);
+
+  const std::string table = test::ReadFile(test::GoldenPath("../../docs/MODELS.md"));
+  for (const std::string& family : known) {
+    INFO(family);
+    CHECK(absl::StrContains(table, absl::StrCat("\n| `", family, "` | ")));
+  }
+
+  // "Models of 2 families: gpt2 and llama ([docs/MODELS.md]".
+  const std::string readme = test::ReadFile(test::GoldenPath("../../README.md"));
+  const std::string head = absl::StrCat("- Models of ", known.size(), " families: ");
+  const size_t begin = readme.find(head);
+  INFO("expected in README.md: \"" << head << "\"");
+  REQUIRE(begin != std::string::npos);
+  const size_t names = begin + head.size();
+  const std::string list = readme.substr(names, readme.find(" ([docs/MODELS.md]", names) - names);
+  CHECK(known ==
+        std::set<std::string>(absl::StrSplit(absl::StrReplaceAll(list, {{" and ", ", "}}), ", ")));
+}
+
+TEST_CASE("StableLM's keys have the defaults of transformers", "[shard][model]") {
+  json::object config = SmallConfig("stablelm");
+  auto model = Describe(config);
+  CHECK_FALSE(model->spec.qkv_bias);
+  CHECK_FALSE(model->spec.parallel_residual);
+  CHECK(model->spec.gated_mlp);
+  CHECK(model->spec.attention_kinds[0].rope.dims == 4);
+  config["use_qkv_bias"] = true;
+  config["use_parallel_residual"] = true;
+  config["partial_rotary_factor"] = 0.4;
+  config["num_key_value_heads"] = 2;
+  model = Describe(config);
+  REQUIRE(model.ok());
+  CHECK(model->spec.qkv_bias);
+  CHECK(model->spec.shared_norm);
+  CHECK(model->spec.attention_kinds[0].rope.dims == 6);
+  CHECK(model->spec.kv_heads == 2);
 }
 
 TEST_CASE("Falcon's variants differ in heads and norms", "[shard][model]") {

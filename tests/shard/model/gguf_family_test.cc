@@ -108,7 +108,7 @@ TEST_CASE("A Phi-3 window of 0 in a GGUF file is none", "[shard][model][gguf]") 
 }
 
 TEST_CASE("A window is refused where the family has none", "[shard][model][gguf]") {
-  for (const char* family : {"qwen3", "starcoder2", "gptneox", "falcon"}) {
+  for (const char* family : {"qwen3", "stablelm", "starcoder2", "gptneox", "falcon"}) {
     const std::string key = absl::StrCat(family, ".attention.sliding_window");
     CheckRefused(SmallGguf(family).Uint(key, 40), "sliding_window: 40 is not supported; expected");
     CHECK(Describe(SmallGguf(family).Uint(key, 0)).ok());
@@ -121,6 +121,27 @@ TEST_CASE("GPT-NeoX GGUF files say how the halves of a layer stand", "[shard][mo
                                                        GgufBuilder::kBool, std::string(1, '\0')));
   CHECK_FALSE(model->spec.parallel_residual);
   CHECK(model->spec.norm_epsilon == 1e-4f);
+}
+
+TEST_CASE("StableLM GGUF files tell by their tensors how a layer is built",
+          "[shard][model][gguf]") {
+  // The key is true in files of 3B models, whose halves follow each other.
+  const auto with = [](const char* name, std::vector<uint64_t> dims) {
+    uint64_t count = 1;
+    for (const uint64_t dim : dims) count *= dim;
+    GgufBuilder builder = SmallGguf("stablelm");
+    builder.Key("stablelm.use_parallel_residual", GgufBuilder::kBool, std::string(1, '\1'))
+        .Tensor(name, dims, 0, std::string(count * 4, '\0'));
+    return builder;
+  };
+  CHECK_FALSE(Describe(with("blk.0.ffn_norm.weight", {48}))->spec.parallel_residual);
+  const auto parallel = Describe(with("blk.0.attn_q.bias", {64}));
+  REQUIRE(parallel.ok());
+  CHECK(parallel->spec.shared_norm);
+  CHECK(parallel->spec.qkv_bias);
+  CheckRefused(with("blk.0.attn_q_norm.weight", {16, 4}),
+               "tensor blk.0.attn_q_norm.weight: qk_layernorm, norms that each head has of its "
+               "own, is not supported");
 }
 
 TEST_CASE("Falcon GGUF files with another order of rows are refused", "[shard][model][gguf]") {

@@ -117,8 +117,9 @@ TEST_CASE("Loaded rows hold the values that PyPI gguf and torch hold", "[shard][
 
 TEST_CASE("A GGUF file's unquantised weights are those of its safetensors twin",
           "[shard][weights]") {
-  for (const std::string name : {"llama_tied_llama3", "llama_biased", "starcoder2", "gpt_neox",
-                                 "gpt_neox_sequential", "bloom", "qwen2_yarn", "phi3_longrope"}) {
+  for (const std::string name :
+       {"llama_tied_llama3", "llama_biased", "starcoder2", "stablelm", "stablelm_parallel",
+        "gpt_neox", "gpt_neox_sequential", "bloom", "qwen2_yarn", "phi3_longrope"}) {
     const auto twin = OpenOrFail(test::GoldenModelPath(name));
     const auto gguf = OpenOrFail(test::GoldenModelPath(name + "_gguf"));
     const auto a = LoadAll(*twin, PlanOf(*twin, 0, 1));
