@@ -38,6 +38,8 @@ inline constexpr HfSizeKeys kGpt2SizeKeys = {
     .context_tokens = "n_positions|max_position_embeddings",
     .norm_epsilon = "layer_norm_epsilon"};
 
+// A spec begins with LayerNorm with biases, as many KV heads as heads and an MLP without a gate;
+// everything else as decoder_spec.h has it.
 struct HfFamily {
   // model_type, and the one class of `architectures`.
   const char* name;
