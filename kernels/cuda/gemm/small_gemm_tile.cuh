@@ -8,6 +8,7 @@
 
 #pragma once
 
+#include "kernels/cuda/elementwise/activate.cuh"
 #include "kernels/cuda/gemm/small_gemm.h"
 #include "kernels/cuda/ptx/barrier.cuh"
 #include "kernels/cuda/ptx/cluster.cuh"
@@ -239,7 +240,7 @@ __device__ __forceinline__ float4 SumOverSplits(const SmallGemmWork& work,
 __device__ __forceinline__ float GatedSilu(float gate, float up) {
   const float g = ToFloat(FromFloat<__nv_bfloat16>(gate));
   const float u = ToFloat(FromFloat<__nv_bfloat16>(up));
-  return g / (1.0f + __expf(-g)) * u;
+  return Activate<ActivationKind::kSilu>(g) * u;
 }
 
 // Each split finishes its share of the tile. Consumers only.

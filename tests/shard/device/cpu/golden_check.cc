@@ -97,7 +97,7 @@ void CheckModel(const std::string& name, const GroupOptions& options, double log
 double Bfloat16Error(const std::string& name) {
   // Where two experts' numbers are near each other, a token takes another one in bfloat16 than in
   // float32, and what that one makes is another vector.
-  for (const char* const family : {"_moe", "mixtral", "gpt_oss"}) {
+  for (const char* const family : {"_moe", "mixtral", "gpt_oss", "deepseek"}) {
     if (absl::StrContains(name, family)) return 4;
   }
   // The largest has the widest sums, of weights that lie between bfloat16's numbers.
