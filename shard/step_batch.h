@@ -114,6 +114,10 @@ struct StepResult {
   uint32_t comm_us = 0;
   uint32_t weight_passes = 0;
   HelperCosts helpers;
+  // Keys and values, elements of all layers and heads of this rank, that were too large for float16
+  // and are in the KV cache as its largest number. 0 where the cache has another type, on GPUs
+  // always.
+  uint64_t kv_saturated = 0;
 };
 
 struct WarmupResult {

@@ -5,8 +5,8 @@
 // One block holds 16 consecutive positions t = 0..15 of one KV head, d counts head_dim elements:
 //   K  kBf16 [d / 2][t][d % 2]    kF16, kF32 [d][t]      16 scores at once, no horizontal sums
 //   V  kBf16 [t / 2][d][t % 2]    kF16, kF32 [t][d]
-// kF16 holds numbers of up to +-65504; larger ones are stored as that. Of latent attention the
-// values are the first elements of the keys, and there is no V.
+// kF16 holds numbers of up to +-65504; larger ones are stored as that, and counted. Of latent
+// attention the values are the first elements of the keys, and there is no V.
 //
 // Numbers (invariant num.row): keys and values are always read back from the block in its stored
 // type; each row walks the positions in tiles of kAttentionTile from position 0 with an online

@@ -93,8 +93,10 @@ struct Kernels {
   // Stores rows k and v (all KV heads, [kv_heads * head_dim] a row; v null of latent attention) of
   // positions start .. start + rows - 1 into their blocks, rounded to the KV type. Distinct rows
   // may be stored by distinct threads at once. block_ids cover position start + rows - 1.
-  void (*kv_append)(const KvBlocks& kv, int64_t start, int64_t rows, const float* k,
-                    int64_t k_stride, const float* v, int64_t v_stride);
+  // Gives how many numbers were too large for the KV type and are stored as its largest (kF16
+  // alone; NaN is no such number).
+  int64_t (*kv_append)(const KvBlocks& kv, int64_t start, int64_t rows, const float* k,
+                       int64_t k_stride, const float* v, int64_t v_stride);
 
   // Causal attention of work.rows rows over positions 0 .. start + row. All of them must have been
   // stored by kv_append before. `scratch`: AttentionScratchBytes(head_dim), of latent attention

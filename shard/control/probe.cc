@@ -42,6 +42,7 @@ struct ShardProbe::Series {
   prometheus::Counter* helper_stalls;
   prometheus::Counter* helper_backoffs;
   prometheus::Counter* invalid_rows;
+  prometheus::Counter* kv_saturated;
   prometheus::Gauge* last_step;
   prometheus::Gauge* load_seconds;
   prometheus::Gauge* load_bytes;
@@ -90,6 +91,9 @@ ShardProbe::ShardProbe(const std::string& model, Rank rank) : series_(std::make_
   series_->invalid_rows =
       counter("weft_shard_invalid_rows_total",
               "Sampled rows whose logits held NaN or +infinity or nothing finite");
+  series_->kv_saturated =
+      counter("weft_shard_kv_saturated_total",
+              "Keys and values that the KV cache holds as the largest number of float16");
   series_->last_step =
       gauge("weft_shard_last_step_timestamp_seconds", "Unix time of the last step");
   series_->load_seconds = gauge("weft_model_load_seconds", "Time spent loading weights");
@@ -119,6 +123,7 @@ void ShardProbe::StepDone(absl::string_view method, const v1::StepTimings& timin
   series_->helper_stalls->Increment(static_cast<double>(result.helpers.stalls));
   series_->helper_backoffs->Increment(static_cast<double>(result.helpers.backoffs));
   series_->invalid_rows->Increment(static_cast<double>(result.invalid_rows.size()));
+  series_->kv_saturated->Increment(static_cast<double>(result.kv_saturated));
   series_->last_step->Set(static_cast<double>(std::time(nullptr)));
 }
 

@@ -60,10 +60,10 @@ struct Sequence {
                     v_pool.bytes(), BlockBytes(),   block_ids.data()};
   }
   int64_t KvHeadOf(int64_t head) const { return head * shape.kv_heads / shape.heads; }
-  void Append(const Kernels& kernels, int64_t start, int64_t rows) const {
+  int64_t Append(const Kernels& kernels, int64_t start, int64_t rows) const {
     const int64_t stride = shape.kv_heads * shape.head_dim;
-    kernels.kv_append(View(), start, rows, k.data() + start * stride, stride,
-                      v.data() + start * stride, stride);
+    return kernels.kv_append(View(), start, rows, k.data() + start * stride, stride,
+                             v.data() + start * stride, stride);
   }
   // Attention of rows [start, start + rows) into out, all heads.
   void Attend(const Kernels& kernels, int64_t start, int64_t rows, float* out,

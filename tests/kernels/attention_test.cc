@@ -92,6 +92,30 @@ TEST_CASE("Halfs in the KV pool are rounded to nearest even, and kept finite",
   }
 }
 
+TEST_CASE("Keys and values that halfs cannot hold are counted, wherever they stand",
+          "[kernels][attention]") {
+  // Head sizes with a last part of fewer lanes, and rows in several blocks.
+  for (const Isa isa : SupportedIsas()) {
+    for (const Case& shape : kCases) {
+      for (const KvType type : {KvType::kF32, KvType::kBf16, KvType::kF16}) {
+        constexpr int64_t kPositions = 35;
+        Sequence s(shape, type, kPositions);
+        INFO(IsaName(isa) << " head_dim " << shape.head_dim << " type " << static_cast<int>(type));
+        CHECK(s.Append(KernelsFor(isa), 0, kPositions) == 0);
+        const size_t count = s.k.size();
+        s.k[count / 2] = 65504.0f;
+        s.v[count / 2] = NAN;
+        CHECK(s.Append(KernelsFor(isa), 0, kPositions) == 0);
+        s.k[0] = 65505.0f;
+        s.k[count - 1] = -1e30f;
+        s.v[count - 1] = INFINITY;
+        s.v[count / 3] = -65505.0f;
+        CHECK(s.Append(KernelsFor(isa), 0, kPositions) == (type == KvType::kF16 ? 4 : 0));
+      }
+    }
+  }
+}
+
 TEST_CASE("NaN in a key or a value is NaN in the KV pool and in what attends to it",
           "[kernels][attention]") {
   for (const Isa isa : SupportedIsas()) {

@@ -51,9 +51,9 @@ struct Sequence {
     kv.block_ids = block_ids.data();
     return kv;
   }
-  void Append(const Kernels& kernels, int64_t start, int64_t count) const {
-    kernels.kv_append(View(), start, count, rows.data() + start * shape.head_dim, shape.head_dim,
-                      nullptr, 0);
+  int64_t Append(const Kernels& kernels, int64_t start, int64_t count) const {
+    return kernels.kv_append(View(), start, count, rows.data() + start * shape.head_dim,
+                             shape.head_dim, nullptr, 0);
   }
   void Attend(const Kernels& kernels, int64_t start, int64_t count, float* out) const {
     std::vector<uint32_t> heads(static_cast<size_t>(shape.heads));
@@ -150,6 +150,20 @@ TEST_CASE("A row over latents is bit-identical one by one, in chunks, and whole"
           INFO(IsaName(isa) << " latents of " << shape.latent_dim << " chunk " << chunk);
           REQUIRE(out == whole);
         }
+      }
+    }
+  }
+}
+
+TEST_CASE("Latents that halfs cannot hold are counted", "[kernels][attention]") {
+  for (const Isa isa : SupportedIsas()) {
+    for (const Case& shape : kCases) {
+      for (const KvType type : kTypes) {
+        Sequence s(shape, type, 20);
+        CHECK(s.Append(KernelsFor(isa), 0, 20) == 0);
+        s.rows.front() = 1e6f;
+        s.rows.back() = -1e6f;
+        CHECK(s.Append(KernelsFor(isa), 0, 20) == (type == KvType::kF16 ? 2 : 0));
       }
     }
   }

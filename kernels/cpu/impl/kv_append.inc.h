@@ -8,6 +8,9 @@
 namespace weft::kernels::cpu {
 namespace {
 
+// The largest number of kF16.
+constexpr float kHalfMax = 65504.0f;
+
 // One head of one position. Only its own bytes are written, because other threads may be storing
 // the positions beside it.
 inline void AppendKeyBf16(const float* k, int64_t head_dim, int64_t t, uint8_t* block) {
@@ -31,7 +34,7 @@ inline void AppendValueBf16(const float* v, int64_t head_dim, int64_t t, uint8_t
 }
 
 // Min and Max give their second argument when one is NaN: NaN stays NaN.
-inline Floats WithinHalfs(const Floats& x) { return Max(Set(-65504.0f), Min(Set(65504.0f), x)); }
+inline Floats WithinHalfs(const Floats& x) { return Max(Set(-kHalfMax), Min(Set(kHalfMax), x)); }
 
 inline void AppendKeyF16(const float* k, int64_t head_dim, int64_t t, uint8_t* block) {
   uint16_t* keys = reinterpret_cast<uint16_t*>(block);
@@ -63,8 +66,23 @@ inline void AppendValueF32(const float* v, int64_t head_dim, int64_t t, uint8_t*
               static_cast<size_t>(head_dim) * sizeof(float));
 }
 
-void KvAppend(const KvBlocks& kv, int64_t start, int64_t rows, const float* k, int64_t k_stride,
-              const float* v, int64_t v_stride) {
+// How many of `count` numbers kF16 cannot hold. The largest of each lane first: as a rule that is
+// all, and costs next to nothing beside the stores. NaN is none of them.
+inline int64_t CountBeyondHalf(const float* x, int64_t count) {
+  const Ints magnitude = SetInts(0x7FFFFFFFu);
+  Floats peak = Zero();
+  for (int64_t i = 0; i < count; i += kLanes) {
+    peak = Max(AsFloats(And(AsInts(LoadN(x + i, count - i)), magnitude)), peak);
+  }
+  if (MaxLanes(peak) <= kHalfMax) return 0;
+  int64_t beyond = 0;
+  for (int64_t i = 0; i < count; ++i) beyond += x[i] > kHalfMax || x[i] < -kHalfMax ? 1 : 0;
+  return beyond;
+}
+
+int64_t KvAppend(const KvBlocks& kv, int64_t start, int64_t rows, const float* k, int64_t k_stride,
+                 const float* v, int64_t v_stride) {
+  int64_t saturated = 0;
   const int64_t head_bytes = kKvBlockTokens * kv.head_dim * (kv.type == KvType::kF32 ? 4 : 2);
   const auto append_key = kv.type == KvType::kF32    ? AppendKeyF32
                           : kv.type == KvType::kBf16 ? AppendKeyBf16
@@ -78,6 +96,11 @@ void KvAppend(const KvBlocks& kv, int64_t start, int64_t rows, const float* k, i
     const int64_t block =
         static_cast<int64_t>(kv.block_ids[position / kKvBlockTokens - kv.first_block]) *
         kv.block_stride_bytes;
+    if (kv.type == KvType::kF16) {
+      const int64_t width = kv.kv_heads * kv.head_dim;
+      saturated += CountBeyondHalf(k + r * k_stride, width);
+      if (kv.v_pool != nullptr) saturated += CountBeyondHalf(v + r * v_stride, width);
+    }
     for (int64_t h = 0; h < kv.kv_heads; ++h) {
       const int64_t head = block + h * head_bytes;
       append_key(k + r * k_stride + h * kv.head_dim, kv.head_dim, t, kv.k_pool + head);
@@ -85,6 +108,7 @@ void KvAppend(const KvBlocks& kv, int64_t start, int64_t rows, const float* k, i
       append_value(v + r * v_stride + h * kv.head_dim, kv.head_dim, t, kv.v_pool + head);
     }
   }
+  return saturated;
 }
 
 }  // namespace

@@ -71,6 +71,7 @@ void CpuOps::BeginEpoch(const kernels::cpu::Kernels& kernels, HostCommunicator& 
 
 absl::Status CpuOps::BeginStep(const StepBatch& batch) {
   step_weight_tiles_ = 0;
+  kv_saturated_.store(0, std::memory_order_relaxed);
   WEFT_RETURN_IF_ERROR(rows_.Build(batch, [this](Slot slot) { return sampler_.last_token(slot); }));
   for (uint32_t kind = 0; kind < rotary_.size(); ++kind) {
     if (spec_.RopeKind(kind) == kind) rotary_[kind].Extend(rows_.positions_end());

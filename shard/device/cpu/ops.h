@@ -8,6 +8,7 @@
 
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <vector>
 
@@ -56,6 +57,8 @@ class CpuOps : public Ops {
   absl::Status Execute(const PlanOp& op, PlanPart part) override;
   absl::Status Sample(StepResult* result) override;
   uint32_t WeightPasses() const override;
+  // Keys and values of this step that float16 could not hold (StepResult::kv_saturated).
+  uint64_t kv_saturated() const { return kv_saturated_.load(std::memory_order_relaxed); }
 
  private:
   // A matrix, the buffer that it reads and where its outputs go: row r, output n at
@@ -120,6 +123,8 @@ class CpuOps : public Ops {
   void Clip();
   void NormalizeHeads(const PlanOp& op);
   void RotateAndAppend(const PlanOp& op);
+  // Any compute thread, of what it has put into the KV cache.
+  void CountSaturated(int64_t numbers);
   void KeepSampledRows();
   void Attend(const PlanOp& op);
   void Activate(const PlanOp& op);
@@ -187,6 +192,7 @@ class CpuOps : public Ops {
   // Tiles of layer matrices multiplied in this step, and how many the layers have.
   uint64_t step_weight_tiles_ = 0;
   uint64_t layer_weight_tiles_ = 0;
+  std::atomic<uint64_t> kv_saturated_{0};
 };
 
 }  // namespace weft::shard

@@ -57,9 +57,14 @@ void CpuOps::RotateAndAppend(const PlanOp& op) {
     kv.block_ids = table.block_ids;
     kv.first_block = table.first;
     const float* const key = first + query_columns_;
-    kernels_->kv_append(kv, run.start, run.rows, key, qkv_columns_, key + kv_columns_,
-                        qkv_columns_);
+    CountSaturated(kernels_->kv_append(kv, run.start, run.rows, key, qkv_columns_,
+                                       key + kv_columns_, qkv_columns_));
   });
+}
+
+void CpuOps::CountSaturated(int64_t numbers) {
+  if (numbers == 0) return;
+  kv_saturated_.fetch_add(static_cast<uint64_t>(numbers), std::memory_order_relaxed);
 }
 
 void CpuOps::Attend(const PlanOp& op) {

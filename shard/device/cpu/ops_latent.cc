@@ -96,7 +96,7 @@ void CpuOps::RotateAndAppendLatent(const PlanOp& op) {
     kernels::cpu::KvBlocks kv = kv_layer;
     kv.block_ids = table.block_ids;
     kv.first_block = table.first;
-    kernels_->kv_append(kv, run.start, run.rows, latents, head_dim, nullptr, 0);
+    CountSaturated(kernels_->kv_append(kv, run.start, run.rows, latents, head_dim, nullptr, 0));
   });
 }
 

@@ -69,6 +69,9 @@ class CpuModelRunnerImpl : public CpuModelRunner {
   // on, in blocks of their own, run twice; adds the faster time to `result`.
   absl::Status TimeShape(uint32_t rows, uint32_t tokens, uint32_t start, WarmupResult* result);
 
+  // Logs, once an epoch.
+  void WarnOfSaturation(uint64_t numbers);
+
   const CpuRunnerOptions options_;
   const DecoderSpec spec_;
   const SlicePlan slice_;
@@ -88,6 +91,7 @@ class CpuModelRunnerImpl : public CpuModelRunner {
   std::mutex mutex_;
   std::unique_ptr<HostCommunicator> communicator_;
   bool warm_ = false;
+  bool saturation_told_ = false;
   WarmupResult warmup_;
 };
 
@@ -189,7 +193,11 @@ absl::StatusOr<StepResult> CpuModelRunnerImpl::Run(const StepBatch& batch) {
     WEFT_RETURN_IF_ERROR(sampler_->Begin(start));
   }
   StepResult result;
-  if (!batch.sequences.empty()) WEFT_RETURN_IF_ERROR(RunForward(batch, *ops_, &result));
+  if (!batch.sequences.empty()) {
+    WEFT_RETURN_IF_ERROR(RunForward(batch, *ops_, &result));
+    result.kv_saturated = ops_->kv_saturated();
+    WarnOfSaturation(result.kv_saturated);
+  }
   result.comm_us = static_cast<uint32_t>(communicator_->waited_us() - waited_us);
   const HelperCosts after = helper_costs();
   result.helpers = HelperCosts{after.wait_us - before.wait_us, after.stalls - before.stalls,
@@ -203,9 +211,19 @@ absl::StatusOr<StepResult> CpuModelRunnerImpl::Run(const StepBatch& batch) {
   return result;
 }
 
+void CpuModelRunnerImpl::WarnOfSaturation(uint64_t numbers) {
+  if (numbers == 0 || std::exchange(saturation_told_, true)) return;
+  WEFT_LOG_WARN(
+      "{} numbers of a step's keys and values are beyond 65504 and lie in the float16 KV cache as "
+      "that: answers may differ from the model's. --kv-dtype float32 holds them, and bfloat16 with "
+      "fewer digits (weft_shard_kv_saturated_total)",
+      numbers);
+}
+
 void CpuModelRunnerImpl::EndEpoch() {
   sampler_->Reset();
   warm_ = false;
+  saturation_told_ = false;
   std::unique_ptr<HostCommunicator> ended;
   const std::lock_guard<std::mutex> lock(mutex_);
   ended.swap(communicator_);

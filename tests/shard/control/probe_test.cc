@@ -27,6 +27,7 @@ TEST_CASE("All shard metrics exist at zero and count steps", "[shard][probe]") {
           R"(weft_shard_memory_bytes{model_name="tiny",rank="3",kind="kv"} 0)",
           R"(weft_shard_last_step_timestamp_seconds{model_name="tiny",rank="3"} 0)",
           R"(weft_shard_invalid_rows_total{model_name="tiny",rank="3"} 0)",
+          R"(weft_shard_kv_saturated_total{model_name="tiny",rank="3"} 0)",
           R"(weft_log_lines_dropped_total{model_name="tiny",rank="3"} 0)",
           "weft_build_info{",
       }) {
@@ -41,6 +42,7 @@ TEST_CASE("All shard metrics exist at zero and count steps", "[shard][probe]") {
   StepResult result;
   result.helpers = HelperCosts{2'500, 3, 1};
   result.invalid_rows = {0, 7};
+  result.kv_saturated = 5;
   probe.StepDone("Decode", timings, result);
   probe.Loading(50, 200, absl::Seconds(2));
   const std::string moved = RenderMetrics();
@@ -52,6 +54,7 @@ TEST_CASE("All shard metrics exist at zero and count steps", "[shard][probe]") {
            R"(weft_model_load_ratio{model_name="tiny",rank="3"} 0.25)",
            R"(weft_shard_helper_stalls_total{model_name="tiny",rank="3"} 3)",
            R"(weft_shard_invalid_rows_total{model_name="tiny",rank="3"} 2)",
+           R"(weft_shard_kv_saturated_total{model_name="tiny",rank="3"} 5)",
            R"(weft_shard_helper_backoffs_total{model_name="tiny",rank="3"} 1)",
        }) {
     INFO(series);
