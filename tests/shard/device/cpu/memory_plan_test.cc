@@ -218,6 +218,21 @@ TEST_CASE("The runner's weights take the bytes of their slices", "[shard][comput
   CHECK(narrow.cpu(0).memory().weights_bytes < memory.weights_bytes * 6 / 10);
 }
 
+TEST_CASE("Float16 weights are held as the file has them: two bytes each, beside float32 rows",
+          "[shard][compute][memory]") {
+  GroupOptions options;
+  options.model = test::GoldenModelPath("llama_nine_heads_f16");
+  options.dtype = NumberType::kAuto;
+  RankGroup group(options);
+  const MemoryPlan& memory = group.cpu(0).memory();
+  CHECK(memory.types.activation == NumberType::kFloat32);
+  CHECK(memory.types.kv == NumberType::kFloat32);
+  // In float32 they would take twice that.
+  const uint64_t exact = group.spec().parameters() * sizeof(uint16_t);
+  CHECK(memory.weights_bytes >= exact);
+  CHECK(memory.weights_bytes < exact * 3 / 2);
+}
+
 StepBatch OneRow(uint32_t start) {
   StepBatch batch;
   batch.ids = {1};
