@@ -10,6 +10,7 @@
 #include "deploy/launcher/read_bandwidth.h"
 #include "shard/device/cpu/planner.h"
 #include "shard/device/cuda/planning.h"
+#include "shard/device/served_ops.h"
 
 namespace weft::launcher {
 namespace {
@@ -32,43 +33,6 @@ struct Costs {
   uint64_t kv_bytes;
 };
 
-std::vector<ParamKind> ParamsOf(Matrix matrix, bool tied_head) {
-  switch (matrix) {
-    case Matrix::kQkv:
-      return {ParamKind::kQuery, ParamKind::kKey, ParamKind::kValue};
-    case Matrix::kOutput:
-      return {ParamKind::kOutput};
-    case Matrix::kQueryDown:
-      return {ParamKind::kQueryDown};
-    case Matrix::kQuery:
-      return {ParamKind::kQuery};
-    case Matrix::kLatent:
-      return {ParamKind::kLatent};
-    case Matrix::kKeyUp:
-      return {ParamKind::kKeyUp};
-    case Matrix::kValueUp:
-      return {ParamKind::kValueUp};
-    case Matrix::kGateUp:
-      return {ParamKind::kGate, ParamKind::kUp, ParamKind::kSharedGate, ParamKind::kSharedUp};
-    case Matrix::kDown:
-      return {ParamKind::kDown, ParamKind::kSharedDown};
-    case Matrix::kRouter:
-      return {ParamKind::kRouter};
-    case Matrix::kExpertGateUp:
-      return {ParamKind::kExpertGate, ParamKind::kExpertUp};
-    case Matrix::kExpertDown:
-      return {ParamKind::kExpertDown};
-    case Matrix::kExperts:
-      return {ParamKind::kExpertGate, ParamKind::kExpertUp, ParamKind::kExpertDown};
-    case Matrix::kHead:
-      return {tied_head ? ParamKind::kTokenEmbedding : ParamKind::kHead};
-    case Matrix::kNone:
-    case Matrix::kLatents:
-      break;
-  }
-  return {};
-}
-
 // Of a layer's experts, those that `rows` rows take if each takes its own at random.
 double ExpertsRead(const shard::ExpertsSpec& experts, uint64_t rows) {
   const double taken = static_cast<double>(experts.per_token) / experts.count;
@@ -79,7 +43,7 @@ double ExpertsRead(const shard::ExpertsSpec& experts, uint64_t rows) {
 uint64_t MatrixBytes(const Costs& costs, Matrix matrix, uint32_t layer) {
   const uint32_t of_layer = matrix == Matrix::kHead ? 0 : layer;
   uint64_t bytes = 0;
-  for (const ParamKind kind : ParamsOf(matrix, costs.files.spec().tied_head)) {
+  for (const ParamKind kind : shard::ParamsOf(matrix, costs.files.spec().tied_head)) {
     const shard::ModelFiles::ParamSize size =
         costs.files.SliceSize(ParamKey{kind, of_layer}, costs.slice);
     bytes += costs.cuda ? size.elements * costs.activation_bytes : size.bytes;

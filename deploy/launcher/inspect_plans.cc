@@ -5,6 +5,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "shard/device/cpu/memory_plan.h"
+#include "shard/device/cpu/planner.h"
+#include "shard/device/cpu/served.h"
 
 namespace weft::launcher {
 namespace {
@@ -50,7 +52,11 @@ absl::StatusOr<shard::MemoryPlan> PlanRank(const shard::ModelFiles& files, uint3
   WEFT_ASSIGN_OR_RETURN(const shard::SlicePlan slice,
                         shard::MakeSlicePlan(files.spec(), rank, world, files.mlp_multiple()));
   WEFT_RETURN_IF_ERROR(files.CheckCuts(slice));
-  if (plans.cuda) return shard::PlanCudaRank(files.spec(), slice, flags, plans.gpu);
+  if (plans.cuda) {
+    WEFT_RETURN_IF_ERROR(shard::CheckCudaServes(files, slice, flags));
+    return shard::PlanCudaRank(files.spec(), slice, flags, plans.gpu);
+  }
+  WEFT_RETURN_IF_ERROR(shard::CheckCpuServes(files, world, flags, shard::CpuPlanRules()));
   const auto bytes_of = [&files](const shard::SlicePlan& part) { return files.SliceBytes(part); };
   return shard::PlanCpuMemory(files.spec(), slice, files.mlp_multiple(), files.main_type(),
                               bytes_of, flags);

@@ -135,6 +135,14 @@ class BoundModelFiles : public ModelFiles {
     return {};
   }
 
+  std::vector<MatrixFormat> Matrices() const override {
+    std::vector<MatrixFormat> matrices;
+    for (const BoundParam& bound : params_) {
+      if (bound.param.shape.size() == 2) matrices.push_back({bound.param.key, bound.tensor.type});
+    }
+    return matrices;
+  }
+
   absl::Status CheckCuts(const SlicePlan& plan) const override;
   absl::Status Load(const SlicePlan& plan, int threads, WeightSink& sink, LoadProgress& progress,
                     const std::atomic<bool>& cancel) override;

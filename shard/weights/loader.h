@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -26,6 +27,12 @@ struct LoadProgress {
 
 // Seed of the numbers that OpenShape's models are made of.
 inline constexpr uint64_t kRandomWeightsSeed = 1;
+
+// A matrix of a model, and the type of its numbers.
+struct MatrixFormat {
+  ParamKey key;
+  TensorType type;
+};
 
 class ModelFiles {
  public:
@@ -59,6 +66,9 @@ class ModelFiles {
     uint64_t bytes = 0;
   };
   virtual ParamSize SliceSize(ParamKey key, const SlicePlan& plan) const = 0;
+
+  // Every matrix with its type in the files.
+  virtual std::vector<MatrixFormat> Matrices() const = 0;
 
   // OK when no slice of the plan cuts a block of a quantised matrix; else INVALID_ARGUMENT, naming
   // file, tensor and shard counts that would work.

@@ -81,6 +81,14 @@ class ShapeFiles : public ModelFiles {
     return {};
   }
 
+  std::vector<MatrixFormat> Matrices() const override {
+    std::vector<MatrixFormat> matrices;
+    for (const ParamTensor& param : model_.params) {
+      if (param.shape.size() == 2) matrices.push_back({param.key, kType});
+    }
+    return matrices;
+  }
+
   absl::Status Load(const SlicePlan& plan, int threads, WeightSink& sink, LoadProgress& progress,
                     const std::atomic<bool>& cancel) override;
 

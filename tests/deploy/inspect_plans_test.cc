@@ -39,6 +39,20 @@ TEST_CASE("Plans of CPU shards share --kv-memory", "[inspect]") {
   CHECK(Assumptions(*plans).empty());
 }
 
+TEST_CASE("Types that no kernel of the device serves are refused for every shard count",
+          "[inspect]") {
+  if (!shard::CudaIsBuilt().ok()) return;
+  PlanOptions options;
+  REQUIRE(Parse({"--device=cuda", "--kv-dtype=float16"}, &options).ok());
+  const auto plans = PlanModel(*Shape("llama-3.2-1b"), options);
+  REQUIRE(plans.ok());
+  for (const WorldPlan& world : plans->worlds) {
+    INFO(world.refusal);
+    CHECK(absl::StrContains(world.refusal, "a KV cache in float16 beside bfloat16 activations"));
+    CHECK(absl::StrContains(world.refusal, "--kv-dtype auto"));
+  }
+}
+
 TEST_CASE("An unknown device and contradicting limits are refused by name", "[inspect]") {
   PlanOptions options;
   options.device = "tpu";

@@ -68,7 +68,7 @@ ROOMS = {
         "kv": {"device/host", "model"},
         "weights": {"model"},
         "model": set(),
-        "device": {"comm", "model"},
+        "device": {"comm", "kv", "model", "weights"},
         "comm": {"device/cuda/runtime"},
         "device/host": set(),
         "device/cuda/runtime": set(),

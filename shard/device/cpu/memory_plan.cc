@@ -83,13 +83,7 @@ KvShape KvShapeOf(const DecoderSpec& spec, const KvGroups& groups, const SlicePl
           spec.latent.rank == 0};
 }
 
-absl::StatusOr<NumberTypes> ResolveCpuTypes(NumberType dtype, NumberType kv_dtype,
-                                            TensorType main_type) {
-  if (dtype == NumberType::kFloat16) {
-    return absl::InvalidArgumentError(
-        "--dtype float16: CPU shards compute in float32 or bfloat16; float16 files keep their "
-        "weights with --dtype auto or float32");
-  }
+NumberTypes ResolveCpuTypes(NumberType dtype, NumberType kv_dtype, TensorType main_type) {
   NumberTypes types{dtype, kv_dtype};
   if (dtype == NumberType::kAuto) {
     const bool wide = main_type == TensorType::kF32 || main_type == TensorType::kF16;
@@ -102,11 +96,16 @@ absl::StatusOr<NumberTypes> ResolveCpuTypes(NumberType dtype, NumberType kv_dtyp
   return types;
 }
 
+TensorType CpuMatrixType(TensorType type, NumberType dtype) {
+  const bool wide = type == TensorType::kF32 || type == TensorType::kF16;
+  return dtype == NumberType::kBfloat16 && wide ? TensorType::kBf16 : type;
+}
+
 absl::StatusOr<MemoryPlan> PlanCpuMemory(const DecoderSpec& spec, const SlicePlan& slice,
                                          uint32_t mlp_multiple, TensorType main_type,
                                          SliceBytes slice_bytes, const MemoryFlags& flags) {
   MemoryPlan plan;
-  WEFT_ASSIGN_OR_RETURN(plan.types, ResolveCpuTypes(flags.dtype, flags.kv_dtype, main_type));
+  plan.types = ResolveCpuTypes(flags.dtype, flags.kv_dtype, main_type);
   plan.weights_bytes = WeightsBytes(slice_bytes(slice), main_type, flags);
   plan.workspace_bytes = WorkspaceBytes(spec, slice, flags);
 

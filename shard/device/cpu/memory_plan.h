@@ -22,10 +22,12 @@ kernels::cpu::KvType KernelKvType(NumberType type);
 
 // Activations: bfloat16, but float32 when the files hold F32 or F16 matrices. KV: float32 with
 // float32 activations, else float16, which costs what bfloat16 costs and keeps three more bits of
-// each key. INVALID_ARGUMENT for --dtype float16, which CPU shards do not compute in, naming the
-// flag and what works.
-absl::StatusOr<NumberTypes> ResolveCpuTypes(NumberType dtype, NumberType kv_dtype,
-                                            TensorType main_type);
+// each key. Whether there are kernels for what was asked for says served.h.
+NumberTypes ResolveCpuTypes(NumberType dtype, NumberType kv_dtype, TensorType main_type);
+
+// The type in which a matrix of a file is held: its own, but bfloat16 for F32 and F16 with --dtype
+// bfloat16.
+TensorType CpuMatrixType(TensorType type, NumberType dtype);
 
 // Of the rank that holds `slice`.
 KvShape KvShapeOf(const DecoderSpec& spec, const KvGroups& groups, const SlicePlan& slice,

@@ -80,7 +80,7 @@ CpuOps::MatrixGroup CpuOps::MatricesOf(Matrix matrix, uint32_t layer) const {
   return {};
 }
 
-// All experts of a layer have their matrices in the types of the first (CpuWeights::Finish).
+// All experts of a layer have their matrices in the types of the first (cpu/served.h).
 CpuOps::MatrixGroup CpuOps::ReadersOfExperts(const CpuLayer& weights) const {
   MatrixGroup group{{&weights.router, &weights.experts[0].gate, &weights.experts[0].up}, 3};
   if (spec_.experts.shared_hidden == 0) return group;

@@ -13,6 +13,7 @@
 #include "common/status.h"
 #include "shard/device/cpu/memory_plan.h"
 #include "shard/device/cpu/ops.h"
+#include "shard/device/cpu/served.h"
 #include "shard/device/forward.h"
 #include "shard/model/warmup_batch.h"
 
@@ -44,7 +45,7 @@ class CpuModelRunnerImpl : public CpuModelRunner {
         plan_(plan),
         own_kernels_(kernels),
         kernels_(&kernels),
-        weights_(spec_, slice_, options.memory.dtype == NumberType::kBfloat16),
+        weights_(spec_, slice_, options.memory.dtype),
         pool_(static_cast<int>(options.memory.threads)) {}
 
   absl::Status Load(ModelFiles& files, LoadProgress& progress, const std::atomic<bool>& cancel);
@@ -248,6 +249,7 @@ absl::StatusOr<std::unique_ptr<CpuModelRunner>> CreateCpuModelRunner(
     const CpuRunnerOptions& options, ModelFiles& files, const SlicePlan& slice,
     LoadProgress& progress, const std::atomic<bool>& cancel) {
   WEFT_ASSIGN_OR_RETURN(const Kernels* const kernels, FindKernels(options.isa));
+  WEFT_RETURN_IF_ERROR(CheckCpuServes(files, slice.world, options.memory, options.rules));
   const auto bytes_of = [&files](const SlicePlan& part) { return files.SliceBytes(part); };
   WEFT_ASSIGN_OR_RETURN(const MemoryPlan plan,
                         PlanCpuMemory(files.spec(), slice, files.mlp_multiple(), files.main_type(),

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
+#include "shard/device/cpu/memory_plan.h"
 #include "shard/model/decoder_params.h"
 #include "shard/weights/kernel_type.h"
 #include "shard/weights/row_convert.h"
@@ -45,8 +46,8 @@ void PackMatrix(const MatrixSource& source, WeightType type, uint8_t* packed) {
 
 }  // namespace
 
-CpuWeights::CpuWeights(const DecoderSpec& spec, const SlicePlan& slice, bool narrow_to_bf16)
-    : spec_(spec), slice_(slice), narrow_to_bf16_(narrow_to_bf16), layers_(spec.layers) {
+CpuWeights::CpuWeights(const DecoderSpec& spec, const SlicePlan& slice, NumberType dtype)
+    : spec_(spec), slice_(slice), dtype_(dtype), layers_(spec.layers) {
   for (DecoderParam& param : DecoderParams(spec)) {
     const uint32_t number = ParamNumber(param.key);
     expected_[number] = {std::move(param)};
@@ -224,10 +225,7 @@ absl::Status CpuWeights::AddMatrix(ParamKey key, const MatrixSource& source) {
 }
 
 absl::Status CpuWeights::Pack(const MatrixSource& source, CpuMatrix* matrix) {
-  WeightType type = KernelType(source.type);
-  if (narrow_to_bf16_ && (type == WeightType::kF32 || type == WeightType::kF16)) {
-    type = WeightType::kBf16;
-  }
+  const WeightType type = KernelType(CpuMatrixType(source.type, dtype_));
   const int64_t bytes = kernels::cpu::PackedBytes(type, source.outputs, source.inputs);
   WEFT_ASSIGN_OR_RETURN(uint8_t* const packed, Allocate(static_cast<size_t>(bytes)));
   PackMatrix(source, type, packed);
@@ -257,28 +255,9 @@ absl::Status CpuWeights::Finish() {
       return absl::InternalError(absl::StrCat("the loader gave no ", ParamName(param.key)));
     }
   }
-  for (uint32_t layer = 0; layer < spec_.layers; ++layer) {
-    WEFT_RETURN_IF_ERROR(CheckExperts(layer));
-  }
   if (spec_.tied_head) head_.packed = embedding_.packed;
   if (spec_.shared_norm) {
     for (CpuLayer& layer : layers_) layer.mlp_norm = layer.attention_norm;
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CpuWeights::CheckExperts(uint32_t layer) const {
-  const std::vector<CpuExpert>& experts = layers_[layer].experts;
-  for (const CpuExpert& expert : experts) {
-    if (expert.gate.packed.type == experts[0].gate.packed.type &&
-        expert.up.packed.type == experts[0].up.packed.type &&
-        expert.down.packed.type == experts[0].down.packed.type) {
-      continue;
-    }
-    return absl::UnimplementedError(
-        absl::StrCat("layer ", layer,
-                     ": the experts' matrices are of several types; weft wants "
-                     "one type for all gates of a layer, one for all ups and one for all downs"));
   }
   return absl::OkStatus();
 }

@@ -16,6 +16,7 @@
 #include "common/memory_parts.h"
 #include "kernels/cpu/packing.h"
 #include "shard/device/host/host_memory.h"
+#include "shard/kv/memory_plan.h"
 #include "shard/model/decoder_spec.h"
 #include "shard/model/param_table.h"
 #include "shard/weights/slice_plan.h"
@@ -69,9 +70,8 @@ struct CpuLayer {
 
 class CpuWeights : public WeightSink {
  public:
-  // `narrow_to_bf16` rounds F32 and F16 matrices to bfloat16 (--dtype bfloat16). `spec` outlives
-  // the weights.
-  CpuWeights(const DecoderSpec& spec, const SlicePlan& slice, bool narrow_to_bf16);
+  // `dtype` as asked for: CpuMatrixType says what becomes of a matrix. `spec` outlives the weights.
+  CpuWeights(const DecoderSpec& spec, const SlicePlan& slice, NumberType dtype);
 
   absl::Status AddMatrix(ParamKey key, const MatrixSource& source) override;
   absl::Status AddVector(ParamKey key, absl::Span<const float> values) override;
@@ -108,14 +108,12 @@ class CpuWeights : public WeightSink {
   // its slice has another size.
   absl::Status Receive(ParamKey key, int64_t outputs, int64_t inputs);
   absl::Status Pack(const MatrixSource& source, CpuMatrix* matrix);
-  // UNIMPLEMENTED when the experts of a layer differ in the types of their matrices.
-  absl::Status CheckExperts(uint32_t layer) const;
   // 64-byte aligned memory that lives as long as this.
   absl::StatusOr<uint8_t*> Allocate(size_t bytes);
 
   const DecoderSpec& spec_;
   const SlicePlan slice_;
-  const bool narrow_to_bf16_;
+  const NumberType dtype_;
 
   std::vector<CpuLayer> layers_;
   CpuMatrix embedding_;

@@ -53,27 +53,16 @@ std::string WhatWouldFit(uint64_t needed, const DeviceMemory& device) {
 
 }  // namespace
 
-absl::StatusOr<NumberTypes> ResolveCudaTypes(NumberType dtype, NumberType kv_dtype) {
+NumberTypes ResolveCudaTypes(NumberType dtype, NumberType kv_dtype) {
   NumberTypes types{dtype, kv_dtype};
   if (dtype == NumberType::kAuto) types.activation = NumberType::kBfloat16;
-  if (types.activation == NumberType::kFloat16) {
-    return absl::InvalidArgumentError(
-        "--dtype float16: CUDA shards compute in bfloat16 or float32; float16 files are served "
-        "with --dtype auto");
-  }
   if (kv_dtype == NumberType::kAuto) types.kv = types.activation;
-  if (types.kv != types.activation) {
-    return absl::InvalidArgumentError(absl::StrCat("--kv-dtype ", NumberTypeName(kv_dtype),
-                                                   ": on CUDA the KV cache has the type of "
-                                                   "activations, ",
-                                                   NumberTypeName(types.activation)));
-  }
   return types;
 }
 
 absl::StatusOr<CudaShape> PlanCudaShape(const DecoderSpec& spec, const SlicePlan& slice,
                                         const MemoryFlags& flags) {
-  WEFT_ASSIGN_OR_RETURN(const NumberTypes types, ResolveCudaTypes(flags.dtype, flags.kv_dtype));
+  const NumberTypes types = ResolveCudaTypes(flags.dtype, flags.kv_dtype);
   const bool wide = types.activation == NumberType::kFloat32;
   return MakeCudaShape(spec, slice,
                        wide ? kernels::cuda::DType::kFloat32 : kernels::cuda::DType::kBfloat16);
@@ -120,7 +109,7 @@ absl::StatusOr<MemoryPlan> PlanCudaMemory(const DecoderSpec& spec, const CudaSha
                                           const CudaLimits& limits, const MemoryFlags& flags,
                                           const DeviceMemory& device) {
   MemoryPlan plan;
-  WEFT_ASSIGN_OR_RETURN(plan.types, ResolveCudaTypes(flags.dtype, flags.kv_dtype));
+  plan.types = ResolveCudaTypes(flags.dtype, flags.kv_dtype);
   plan.weights_bytes = CudaWeights::Bytes(spec, shape);
   plan.workspace_bytes = CudaWorkspace::Bytes(shape, limits) + kLibraryBytes +
                          (limits.world > 1 ? PeerSum::Bytes(shape.hidden) : 0) +

@@ -18,9 +18,9 @@ struct DeviceMemory {
   uint64_t used_bytes = 0;
 };
 
-// bfloat16 unless float32 is asked for; the KV cache in the same type. INVALID_ARGUMENT, naming the
-// flag and what works, for others.
-absl::StatusOr<NumberTypes> ResolveCudaTypes(NumberType dtype, NumberType kv_dtype);
+// bfloat16 unless something else is asked for; the KV cache likewise in the type of activations.
+// Whether there are kernels for them says served.h.
+NumberTypes ResolveCudaTypes(NumberType dtype, NumberType kv_dtype);
 
 // The slice's widths in the type that `flags` ask for.
 absl::StatusOr<CudaShape> PlanCudaShape(const DecoderSpec& spec, const SlicePlan& slice,

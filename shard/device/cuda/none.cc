@@ -18,6 +18,10 @@ absl::Status CudaIsBuilt() {
 
 PlannedGpu GpuToPlanFor() { return {}; }
 
+absl::Status CheckCudaServes(const ModelFiles&, const SlicePlan&, const MemoryFlags&) {
+  return CudaIsBuilt();
+}
+
 absl::StatusOr<MemoryPlan> PlanCudaRank(const DecoderSpec&, const SlicePlan&, const MemoryFlags&,
                                         const PlannedGpu&) {
   return CudaIsBuilt();

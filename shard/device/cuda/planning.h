@@ -13,6 +13,7 @@
 #include "shard/kv/memory_plan.h"
 #include "shard/model/decoder_spec.h"
 #include "shard/model/layer_plan.h"
+#include "shard/weights/loader.h"
 #include "shard/weights/slice_plan.h"
 
 namespace weft::shard {
@@ -38,6 +39,11 @@ PlannedGpu GpuToPlanFor();
 // What decode attention is taken to use of an assumed GPU: multiprocessors, and CTAs on each.
 inline constexpr uint32_t kAssumedMultiprocessors = 132;
 inline constexpr uint32_t kAssumedDecodeCtas = 2;
+
+// INVALID_ARGUMENT for the first operation of the model's plans, or pair of types, that no kernel
+// serves: names operation, layer, types and the way out (shard/device/served_ops.h).
+absl::Status CheckCudaServes(const ModelFiles& files, const SlicePlan& slice,
+                             const MemoryFlags& flags);
 
 // Plans rank `slice.rank` on `gpu`. RESOURCE_EXHAUSTED, saying what is needed and what would fit;
 // INVALID_ARGUMENT for a model or types that the kernels do not serve.

@@ -11,6 +11,7 @@
 #include "common/status.h"
 #include "kernels/cuda/attention/decode_attention.h"
 #include "shard/device/cuda/memory_plan.h"
+#include "shard/device/cuda/planning.h"
 #include "shard/device/cuda/runner_impl.h"
 #include "shard/device/cuda/runtime/status.h"
 #include "shard/device/forward.h"
@@ -330,6 +331,7 @@ absl::StatusOr<std::unique_ptr<CudaModelRunner>> CreateCudaModelRunner(
     const CudaRunnerOptions& options, ModelFiles& files, const SlicePlan& slice,
     LoadProgress& progress, const std::atomic<bool>& cancel) {
   auto runner = std::make_unique<CudaModelRunnerImpl>(options, files.spec(), slice);
+  WEFT_RETURN_IF_ERROR(CheckCudaServes(files, slice, options.memory));
   WEFT_RETURN_IF_ERROR(runner->Plan());
   WEFT_RETURN_IF_ERROR(runner->Load(files, progress, cancel));
   return runner;
