@@ -22,7 +22,7 @@ absl::Status StridedView::Check(uint64_t storage_elements) const {
   const auto bad = [this](const auto&... what) {
     return absl::InvalidArgumentError(absl::StrCat(Describe(*this), " ", what...));
   };
-  if (shape.size() != strides.size()) return bad("has as many strides as dimensions nowhere");
+  if (shape.size() != strides.size()) return bad("does not have a stride for each dimension");
   if (shape.size() > kDimensionsMax) return bad("has more than ", kDimensionsMax, " dimensions");
   if (std::find(shape.begin(), shape.end(), 0u) != shape.end()) {
     // No element is read; the other dimensions must still make a number.

@@ -90,8 +90,9 @@ __device__ __forceinline__ uint32_t LoadCounter(const uint32_t* counter) {
   return value;
 }
 
-// By a thread of each of those that `waiting` are: until the counter, which began at zero, has been
-// counted up `count` times. The last to see it leaves it at zero again.
+// Waits until the counter, which began at zero, has been counted up `count` times. One thread of
+// each of the `waiting` blocks calls it; the last of them to see it leaves the counter at zero
+// again.
 __device__ __forceinline__ void AwaitCount(uint32_t* counter, uint32_t count, uint32_t waiting) {
   while (LoadCounter(counter) < count) {
   }

@@ -8,7 +8,7 @@
 #include "absl/strings/match.h"
 #include "boost/json.hpp"
 #include "shard/model/families/registry.h"
-#include "tests/common/temp_dir.h"
+#include "tests/shard/model/describe_config.h"
 
 namespace weft::shard {
 namespace {
@@ -33,14 +33,6 @@ json::object SmallConfig(const char* family) {
           {"n_group", 3},
           {"topk_group", 2},
           {"max_position_embeddings", 512}};
-}
-
-absl::StatusOr<ModelDescription> Describe(const json::object& config) {
-  const test::TempDir dir;
-  dir.Write("config.json", json::serialize(config));
-  const absl::StatusOr<HfConfig> loaded = HfConfig::Load(dir.path());
-  REQUIRE(loaded.ok());
-  return DescribeHfModel(*loaded);
 }
 
 // The first tensor of a kind; null when the model has none.

@@ -12,7 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "boost/json.hpp"
 #include "shard/model/families/registry.h"
-#include "tests/common/temp_dir.h"
+#include "tests/shard/model/describe_config.h"
 #include "tests/shard/weights/goldens.h"
 
 namespace weft::shard {
@@ -28,14 +28,6 @@ json::object SmallConfig(const char* family) {
           {"num_attention_heads", 4}, {"n_heads", 4},
           {"intermediate_size", 96},  {"max_position_embeddings", 512},
           {"max_seq_len", 512},       {"rotary_dim", 8}};
-}
-
-absl::StatusOr<ModelDescription> Describe(const json::object& config) {
-  const test::TempDir dir;
-  dir.Write("config.json", json::serialize(config));
-  const absl::StatusOr<HfConfig> loaded = HfConfig::Load(dir.path());
-  REQUIRE(loaded.ok());
-  return DescribeHfModel(*loaded);
 }
 
 TEST_CASE("A minimal config of every family is read", "[shard][model]") {

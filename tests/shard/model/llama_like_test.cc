@@ -9,6 +9,7 @@
 #include "shard/model/families/registry.h"
 #include "tests/common/gguf_builder.h"
 #include "tests/common/temp_dir.h"
+#include "tests/shard/model/describe_config.h"
 
 namespace weft::shard {
 namespace {
@@ -20,14 +21,6 @@ json::object SmallConfig(const char* family) {
   return {{"model_type", family},          {"hidden_size", 64},       {"num_hidden_layers", 2},
           {"num_attention_heads", 32},     {"intermediate_size", 96}, {"vocab_size", 100},
           {"max_position_embeddings", 512}};
-}
-
-absl::StatusOr<ModelDescription> Describe(const json::object& config) {
-  const test::TempDir dir;
-  dir.Write("config.json", json::serialize(config));
-  absl::StatusOr<HfConfig> loaded = HfConfig::Load(dir.path());
-  REQUIRE(loaded.ok());
-  return DescribeHfModel(*loaded);
 }
 
 void CheckRefused(const json::object& config, const char* want) {

@@ -7,6 +7,7 @@
 #include "shard/model/families/registry.h"
 #include "tests/common/gguf_builder.h"
 #include "tests/common/temp_dir.h"
+#include "tests/shard/model/describe_config.h"
 #include "tests/shard/weights/goldens.h"
 
 namespace weft::shard {
@@ -19,16 +20,6 @@ json::object SmallConfig() {
   return {{"model_type", "llama"},         {"hidden_size", 64},       {"num_hidden_layers", 2},
           {"num_attention_heads", 4},      {"intermediate_size", 96}, {"vocab_size", 100},
           {"max_position_embeddings", 512}};
-}
-
-absl::StatusOr<ModelDescription> Describe(const json::object& config,
-                                          const json::object& generation = {}) {
-  const test::TempDir dir;
-  dir.Write("config.json", json::serialize(config));
-  if (!generation.empty()) dir.Write("generation_config.json", json::serialize(generation));
-  absl::StatusOr<HfConfig> loaded = HfConfig::Load(dir.path());
-  REQUIRE(loaded.ok());
-  return DescribeHfModel(*loaded);
 }
 
 // Config with one key changed.

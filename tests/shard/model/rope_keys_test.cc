@@ -11,6 +11,7 @@
 #include "shard/model/families/registry.h"
 #include "tests/common/gguf_builder.h"
 #include "tests/common/temp_dir.h"
+#include "tests/shard/model/describe_config.h"
 
 namespace weft::shard {
 namespace {
@@ -25,11 +26,7 @@ json::object SmallConfig(const char* family, json::object scaling) {
 }
 
 absl::StatusOr<RopeSpec> RopeOfConfig(const json::object& config) {
-  const test::TempDir dir;
-  dir.Write("config.json", json::serialize(config));
-  const absl::StatusOr<HfConfig> loaded = HfConfig::Load(dir.path());
-  REQUIRE(loaded.ok());
-  const absl::StatusOr<ModelDescription> model = DescribeHfModel(*loaded);
+  const absl::StatusOr<ModelDescription> model = Describe(config);
   if (!model.ok()) return model.status();
   return model->spec.attention_kinds[0].rope;
 }
