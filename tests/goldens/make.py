@@ -20,6 +20,8 @@ import torch
 import transformers
 from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM
+from transformers.models.bloom import modeling_bloom
+from transformers.models.falcon import modeling_falcon
 
 HERE = pathlib.Path(__file__).parent
 GREEDY_TOKENS = 32
@@ -423,6 +425,60 @@ MODELS = {
         form="F32",
         lengths=LONG,
     ),
+    # ALiBi as RW has it: query, key and value by head, biases, one half after the other.
+    "falcon_rw": dict(
+        config=dict(
+            family="falcon",
+            vocab_size=101,
+            hidden_size=72,
+            num_attention_heads=6,
+            ffn_hidden_size=110,
+            new_decoder_architecture=False,
+            multi_query=False,
+            parallel_attn=False,
+            bias=True,
+            alibi=True,
+            tie_word_embeddings=True,
+        ),
+        form="BF16",
+        lengths=LONG,
+        gains=dict(layer=4.0, bias=0.1),
+    ),
+    # ALiBi beside the heads and norms of 7B and of 40B.
+    "falcon_alibi": dict(
+        config=dict(
+            family="falcon",
+            vocab_size=89,
+            hidden_size=80,
+            num_attention_heads=5,
+            ffn_hidden_size=90,
+            new_decoder_architecture=False,
+            multi_query=True,
+            parallel_attn=True,
+            bias=False,
+            alibi=True,
+            tie_word_embeddings=False,
+        ),
+        form="F16",
+        lengths=LONG,
+    ),
+    "falcon_alibi_groups": dict(
+        config=dict(
+            family="falcon",
+            vocab_size=83,
+            hidden_size=72,
+            num_attention_heads=6,
+            num_kv_heads=3,
+            ffn_hidden_size=100,
+            new_decoder_architecture=True,
+            bias=True,
+            alibi=True,
+            tie_word_embeddings=False,
+        ),
+        form="F32",
+        lengths=LONG,
+        gains=dict(bias=0.1),
+    ),
     # A window on every second layer, shorter than the longest prompt; caps on scores and logits.
     "gemma2": dict(
         config=dict(
@@ -736,6 +792,17 @@ EMBEDDINGS = (
 QUERIES = ("q_proj", "k_proj", "c_attn", "query_key_value", "qkv_proj", "Wqkv")
 
 
+# transformers rounds Falcon's ALiBi to bfloat16, by the position in the text and whatever the
+# model's type is; weft does not. BLOOM's function is the same one in float32.
+modeling_falcon.build_alibi_tensor = modeling_bloom.build_alibi_tensor
+
+
+def attention_of(values):
+    """The way of attention that is right: the eager one adds Falcon's ALiBi twice, to the mask and
+    to the scores."""
+    return "sdpa" if values.get("family") == "falcon" and values.get("alibi") else "eager"
+
+
 def head_size(config):
     # Not every family's config has the key.
     return getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
@@ -743,6 +810,7 @@ def head_size(config):
 
 def make_config(values):
     values = {"num_hidden_layers": 2, **values}
+    attention = attention_of(values)
     family = values.pop("family", "llama")
     if hasattr(CONFIGS[family](), "rms_norm_eps"):
         values["rms_norm_eps"] = 1e-5
@@ -751,7 +819,7 @@ def make_config(values):
         bos_token_id=1,
         eos_token_id=2,
         pad_token_id=None,
-        attn_implementation="eager",
+        attn_implementation=attention,
         **values,
     )
 

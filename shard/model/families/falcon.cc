@@ -1,5 +1,7 @@
 #include "shard/model/families/falcon.h"
 
+#include <cmath>
+
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "shard/model/families/gguf_family.h"
@@ -43,9 +45,13 @@ constexpr const char* kUnused[] = {"*.rotary_emb.inv_freq"};
 // Of 7B and 40B, which say it nowhere.
 constexpr uint32_t kContextDefault = 2048;
 
+// RW's positions, in place of rotary ones. The sum of score and bias is scaled, so the bias is too.
+void AddAlibi(DecoderSpec* spec) {
+  spec->position = PositionKind::kAlibi;
+  spec->alibi_scale = 1.0f / std::sqrt(static_cast<float>(spec->head_dim));
+}
+
 absl::Status Finish(const HfObject& root, DecoderSpec* spec) {
-  // transformers rounds Falcon's ALiBi to bfloat16, whatever the model's type.
-  WEFT_RETURN_IF_ERROR(ExpectFalse(root, "alibi"));
   WEFT_ASSIGN_OR_RETURN(spec->activation, ActivationFromHf(root, "activation", "gelu"));
   WEFT_ASSIGN_OR_RETURN(spec->context_tokens,
                         root.GetUintOr("max_position_embeddings", kContextDefault));
@@ -66,6 +72,11 @@ absl::Status Finish(const HfObject& root, DecoderSpec* spec) {
     }
     spec->kv_heads = one_kv_head ? 1 : spec->heads;
     spec->shared_norm = parallel;
+  }
+  WEFT_ASSIGN_OR_RETURN(const bool alibi, root.GetBoolOr("alibi", false));
+  if (alibi) {
+    AddAlibi(spec);
+    return absl::OkStatus();
   }
   spec->attention_kinds[0].rope.dims = spec->head_dim;
   return RopeFromHf(root, &spec->attention_kinds[0].rope);

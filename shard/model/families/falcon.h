@@ -1,6 +1,6 @@
 // Falcon: 7B (one KV head and one norm, both halves side by side), 40B and later (groups of heads,
-// a norm for each half). Called once while a model is opened; pure. Names: transformers'
-// FalconForCausalLM.
+// a norm for each half), RW (ALiBi, a KV head for each query head, one half after the other).
+// Called once while a model is opened; pure. Names: transformers' FalconForCausalLM.
 
 #pragma once
 

@@ -70,7 +70,6 @@ TEST_CASE("What a family does not have is refused by key", "[shard][model]") {
        "attn_config",
        {{"attn_type", "multiquery_attention"}},
        "attn_type: \"multiquery_attention\" is not supported; known is: multihead_attention"},
-      {"falcon", "alibi", true, "alibi: true is not supported; expected false"},
       {"falcon", "parallel_attn", false, "parallel_attn: false is not supported with multi_query"},
       {"gemma2", "attention_bias", true, "attention_bias: true is not supported"},
       {"gemma3_text", "use_bidirectional_attention", true, "bidirectional_attention: true is not"},
@@ -166,6 +165,27 @@ TEST_CASE("Falcon's variants differ in heads and norms", "[shard][model]") {
   model = Describe(config);
   CHECK(model->spec.shared_norm);
   CHECK(model->params[1].name == "transformer.h.0.input_layernorm.weight");
+}
+
+TEST_CASE("Falcon RW has ALiBi, scaled as its scores are, and heads that are not rotated",
+          "[shard][model]") {
+  json::object config = SmallConfig("falcon");
+  config["alibi"] = true;
+  config["multi_query"] = false;
+  config["parallel_attn"] = false;
+  config["bias"] = true;
+  // Nothing reads it beside ALiBi, as in transformers.
+  config["rope_theta"] = 10000.0;
+  const auto model = Describe(config);
+  INFO(model.status());
+  REQUIRE(model.ok());
+  CHECK(model->spec.position == PositionKind::kAlibi);
+  CHECK(model->spec.alibi_scale == Approx(0.25f));
+  CHECK(model->spec.alibi_bias_max == 8.0f);
+  CHECK(model->spec.attention_kinds[0].rope.dims == 0);
+  CHECK(model->spec.qkv_bias);
+  config["alibi"] = "yes";
+  CHECK(absl::StrContains(Describe(config).status().message(), "alibi: "));
 }
 
 }  // namespace
