@@ -69,6 +69,9 @@ struct ParamTensor : DecoderParam {
   std::string name;
   RowOrder row_order = RowOrder::kPlain;
   FileLayout file;
+  // Not empty: the tensor holds codes of MXFP4, 16 bytes for each 32 columns, and the one of this
+  // name the exponent of each block (safetensors of gpt-oss).
+  std::string scales_name = {};
 };
 
 struct ModelDescription {

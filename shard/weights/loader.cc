@@ -16,6 +16,7 @@
 #include "shard/model/hf_config.h"
 #include "shard/weights/load_pool.h"
 #include "shard/weights/model_tensors.h"
+#include "shard/weights/mxfp4_rows.h"
 #include "shard/weights/tensor_reader.h"
 #include "shard/weights/tensor_source.h"
 
@@ -45,30 +46,49 @@ class LoadRun {
     return ForEachParam(params_.size(), threads, cancel_, [this, threads](size_t index) {
       // What the next round takes is read from disk while this one is packed.
       const size_t ahead = index + static_cast<size_t>(threads);
-      if (ahead < params_.size()) {
-        params_[ahead]->tensor.file->WillNeed(Reader(*params_[ahead]).span());
-      }
+      if (ahead < params_.size()) WillNeed(*params_[ahead]);
       return LoadOne(*params_[index]);
     });
   }
 
  private:
-  TensorReader Reader(const BoundParam& bound) const {
-    return TensorReader(bound.param, spec_, bound.tensor, SliceOf(bound.param, spec_, plan_));
+  // Of the bound tensor, or of its scales.
+  TensorReader Reader(const BoundParam& bound, const TensorView& tensor) const {
+    return TensorReader(bound.param, spec_, tensor, SliceOf(bound.param, spec_, plan_));
+  }
+
+  void WillNeed(const BoundParam& bound) const {
+    bound.tensor.file->WillNeed(Reader(bound, bound.tensor).span());
+    if (!bound.scales_apart()) return;
+    bound.scales.file->WillNeed(Reader(bound, bound.scales).span());
+  }
+
+  absl::Status Populate(const MappedFile& file, absl::Span<const uint8_t> span) const {
+    for (size_t begin = 0; begin < span.size(); begin += kPopulateBytes) {
+      if (cancel_.load(std::memory_order_relaxed)) {
+        return absl::CancelledError("loading was cancelled");
+      }
+      WEFT_RETURN_IF_ERROR(
+          file.Populate(span.subspan(begin, std::min(kPopulateBytes, span.size() - begin))));
+    }
+    return absl::OkStatus();
+  }
+
+  // The blocks of a matrix whose scales lie apart.
+  absl::StatusOr<Mxfp4Rows> Join(const BoundParam& bound, const TensorReader& codes) const {
+    const TensorReader exponents = Reader(bound, bound.scales);
+    WEFT_RETURN_IF_ERROR(Populate(*bound.scales.file, exponents.span()));
+    Mxfp4Rows rows(codes, exponents, SliceOf(bound.param, spec_, plan_));
+    bound.scales.file->Drop(exponents.span());
+    return rows;
   }
 
   absl::Status LoadOne(const BoundParam& bound) {
     const TensorView& tensor = bound.tensor;
     const TensorSlice slice = SliceOf(bound.param, spec_, plan_);
-    const TensorReader reader = Reader(bound);
+    const TensorReader reader = Reader(bound, tensor);
     const absl::Span<const uint8_t> span = reader.span();
-    for (size_t begin = 0; begin < span.size(); begin += kPopulateBytes) {
-      if (cancel_.load(std::memory_order_relaxed)) {
-        return absl::CancelledError("loading was cancelled");
-      }
-      WEFT_RETURN_IF_ERROR(tensor.file->Populate(
-          span.subspan(begin, std::min(kPopulateBytes, span.size() - begin))));
-    }
+    WEFT_RETURN_IF_ERROR(Populate(*tensor.file, span));
     absl::Status status;
     const auto add = [&](absl::FunctionRef<const uint8_t*(int64_t)> row) {
       return sink_.AddMatrix(bound.param.key, {tensor.type, static_cast<int64_t>(slice.rows()),
@@ -78,6 +98,9 @@ class LoadRun {
       status = sink_.AddVector(bound.param.key, reader.Values());
     } else if (bound.param.file.transposed) {
       const TransposedRows rows(reader);
+      status = add([&rows](int64_t i) { return rows.Row(i); });
+    } else if (bound.scales_apart()) {
+      WEFT_ASSIGN_OR_RETURN(const Mxfp4Rows rows, Join(bound, reader));
       status = add([&rows](int64_t i) { return rows.Row(i); });
     } else {
       status = add([&reader](int64_t i) { return reader.Row(i); });

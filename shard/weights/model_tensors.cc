@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "common/status.h"
+#include "shard/weights/mxfp4_rows.h"
 
 namespace weft::shard {
 namespace {
@@ -22,6 +23,13 @@ std::string Shown(const std::vector<uint64_t>& shape) {
   return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
 }
 
+// Of the whole tensor that the parameter is in.
+std::vector<uint64_t> FileShape(const ParamTensor& param) {
+  std::vector<uint64_t> shape = param.file.shape.empty() ? param.shape : param.file.shape;
+  if (param.file.stack_size > 0) shape.insert(shape.begin(), param.file.stack_size);
+  return shape;
+}
+
 absl::Status CheckTensor(const ParamTensor& param, const TensorView& tensor) {
   const std::string where = absl::StrCat(tensor.file->path(), ": tensor ", param.name);
   if (!tensor.unknown_type.empty()) {
@@ -30,8 +38,7 @@ absl::Status CheckTensor(const ParamTensor& param, const TensorView& tensor) {
                      "\" is not supported; known are F32, F16, BF16: save the model as one of "
                      "them"));
   }
-  std::vector<uint64_t> shape = param.file.shape.empty() ? param.shape : param.file.shape;
-  if (param.file.stack_size > 0) shape.insert(shape.begin(), param.file.stack_size);
+  const std::vector<uint64_t> shape = FileShape(param);
   if (tensor.shape != shape) {
     return absl::InvalidArgumentError(
         absl::StrCat(where, ": expected shape ", Shown(shape),
@@ -65,27 +72,93 @@ const TensorView* FindTensor(const ModelDescription& model, const TensorSource& 
   return absl::ConsumePrefix(&name, model.optional_prefix) ? source.Find(name) : nullptr;
 }
 
+using UsedTensors = absl::flat_hash_set<const TensorView*>;
+
+absl::StatusOr<BoundParam> BindWhole(const ModelDescription& model, const TensorSource& source,
+                                     const ParamTensor& param, UsedTensors* used) {
+  const TensorView* const tensor = FindTensor(model, source, param.name);
+  if (tensor == nullptr) {
+    return absl::NotFoundError(absl::StrCat(
+        source.path(), ": tensor ", param.name, ": expected ", Shown(param.shape),
+        ", found no such tensor",
+        param.key.kind == ParamKind::kHead
+            ? "; a model whose head is its embedding says tie_word_embeddings in config.json"
+            : kOtherModel));
+  }
+  WEFT_RETURN_IF_ERROR(CheckTensor(param, *tensor));
+  used->insert(tensor);
+  const FileLayout& file = param.file;
+  return BoundParam{param,
+                    file.stack_size > 0 ? MemberOfStack(*tensor, file.stack_index) : *tensor};
+}
+
+// The tensor `name` of bytes in `shape`, as what they stand for: numbers of MXFP4 in the shape of
+// the parameter's tensor, of which it holds a part of each block.
+absl::StatusOr<TensorView> FindBytes(const TensorSource& source, const ParamTensor& param,
+                                     const std::string& name, const std::vector<uint64_t>& shape,
+                                     UsedTensors* used) {
+  const TensorView* const tensor = source.Find(name);
+  if (tensor == nullptr) {
+    return absl::NotFoundError(absl::StrCat(
+        source.path(), ": tensor ", name, ": expected ", Shown(shape),
+        " of U8, found no such tensor; quantization_config in config.json says that the model has ",
+        "blocks of MXFP4 in ", param.name, " and their scales in ", param.scales_name,
+        ": copy or download all of its files"));
+  }
+  const std::string where = absl::StrCat(tensor->file->path(), ": tensor ", name);
+  if (tensor->unknown_type != "U8") {
+    return absl::InvalidArgumentError(absl::StrCat(
+        where, ": expected U8, found ",
+        tensor->unknown_type.empty() ? FormatOf(tensor->type).name : tensor->unknown_type));
+  }
+  if (tensor->shape != shape) {
+    return absl::InvalidArgumentError(absl::StrCat(where, ": expected shape ", Shown(shape),
+                                                   ", found ", Shown(tensor->shape), kOtherModel));
+  }
+  uint64_t bytes = 1;
+  for (const uint64_t dim : shape) bytes *= dim;
+  if (tensor->data.size() != bytes) {
+    return absl::InvalidArgumentError(absl::StrCat(where, ": expected ", bytes, " bytes, found ",
+                                                   tensor->data.size(),
+                                                   "; the file is damaged: copy or download it "
+                                                   "again"));
+  }
+  used->insert(tensor);
+  TensorView numbers = *tensor;
+  numbers.type = TensorType::kMxfp4;
+  numbers.unknown_type.clear();
+  numbers.shape = FileShape(param);
+  const FileLayout& file = param.file;
+  return file.stack_size > 0 ? MemberOfStack(numbers, file.stack_index) : numbers;
+}
+
+absl::StatusOr<BoundParam> BindApart(const TensorSource& source, const ParamTensor& param,
+                                     UsedTensors* used) {
+  std::vector<uint64_t> shape = FileShape(param);
+  if (shape.back() % kMxfp4Numbers != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(source.path(), ": tensor ", param.name, ": ",
+                                                   shape.back(), " columns are no whole blocks of ",
+                                                   kMxfp4Numbers));
+  }
+  shape.back() /= kMxfp4Numbers;
+  BoundParam bound{param, {}};
+  WEFT_ASSIGN_OR_RETURN(bound.scales, FindBytes(source, param, param.scales_name, shape, used));
+  shape.push_back(kMxfp4CodeBytes);
+  WEFT_ASSIGN_OR_RETURN(bound.tensor, FindBytes(source, param, param.name, shape, used));
+  return bound;
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<BoundParam>> BindTensors(const ModelDescription& model,
                                                     const TensorSource& source) {
   std::vector<BoundParam> out;
-  absl::flat_hash_set<const TensorView*> used;
+  UsedTensors used;
   for (const ParamTensor& param : model.params) {
-    const TensorView* const tensor = FindTensor(model, source, param.name);
-    if (tensor == nullptr) {
-      return absl::NotFoundError(absl::StrCat(
-          source.path(), ": tensor ", param.name, ": expected ", Shown(param.shape),
-          ", found no such tensor",
-          param.key.kind == ParamKind::kHead
-              ? "; a model whose head is its embedding says tie_word_embeddings in config.json"
-              : kOtherModel));
-    }
-    WEFT_RETURN_IF_ERROR(CheckTensor(param, *tensor));
-    used.insert(tensor);
-    const FileLayout& file = param.file;
-    out.push_back(
-        {param, file.stack_size > 0 ? MemberOfStack(*tensor, file.stack_index) : *tensor});
+    WEFT_ASSIGN_OR_RETURN(BoundParam bound, param.scales_name.empty()
+                                                ? BindWhole(model, source, param, &used)
+                                                : BindApart(source, param, &used));
+    out.push_back(std::move(bound));
   }
   // A tensor that nothing reads (a bias, an adapter) would change the model's answers if it were
   // left out in silence.

@@ -14,8 +14,14 @@ namespace weft::shard {
 
 struct BoundParam {
   ParamTensor param;
-  // Of a stack, the member that the parameter is.
+  // Of a stack, the member that the parameter is. Where scales lie apart, its codes: type and shape
+  // are those of the numbers, `data` has a byte a block less than they say.
   TensorView tensor;
+  // Those scales, a byte a block, with the same type and shape; without a file where there are
+  // none.
+  TensorView scales = {};
+
+  bool scales_apart() const { return scales.file != nullptr; }
 };
 
 // NOT_FOUND or INVALID_ARGUMENT naming file, tensor, expected and found.

@@ -24,7 +24,8 @@ TensorReader::TensorReader(const ParamTensor& param, const DecoderSpec& spec,
     : tensor_(tensor),
       slice_(slice),
       layout_(param.file),
-      stride_(BytesOf(tensor.type, tensor.shape.size() == 2 ? tensor.shape[1] : 1)),
+      // Not of the type: a tensor may hold the codes of its numbers alone, or their scales.
+      stride_(tensor.data.size() / tensor.shape[0]),
       head_rows_(HeadRows(param, spec)),
       paired_rows_(head_rows_ > 0 ? spec.attention(param.key.layer).rope.dims : 0),
       paired_begin_(spec.latent.rank > 0 ? head_rows_ - paired_rows_ : 0) {}
@@ -41,8 +42,7 @@ uint64_t TensorReader::FileRow(uint64_t row) const {
 }
 
 const uint8_t* TensorReader::Row(int64_t row) const {
-  return tensor_.data.data() + FileRow(slice_.row_begin + static_cast<uint64_t>(row)) * stride_ +
-         BytesOf(tensor_.type, slice_.column_begin);
+  return FileRowOf(row) + BytesOf(tensor_.type, slice_.column_begin);
 }
 
 uint64_t TensorReader::row_bytes() const { return BytesOf(tensor_.type, slice_.columns()); }

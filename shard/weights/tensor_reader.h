@@ -22,8 +22,14 @@ class TensorReader {
   TensorReader(const ParamTensor& param, const DecoderSpec& spec, const TensorView& tensor,
                const TensorSlice& slice);
 
-  // First byte of row `row` of the slice, 0 <= row < rows. REQUIRES: not transposed.
+  // First byte of row `row` of the slice, 0 <= row < rows. REQUIRES: not transposed, and no scales
+  // apart.
   const uint8_t* Row(int64_t row) const;
+  // First byte of the whole row of the tensor that row `row` of the slice is a part of. REQUIRES:
+  // not transposed.
+  const uint8_t* FileRowOf(int64_t row) const {
+    return tensor_.data.data() + FileRow(slice_.row_begin + static_cast<uint64_t>(row)) * stride_;
+  }
   // Bytes of one row of the slice.
   uint64_t row_bytes() const;
   // The bytes of the file that the slice's rows lie in, columns that are not ours included.

@@ -3,6 +3,7 @@
 import gguf
 import torch
 import transformers
+from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
 CONFIGS = {
     "mixtral": transformers.MixtralConfig,
@@ -163,6 +164,11 @@ MODELS = {
     # A limit that cuts a quarter of the numbers; GGUF files always mean 7.
     "gpt_oss": dict(config=dict(GPT_OSS, swiglu_limit=1.0), form="BF16", lengths=LONG),
     "gpt_oss_gguf": dict(config=GPT_OSS, form="gguf F32"),
+    # Experts of five blocks, so that ranks have unequal numbers of them.
+    "gpt_oss_mxfp4": dict(
+        config=dict(GPT_OSS, intermediate_size=160), form="BF16 parts mxfp4", lengths=LONG
+    ),
+    "gpt_oss_mxfp4_gguf": dict(same_as="gpt_oss_mxfp4", form="gguf mxfp4"),
     "deepseek_v2": dict(config=DEEPSEEK_V2, form="F32", lengths=LONG),
     "deepseek_v3": dict(config=DEEPSEEK_V3, form="BF16", lengths=LONG),
 }
@@ -235,9 +241,53 @@ def published(config, weights):
     return renamed
 
 
-def stays_float32(name):
-    """What published BF16 files hold in float32."""
-    return name.endswith("e_score_correction_bias")
+MXFP4_CONFIG = {
+    "quant_method": "mxfp4",
+    "modules_to_not_convert": [
+        "model.layers.*.self_attn",
+        "model.layers.*.mlp.router",
+        "model.embed_tokens",
+        "lm_head",
+    ],
+}
+
+
+def in_mxfp4(name):
+    """What is packed in gpt-oss's published files; names are transformers'."""
+    return name.endswith(("experts.gate_up_proj", "experts.down_proj"))
+
+
+def mxfp4_parts(tensor):
+    """A stack of transposed matrices as published: bytes of two codes, of which the lower half is
+    the first, and exponents apart. GGUF's blocks have the first half of the codes below the second,
+    behind the exponent."""
+    rows = tensor.transpose(1, 2).contiguous().numpy()
+    packed = gguf.quantize(rows, gguf.GGMLQuantizationType.MXFP4)
+    packed = torch.from_numpy(packed).reshape(*rows.shape[:2], -1, 17)
+    codes = torch.cat((packed[..., 1:] & 15, packed[..., 1:] >> 4), dim=-1)
+    return codes[..., ::2] | codes[..., 1::2] << 4, packed[..., 0].contiguous()
+
+
+def mxfp4_values(tensor):
+    """The numbers of such a stack, by transformers."""
+    blocks, scales = mxfp4_parts(tensor)
+    return convert_moe_packed_tensors(blocks, scales, dtype=torch.float32).contiguous()
+
+
+def mxfp4_tensors(weights):
+    """The tensors of a file that has the experts' matrices in MXFP4."""
+    out = {}
+    for name, tensor in weights.items():
+        if in_mxfp4(name):
+            out[f"{name}_blocks"], out[f"{name}_scales"] = mxfp4_parts(tensor)
+        else:
+            out[name] = tensor
+    return out
+
+
+def stays(name, tensor):
+    """What published BF16 files hold as it is: some biases in float32, and packed numbers."""
+    return name.endswith("e_score_correction_bias") or tensor.dtype == torch.uint8
 
 
 def unread(config):

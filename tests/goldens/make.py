@@ -912,6 +912,8 @@ def gguf_type(name, form):
     if form == "super":
         types = SUPER_TYPES[part]
         return gguf.GGMLQuantizationType[types[1 if ".1." in name else 0]]
+    if form == "mxfp4":
+        return gguf.GGMLQuantizationType["MXFP4" if part.endswith("_exps") else "BF16"]
     if part == "token_embd" and form.startswith("Q4"):
         return gguf.GGMLQuantizationType.Q8_0
     return gguf.GGMLQuantizationType[form]
@@ -943,9 +945,9 @@ def random_blocks(values, kind):
     return blocks.reshape(*values.shape[:-1], -1)
 
 
-def pack(values, kind):
+def pack(values, kind, form):
     """A GGUF tensor's bytes, a row each."""
-    if kind.name in HALVES:
+    if form == "super" and kind.name in HALVES:
         return random_blocks(values, kind)
     return gguf.quantize(values, kind)
 
@@ -973,13 +975,15 @@ def rounded(weights, form, config):
             continue
         if form.startswith("gguf"):
             kind = gguf_type(gguf_name(config, experts.split_name(name)), form.split()[1])
-            packed = pack(tensor.numpy(), kind)
+            packed = pack(tensor.numpy(), kind, form.split()[1])
             values = gguf.dequantize(packed, kind).reshape(tensor.shape)
             out[name] = torch.from_numpy(values.astype(np.float32))
+        elif "mxfp4" in form and experts.in_mxfp4(name):
+            out[name] = experts.mxfp4_values(tensor)
         else:
             dtype = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
-            wide = experts.stays_float32(name)
-            out[name] = tensor if wide else tensor.to(dtype[form.split()[0]]).float()
+            stays = experts.stays(name, tensor)
+            out[name] = tensor if stays else tensor.to(dtype[form.split()[0]]).float()
     if config.tie_word_embeddings:
         out[head] = out[embedding]
     return out
@@ -1073,13 +1077,16 @@ def write_hf(folder, config, weights, form):
     dtype = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}[form.split()[0]]
     model = AutoModelForCausalLM.from_config(config)
     config.architectures = [type(model).__name__]
+    if "mxfp4" in form:
+        config.quantization_config = experts.MXFP4_CONFIG
     config.save_pretrained(folder)
     generation = transformers.GenerationConfig(bos_token_id=1, eos_token_id=2)
     generation.save_pretrained(folder)
     weights = experts.published(config, weights) | experts.unread(config)
+    if "mxfp4" in form:
+        weights = experts.mxfp4_tensors(weights)
     tensors = {
-        k: v.contiguous() if experts.stays_float32(k) else v.to(dtype).contiguous()
-        for k, v in weights.items()
+        k: (v if experts.stays(k, v) else v.to(dtype)).contiguous() for k, v in weights.items()
     }
     if config.tie_word_embeddings:
         del tensors[tied_names(model)[1]]
@@ -1231,7 +1238,7 @@ def write_gguf(folder, config, weights, form):
     add_gguf_tokenizer(writer, config)
     for name, values in gguf_tensors(config, weights).items():
         kind = gguf_type(name, form)
-        packed = pack(values, kind)
+        packed = pack(values, kind, form)
         # llama.cpp rotates neighbours in this architecture alone, of those made here.
         if gguf_architecture(config) == "llama" and (heads := head_count(config, name)):
             packed = permute(packed, heads)

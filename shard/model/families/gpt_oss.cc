@@ -1,10 +1,12 @@
 #include "shard/model/families/gpt_oss.h"
 
 #include <cmath>
+#include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
+#include "common/tensor_type.h"
 #include "shard/model/families/attention_keys.h"
 #include "shard/model/families/expert_keys.h"
 #include "shard/model/families/llama_like.h"
@@ -19,18 +21,28 @@ constexpr uint32_t kWindowDefault = 128;
 constexpr float kAlpha = 1.702f;
 constexpr float kLimit = 7.0f;
 
+// Of quantization_config; the same in config.json and in the messages of refusals.
+constexpr char kMxfp4[] = "mxfp4";
+
+// The first two rows are of files in a float type, the next two of those in MXFP4.
 constexpr TensorName kHfTensors[] = {
+    {ParamKind::kExpertGate, "model.layers.*.mlp.experts.gate_up_proj", Fusion::kGateUpByTurns,
+     /*transposed=*/true},
+    {ParamKind::kExpertDown, "model.layers.*.mlp.experts.down_proj", Fusion::kNone,
+     /*transposed=*/true},
+    {ParamKind::kExpertGate, "model.layers.*.mlp.experts.gate_up_proj_blocks",
+     Fusion::kGateUpByTurns, /*transposed=*/false,
+     "model.layers.*.mlp.experts.gate_up_proj_scales"},
+    {ParamKind::kExpertDown, "model.layers.*.mlp.experts.down_proj_blocks", Fusion::kNone,
+     /*transposed=*/false, "model.layers.*.mlp.experts.down_proj_scales"},
     {ParamKind::kSinks, "model.layers.*.self_attn.sinks"},
     {ParamKind::kRouter, "model.layers.*.mlp.router.weight"},
     {ParamKind::kRouterBias, "model.layers.*.mlp.router.bias"},
-    {ParamKind::kExpertGate, "model.layers.*.mlp.experts.gate_up_proj", Fusion::kGateUpByTurns,
-     /*transposed=*/true},
     {ParamKind::kExpertGateBias, "model.layers.*.mlp.experts.gate_up_proj_bias",
      Fusion::kGateUpByTurns},
-    {ParamKind::kExpertDown, "model.layers.*.mlp.experts.down_proj", Fusion::kNone,
-     /*transposed=*/true},
     {ParamKind::kExpertDownBias, "model.layers.*.mlp.experts.down_proj_bias"},
 };
+constexpr size_t kFloatRows = 2;
 
 constexpr TensorName kGgufTensors[] = {
     {ParamKind::kSinks, "blk.*.attn_sinks.weight"},
@@ -79,6 +91,30 @@ absl::Status Finish(const HfObject& root, DecoderSpec* spec) {
   return ExpertsFromHf(root, kExpertKeys, spec);
 }
 
+absl::Status CheckBlocks(const HfObject& root, const char* key) {
+  WEFT_ASSIGN_OR_RETURN(const uint32_t size, root.GetUint(key));
+  constexpr uint64_t kBlock = FormatOf(TensorType::kMxfp4).elements;
+  if (size % kBlock == 0) return absl::OkStatus();
+  return root.Bad(
+      key, absl::StrCat("must be a multiple of ", kBlock, " with experts in MXFP4, found ", size));
+}
+
+// Whether the experts are in MXFP4. What modules_to_not_convert names besides does not matter:
+// nothing but experts is ever packed that way.
+absl::StatusOr<bool> InMxfp4(const HfObject& root) {
+  if (!root.Has("quantization_config")) return false;
+  WEFT_ASSIGN_OR_RETURN(const HfObject quantisation, root.GetObject("quantization_config"));
+  WEFT_ASSIGN_OR_RETURN(const std::string method, quantisation.GetString("quant_method"));
+  if (method != kMxfp4) {
+    return Unsupported(quantisation.Where("quant_method"),
+                       absl::StrCat("\"", method, "\" is not supported; known is: ", kMxfp4,
+                                    "; or use a checkpoint in F32, F16 or BF16, or a GGUF file"));
+  }
+  WEFT_RETURN_IF_ERROR(CheckBlocks(root, "hidden_size"));
+  WEFT_RETURN_IF_ERROR(CheckBlocks(root, "intermediate_size"));
+  return true;
+}
+
 absl::Status FinishGguf(const GgufKeys& keys, DecoderSpec* spec) {
   FinishBoth(spec);
   spec->activation_limit = kLimit;
@@ -92,12 +128,16 @@ constexpr LlamaLike kGptOss = {.name = "gpt_oss",
                                .architecture = "GptOssForCausalLM",
                                .kv_heads_default = kKvHeadsDefault,
                                .own_hf_names = kHfTensors,
+                               .reads_quantised = true,
                                .finish_hf = Finish};
 
 }  // namespace
 
 absl::StatusOr<ModelDescription> GptOssFromHf(const HfConfig& config) {
-  return LlamaLikeFromHf(kGptOss, config);
+  WEFT_ASSIGN_OR_RETURN(const bool packed, InMxfp4(config.root()));
+  LlamaLike family = kGptOss;
+  if (packed) family.own_hf_names.remove_prefix(kFloatRows);
+  return LlamaLikeFromHf(family, config);
 }
 
 absl::StatusOr<ModelDescription> GptOssFromGguf(const GgufFile& file) {

@@ -12,8 +12,8 @@
 
 namespace weft::shard {
 
-// Errors: llama_like.h, expert_keys.h. UNIMPLEMENTED for safetensors in MXFP4
-// (quantization_config): the GGUF file of such a model holds the same numbers.
+// Errors: llama_like.h, expert_keys.h. The experts' matrices are in a float type, or, as published,
+// in MXFP4 (quantization_config); UNIMPLEMENTED for other ways of packing.
 absl::StatusOr<ModelDescription> GptOssFromHf(const HfConfig& config);
 absl::StatusOr<ModelDescription> GptOssFromGguf(const GgufFile& file);
 

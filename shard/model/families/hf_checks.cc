@@ -30,8 +30,9 @@ absl::Status Expect(const HfObject& root, const char* key, bool otherwise, bool 
 
 }  // namespace
 
-absl::Status RefuseOtherModels(const HfObject& root, absl::string_view architecture) {
-  if (root.Has("quantization_config")) {
+absl::Status RefuseOtherModels(const HfObject& root, absl::string_view architecture,
+                               bool reads_quantised) {
+  if (!reads_quantised && root.Has("quantization_config")) {
     return Unsupported(root.Where("quantization_config"),
                        "quantised safetensors are not supported; use a checkpoint in F32, F16 or "
                        "BF16, or a GGUF file");

@@ -15,8 +15,10 @@
 
 namespace weft::shard {
 
-// UNIMPLEMENTED for quantised safetensors and for another class than `architecture`.
-absl::Status RefuseOtherModels(const HfObject& root, absl::string_view architecture);
+// UNIMPLEMENTED for another class than `architecture`, and for quantised safetensors, unless the
+// family has read quantization_config.
+absl::Status RefuseOtherModels(const HfObject& root, absl::string_view architecture,
+                               bool reads_quantised = false);
 
 // The ids that end an answer, of generation_config.json or config.json.
 absl::StatusOr<std::vector<uint32_t>> EosFromHf(const HfConfig& config, uint32_t vocab);

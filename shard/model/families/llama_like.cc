@@ -60,7 +60,7 @@ absl::Status RefuseUnsupported(const LlamaLike& family, const HfObject& root) {
     return Unsupported(root.Where("partial_rotary_factor"),
                        absl::StrCat(rotated, " is not supported; expected 1"));
   }
-  return RefuseOtherModels(root, family.architecture);
+  return RefuseOtherModels(root, family.architecture, family.reads_quantised);
 }
 
 SpecKeys KeysOf(const LlamaLike& family, const HfObject& root) {

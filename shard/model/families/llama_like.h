@@ -34,6 +34,8 @@ struct LlamaLike {
   GgufExperts gguf_experts = GgufExperts::kNone;
   // What safetensors files call some tensors otherwise than Llama's.
   absl::Span<const TensorName> own_hf_names = {};
+  // These are the names that quantization_config means.
+  bool reads_quantised = false;
   // Fills the biases from config.json and refuses keys that change the mathematics. All sizes are
   // in `spec` already, unchecked.
   absl::Status (*finish_hf)(const HfObject& root, DecoderSpec* spec) = nullptr;

@@ -145,8 +145,12 @@ std::vector<ParamTensor> NameTensors(const DecoderSpec& spec, absl::Span<const T
       tensor.file.stack_size = spec.experts.count;
       tensor.file.stack_index = param.key.expert;
     }
-    tensor.name = absl::StrReplaceAll(
-        name.name, {{"*", absl::StrCat(param.key.layer)}, {"#", absl::StrCat(param.key.expert)}});
+    const auto full = [&param](const char* pattern) {
+      return absl::StrReplaceAll(
+          pattern, {{"*", absl::StrCat(param.key.layer)}, {"#", absl::StrCat(param.key.expert)}});
+    };
+    tensor.name = full(name.name);
+    if (name.scales != nullptr) tensor.scales_name = full(name.scales);
     static_cast<DecoderParam&>(tensor) = std::move(param);
     out.push_back(std::move(tensor));
   }

@@ -35,6 +35,8 @@ struct TensorName {
   Fusion fusion = Fusion::kNone;
   // The file holds the transposed matrix.
   bool transposed = false;
+  // Where the matrix is in MXFP4 with its scales in a tensor of their own, the name of that one.
+  const char* scales = nullptr;
 };
 
 // `own`, then `shared`.

@@ -60,6 +60,8 @@ inline const std::vector<std::string>& GoldenModels() {
                                                           "gpt_neox",
                                                           "gpt_oss",
                                                           "gpt_oss_gguf",
+                                                          "gpt_oss_mxfp4",
+                                                          "gpt_oss_mxfp4_gguf",
                                                           "gpt_neox_sequential",
                                                           "deepseek_v2",
                                                           "deepseek_v3",
