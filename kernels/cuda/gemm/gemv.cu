@@ -14,16 +14,16 @@ namespace weft::kernels::cuda {
 namespace {
 
 // The warps that multiply.
-template <uint32_t kGroup, uint32_t kElements>
+template <uint32_t kGroup, bool kLayerNorm, uint32_t kElements>
 __device__ __forceinline__ void MultiplyBlock(const GemvParams& params, const GemvPlan& plan,
                                               char* shared) {
   constexpr uint32_t kChunkVectors = kElements / GemvShape::kVector;
   auto* x = reinterpret_cast<uint4*>(shared + GemvShape::kRing +
                                      plan.slots * GemvChunk<kElements>::kSlotBytes);
   auto* sums = reinterpret_cast<float*>(shared + GemvShape::kSums);
-  GemvInput<kGroup> input(params, x, plan.x_stride,
-                          reinterpret_cast<float*>(shared + GemvShape::kNormSums),
-                          reinterpret_cast<float*>(shared + GemvShape::kScales));
+  // What LayerNorm does not hold it reads three times; the small chunks' blocks lack the registers.
+  constexpr uint32_t kHeld = kLayerNorm && kElements != 512 ? 4 : 2;
+  GemvInput<kGroup, kLayerNorm, kHeld> input(params, x, plan.x_stride, shared);
   GemvMultiplier<kElements> multiplier(SharedAddress(shared), plan.slots);
   // Row `lane / 4` of the input; the lanes of rows that there are not read zeros.
   const uint32_t row = threadIdx.x % kWarp / 4;
@@ -70,7 +70,7 @@ __device__ __forceinline__ void MultiplyBlock(const GemvParams& params, const Ge
 }
 
 // Of the small chunks, two blocks of half the shared memory fit with their registers too.
-template <uint32_t kGroup, uint32_t kElements>
+template <uint32_t kGroup, bool kLayerNorm, uint32_t kElements>
 __global__ void __launch_bounds__(GemvShape::kAllThreads, kElements == 512 ? 2 : 1)
     MultiplyRows(const __grid_constant__ GemvParams params, const __grid_constant__ GemvPlan plan) {
   extern __shared__ __align__(128) char shared[];
@@ -90,11 +90,11 @@ __global__ void __launch_bounds__(GemvShape::kAllThreads, kElements == 512 ? 2 :
     PrefetchNext<kElements>(params.next, plan.next);
     stream.End();
   } else {
-    MultiplyBlock<kGroup, kElements>(params, plan, shared);
+    MultiplyBlock<kGroup, kLayerNorm, kElements>(params, plan, shared);
   }
 }
 
-template <uint32_t kGroup, uint32_t kElements>
+template <uint32_t kGroup, bool kLayerNorm, uint32_t kElements>
 cudaError_t Launch(const GemvParams& params, const GemvTuning& tuning, cudaStream_t stream) {
   uint32_t multiprocessors = 0;
   cudaError_t error = CountMultiprocessors(&multiprocessors);
@@ -103,7 +103,7 @@ cudaError_t Launch(const GemvParams& params, const GemvTuning& tuning, cudaStrea
   if (!plan.Make<kElements>(params, tuning, multiprocessors)) {
     return cudaErrorInvalidValue;
   }
-  const auto kernel = MultiplyRows<kGroup, kElements>;
+  const auto kernel = MultiplyRows<kGroup, kLayerNorm, kElements>;
   error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                static_cast<int>(GemvTuning{}.shared_bytes));
   if (error != cudaSuccess) return error;
@@ -117,13 +117,15 @@ cudaError_t Launch(const GemvParams& params, const GemvTuning& tuning, cudaStrea
 
 template <uint32_t kElements>
 cudaError_t LaunchGroup(const GemvParams& params, const GemvTuning& tuning, cudaStream_t stream) {
-  if (params.rows == 1) return Launch<1, kElements>(params, tuning, stream);
+  // Plans take LayerNorm for one row alone (shard/device/cuda/planner.h): more go one at a time.
+  if (params.layer_norm) return Launch<1, true, kElements>(params, tuning, stream);
+  if (params.rows == 1) return Launch<1, false, kElements>(params, tuning, stream);
   // The small chunks' blocks have the registers for no more than one row at a time.
   if constexpr (kElements != 512) {
-    if (params.rows > 2) return Launch<4, kElements>(params, tuning, stream);
-    if (params.rows == 2) return Launch<2, kElements>(params, tuning, stream);
+    if (params.rows > 2) return Launch<4, false, kElements>(params, tuning, stream);
+    if (params.rows == 2) return Launch<2, false, kElements>(params, tuning, stream);
   }
-  return Launch<1, kElements>(params, tuning, stream);
+  return Launch<1, false, kElements>(params, tuning, stream);
 }
 
 bool AreWholeHeads(const RotateAndAppendParams& heads, uint32_t n) {
@@ -138,6 +140,8 @@ bool IsValid(const GemvParams& params) {
     return false;
   }
   if (!IsValidNext(params.next)) return false;
+  if (params.norm_bias != nullptr && !params.layer_norm) return false;
+  if (params.layer_norm && params.residual_in == nullptr) return false;
   switch (params.epilogue) {
     case GemvEpilogue::kStore:
       return true;

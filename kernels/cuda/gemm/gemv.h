@@ -3,8 +3,8 @@
 //
 //   y[r, j] = sum_k x[r, k] * weight[j, k]
 //
-//   x: `in`, or bf16(residual / sqrt(mean(residual^2) + epsilon) * norm_weight), which every block
-//      computes again from `residual_in`: no norm kernel in front of the product
+//   x: `in`, or bf16(norm(residual)), which every block computes again from `residual_in`: no norm
+//      kernel in front of the product. RMSNorm or LayerNorm as in norm.h
 //   y: with its bias stored, or added to what `out` holds (the residual sum); bf16(act(y)); of a
 //      weight whose first half of rows are gates and whose second half are ups, bf16(act(g) * u);
 //      or, of query, key and value
@@ -60,6 +60,10 @@ struct GemvParams {
   const float* residual_in = nullptr;
   // bf16 [k], 16-byte aligned, under the same rule as `weight`; with residual_in only.
   const void* norm_weight = nullptr;
+  // LayerNorm instead of RMSNorm: the mean of a row is taken from it first.
+  bool layer_norm = false;
+  // bf16 [k] as norm_weight, or null; with layer_norm only.
+  const void* norm_bias = nullptr;
   float epsilon = 0;
   // [rows, n], kGated [rows, n / 2]; `out_stride` elements from row to row. Not with
   // kRotateAppend.
@@ -91,7 +95,7 @@ struct GemvParams {
   // long products by their speed; null: equally. Results do not depend on it.
   void* workspace = nullptr;
   // A hint: the next product whose weights are worth having in the L2 (60 MB) when this one ends,
-  // 12 MB of them. Results do not depend on it.
+  // 8.6 MB of them. Results do not depend on it.
   GemvNext next;
 };
 

@@ -40,19 +40,21 @@ struct GemvShape {
   static constexpr uint32_t kSlotsMin = 3;
   static constexpr uint32_t kSlotsMax = 16;
 
-  // Shared memory, from its beginning: barriers, zeros, the norm's sums of the warps (of four rows)
-  // and factors, the warps' sums of two tiles; then the ring; then the input.
+  // Shared memory, from its beginning: barriers, zeros, the norm's sums of the warps (of four rows,
+  // of their elements and of their squares), its factors and means, the warps' sums of two tiles;
+  // then the ring; then the input.
   static constexpr uint32_t kFull = 0;
   static constexpr uint32_t kEmpty = kFull + kSlotsMax * 8;
   // Of the slot that holds the first chunk of a pair of tiles: its columns.
   static constexpr uint32_t kColumns = kEmpty + kSlotsMax * 8;
   static constexpr uint32_t kZeros = kColumns + kSlotsMax * 8;
   static constexpr uint32_t kNormSums = kZeros + 128;
-  static constexpr uint32_t kScales = kNormSums + 4 * kWarps * 4;
+  static constexpr uint32_t kScales = kNormSums + 2 * 4 * kWarps * 4;
+  static constexpr uint32_t kMeans = kScales + kGemvRowsMax * 4;
   static constexpr uint32_t kSums = kScales + 128;
   static constexpr uint32_t kTileSums = kTileRows * kGemvRowsMax;
   static constexpr uint32_t kRing = kSums + kTiles * kWarps * kTileSums * 4;
-  static_assert(kSums % 128 == 0 && kRing % 128 == 0);
+  static_assert(kSums % 128 == 0 && kRing % 128 == 0 && kMeans + kGemvRowsMax * 4 <= kSums);
   static_assert(kGemvRowsMax == 8, "the columns of a matrix instruction");
 };
 

@@ -261,8 +261,11 @@ absl::Status CudaOps::MultiplyFewRows(const PlanOp& op, const Rows& rows) {
   if (op.norm == Norm::kNone) {
     params.in = At(op.in, rows, op.matrix);
   } else {
+    const CudaNorm norm = WeightsOf(op.norm, op.layer);
     params.residual_in = rows.residual;
-    params.norm_weight = WeightsOf(op.norm, op.layer).weight;
+    params.norm_weight = norm.weight;
+    params.layer_norm = spec_.norm == NormKind::kLayerNorm;
+    params.norm_bias = norm.bias;
     params.epsilon = spec_.norm_epsilon;
   }
   params.out = At(op.out, rows, op.matrix);

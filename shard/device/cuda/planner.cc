@@ -33,6 +33,7 @@ CudaPlanFacts FactsOf(const DecoderSpec& spec, const CudaShape& shape, const Sli
     return kind.rope.dims == 0 || kind.rope.dims == shape.head_stride;
   });
   facts.rms_norm = spec.norm == NormKind::kRmsNorm && spec.norm_weight_offset == 0;
+  facts.layer_norm = spec.norm == NormKind::kLayerNorm && spec.norm_weight_offset == 0;
   facts.post_norms = spec.post_norms;
   facts.experts = shape.experts > 0;
   facts.tensor_core_experts = shape.experts > 0 && kernels::cuda::ServesExpertGemm(
@@ -68,7 +69,9 @@ std::vector<const PlanRule*> CudaPlanRules(const CudaPlanFacts& facts, RowClass 
   if (facts.world == 1) {
     rules.push_back(&kResidualIntoRoundedProduct);
     rules.push_back(&kResidualIntoCombine);
-    if (few && facts.rms_norm) rules.push_back(&kNormIntoProduct);
+    if (few && (facts.rms_norm || (facts.layer_norm && rows_max == 1))) {
+      rules.push_back(&kNormIntoProduct);
+    }
     if (facts.post_norms) rules.push_back(&kResidualIntoNorm);
   } else {
     // Sums through peers' memory come in pairs, and those of experts have no kernel for it.

@@ -49,6 +49,9 @@ struct CudaPlanFacts {
   bool whole_heads = true;
   // Norms are RMS norms by the weights as they are, which products and sums over ranks can compute.
   bool rms_norm = true;
+  // Norms are LayerNorms, which products of one row can compute; with four rows, each block's work
+  // on its own copy of them takes longer than a kernel that does it once.
+  bool layer_norm = false;
   // MLPs are gated by SiLU, which products of experts can compute.
   bool gated_silu = true;
   // Products of few rows can activate: not gates that have biases, nor gates that are cut.

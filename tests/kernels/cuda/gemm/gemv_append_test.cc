@@ -14,6 +14,7 @@
 namespace weft::kernels::cuda {
 namespace {
 
+using testing::Before;
 using testing::DeviceArray;
 using testing::DeviceTensor;
 using testing::Graph;
@@ -125,7 +126,7 @@ Result Apart(const Case& shape, Problem& problem, uint32_t rows, bool norm,
              const GemvTuning& tuning) {
   return Run(problem, [&](RotateAndAppendParams heads) {
     DeviceTensor products(DType::kBfloat16, size_t{kRows} * shape.n());
-    GemvParams params = problem.inputs().Params(norm);
+    GemvParams params = problem.inputs().Params(norm ? Before::kRmsNorm : Before::kNothing);
     params.out = products.data();
     params.out_stride = shape.n();
     params.rows = rows;
@@ -140,7 +141,7 @@ Result Apart(const Case& shape, Problem& problem, uint32_t rows, bool norm,
 
 GemvParams Together(Problem& problem, const RotateAndAppendParams& heads, uint32_t rows,
                     bool norm) {
-  GemvParams params = problem.inputs().Params(norm);
+  GemvParams params = problem.inputs().Params(norm ? Before::kRmsNorm : Before::kNothing);
   params.epilogue = GemvEpilogue::kRotateAppend;
   params.heads = heads;
   params.rows = rows;

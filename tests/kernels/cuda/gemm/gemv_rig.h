@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cmath>
+#include <numeric>
 
 #include "kernels/cuda/gemm/gemv_tuning.h"
 #include "tests/kernels/cuda/gpu_fixture.h"
@@ -27,6 +28,17 @@ inline std::vector<float> Drawn(std::mt19937_64& random, size_t count, float sca
   return Rounded(std::move(out), DType::kBfloat16);
 }
 
+// Every other row's mean is far from zero: squares summed before it is taken away would lose most
+// of their digits.
+inline std::vector<float> DrawnResidual(std::mt19937_64& random, uint32_t k) {
+  std::vector<float> rows = RandomFloats(random, size_t{kRows} * k, 3.0f);
+  for (size_t i = 0; i < rows.size(); ++i) rows[i] += i / k % 2 == 1 ? 2000.0f : 0.0f;
+  return rows;
+}
+
+// What a product does to its input first.
+enum class Before { kNothing, kRmsNorm, kLayerNorm, kLayerNormNoBias };
+
 // All inputs of a shape, for eight rows.
 struct Inputs {
   uint32_t n;
@@ -35,12 +47,14 @@ struct Inputs {
   std::vector<float> in;
   std::vector<float> residual;
   std::vector<float> norm_weight;
+  std::vector<float> norm_bias;
   std::vector<float> before;
   std::vector<float> bias;
   DeviceTensor device_weight;
   DeviceTensor device_in;
   DeviceArray<float> device_residual;
   DeviceTensor device_norm_weight;
+  DeviceTensor device_norm_bias;
   DeviceTensor device_bias;
 
   Inputs(std::mt19937_64& random, uint32_t n_, uint32_t k_)
@@ -48,18 +62,23 @@ struct Inputs {
         k(k_),
         weight(Drawn(random, size_t{n} * k, 1 / std::sqrt(static_cast<float>(k)))),
         in(Drawn(random, size_t{kRows} * k, 1.0f)),
-        residual(RandomFloats(random, size_t{kRows} * k, 3.0f)),
+        residual(DrawnResidual(random, k)),
         norm_weight(Drawn(random, k, 1.0f)),
+        norm_bias(Drawn(random, k, 1.0f)),
         before(RandomFloats(random, size_t{kRows} * n)),
         bias(Drawn(random, n, 1.0f)),
         device_weight(DType::kBfloat16, weight),
         device_in(DType::kBfloat16, in),
         device_residual(residual),
         device_norm_weight(DType::kBfloat16, norm_weight),
+        device_norm_bias(DType::kBfloat16, norm_bias),
         device_bias(DType::kBfloat16, bias) {}
 
-  GemvParams Params(bool norm) {
+  GemvParams Params(Before before_it) {
+    const bool norm = before_it != Before::kNothing;
     GemvParams params;
+    params.layer_norm = norm && before_it != Before::kRmsNorm;
+    params.norm_bias = before_it == Before::kLayerNorm ? device_norm_bias.data() : nullptr;
     params.weight = device_weight.data();
     params.in = norm ? nullptr : device_in.data();
     params.residual_in = norm ? device_residual.data() : nullptr;
@@ -71,15 +90,19 @@ struct Inputs {
   }
 
   // What the products are of.
-  std::vector<float> X(bool norm) const {
-    if (!norm) return in;
+  std::vector<float> X(Before before_it) const {
+    if (before_it == Before::kNothing) return in;
+    const bool layer = before_it != Before::kRmsNorm;
     std::vector<float> out(residual.size());
     for (size_t r = 0; r < kRows; ++r) {
+      const float* const row = residual.data() + r * k;
+      const double mean = layer ? std::accumulate(row, row + k, 0.0) / k : 0;
       double squares = 0;
-      for (size_t i = 0; i < k; ++i) squares += std::pow(residual[r * k + i], 2);
+      for (size_t i = 0; i < k; ++i) squares += std::pow(row[i] - mean, 2);
       const double scale = 1 / std::sqrt(squares / k + kEpsilon);
       for (size_t i = 0; i < k; ++i) {
-        out[r * k + i] = Round(residual[r * k + i] * scale * norm_weight[i]);
+        const double bias_here = before_it == Before::kLayerNorm ? norm_bias[i] : 0;
+        out[r * k + i] = Round((row[i] - mean) * scale * norm_weight[i] + bias_here);
       }
     }
     return out;

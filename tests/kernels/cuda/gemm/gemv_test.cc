@@ -12,6 +12,7 @@
 namespace weft::kernels::cuda {
 namespace {
 
+using testing::Before;
 using testing::DeviceArray;
 using testing::DeviceTensor;
 using testing::Graph;
@@ -30,7 +31,7 @@ bool IsCompared(const Inputs& inputs, size_t column) {
 }
 
 // y, [kRows, n]; 0 where it is not compared.
-std::vector<double> Products(const Inputs& inputs, bool norm) {
+std::vector<double> Products(const Inputs& inputs, Before norm) {
   const std::vector<float> x = inputs.X(norm);
   const uint32_t half = inputs.n / 2;
   std::vector<double> out(size_t{kRows} * inputs.n);
@@ -146,7 +147,7 @@ bool SameBits(const float* a, const float* b, size_t count) {
 }
 
 // One prologue and epilogue, for one to eight rows.
-void Check(Inputs& inputs, const Kind& kind, bool norm, const std::vector<double>& products) {
+void Check(Inputs& inputs, const Kind& kind, Before norm, const std::vector<double>& products) {
   const bool gated = kind.epilogue == GemvEpilogue::kGated;
   const uint32_t columns = gated ? inputs.n / 2 : inputs.n;
   const Result all = Run(inputs, kind, inputs.Params(norm), kRows);
@@ -162,8 +163,8 @@ void Check(Inputs& inputs, const Kind& kind, bool norm, const std::vector<double
     }
   }
   // The norm's own rounding to bf16 may fall differently from double precision's now and then.
-  const double tolerance =
-      norm ? std::max(testing::Tolerance(kind.type), 4e-3) : testing::Tolerance(kind.type);
+  const double tolerance = norm != Before::kNothing ? std::max(testing::Tolerance(kind.type), 4e-3)
+                                                    : testing::Tolerance(kind.type);
   CHECK(testing::RelativeError(compared, expected) < tolerance);
   for (uint32_t rows = 1; rows < kRows; ++rows) {
     CAPTURE(rows);
@@ -189,12 +190,16 @@ TEST_CASE("Gemv agrees with double precision", "[cuda][gemv]") {
                Case{700, 14336}, Case{8200, 4360});
   CAPTURE(shape.n, shape.k);
   Inputs inputs(random, shape.n, shape.k);
-  for (const bool norm : {false, true}) {
+  std::vector<Before> norms = {Before::kNothing, Before::kRmsNorm};
+  if (size_t{shape.n} * shape.k < 7'000'000) {
+    norms.insert(norms.end(), {Before::kLayerNorm, Before::kLayerNormNoBias});
+  }
+  for (const Before norm : norms) {
     const std::vector<double> products = Products(inputs, norm);
     for (const Kind& kind : kKinds) {
       const bool gated = kind.epilogue == GemvEpilogue::kGated;
       if (gated && shape.n % 2 != 0) continue;
-      CAPTURE(norm, static_cast<int>(kind.epilogue), static_cast<int>(kind.type));
+      CAPTURE(static_cast<int>(norm), static_cast<int>(kind.epilogue), static_cast<int>(kind.type));
       Check(inputs, kind, norm, products);
     }
   }
@@ -214,7 +219,11 @@ TEST_CASE("Gemv's workspace, successor and shared memory change no bits", "[cuda
   Workspace workspace;
   for (const Kind& kind : kKinds) {
     CAPTURE(static_cast<int>(kind.epilogue), static_cast<int>(kind.type));
-    GemvParams params = inputs.Params(kind.epilogue != GemvEpilogue::kAccumulate);
+    // Between them kinds take all three.
+    const Before norm = kind.epilogue == GemvEpilogue::kAccumulate ? Before::kNothing
+                        : kind.bias                                ? Before::kLayerNorm
+                                                                   : Before::kRmsNorm;
+    GemvParams params = inputs.Params(norm);
     const Result plain = Run(inputs, kind, params, rows);
     params.workspace = workspace.data();
     params.next = {params.weight, kind.epilogue, shape.n, shape.k};
@@ -245,16 +254,23 @@ TEST_CASE("Gemv refuses what it cannot do", "[cuda][gemv]") {
   params.epilogue = GemvEpilogue::kGated;
   CHECK(Gemv(params, nullptr) == cudaErrorInvalidValue);
   params.epilogue = GemvEpilogue::kStore;
+  params.norm_bias = &params;
+  CHECK(Gemv(params, nullptr) == cudaErrorInvalidValue);
+  params.layer_norm = true;  // of what is no residual
+  CHECK(Gemv(params, nullptr) == cudaErrorInvalidValue);
+  params.layer_norm = false;
+  params.norm_bias = nullptr;
   params.rows = kGemvRowsMax + 1;
   CHECK(Gemv(params, nullptr) == cudaErrorInvalidValue);
   params.rows = 0;
   CHECK(Gemv(params, nullptr) == cudaSuccess);
 }
 
-TEST_CASE("Gemv normalises as RmsNorm does", "[cuda][gemv]") {
+TEST_CASE("Gemv normalises as RmsNorm and LayerNorm do", "[cuda][gemv]") {
   std::mt19937_64 random(testing::Seed());
   const uint32_t k = GENERATE(8, 576, 4096, 5120, 14336);
-  CAPTURE(k);
+  const Before kind_of_norm = GENERATE(Before::kRmsNorm, Before::kLayerNorm);
+  CAPTURE(k, static_cast<int>(kind_of_norm));
   Inputs inputs(random, 515, k);
   DeviceTensor normalised(DType::kBfloat16, size_t{kRows} * k);
   NormParams norm;
@@ -264,12 +280,17 @@ TEST_CASE("Gemv normalises as RmsNorm does", "[cuda][gemv]") {
   norm.rows = kRows;
   norm.hidden = k;
   norm.epsilon = kEpsilon;
-  WEFT_CUDA_CHECK(RmsNorm(norm, nullptr));
-  GemvParams params = inputs.Params(false);
+  if (kind_of_norm == Before::kRmsNorm) {
+    WEFT_CUDA_CHECK(RmsNorm(norm, nullptr));
+  } else {
+    norm.bias = inputs.device_norm_bias.data();
+    WEFT_CUDA_CHECK(LayerNorm(norm, nullptr));
+  }
+  GemvParams params = inputs.Params(Before::kNothing);
   params.in = normalised.data();
   const Kind kind{GemvEpilogue::kStore, DType::kFloat32};
   const auto apart = Run(inputs, kind, params, kRows).values;
-  const auto fused = Run(inputs, kind, inputs.Params(true), kRows).values;
+  const auto fused = Run(inputs, kind, inputs.Params(kind_of_norm), kRows).values;
   // The sums of squares may differ in the last bit, and with them a rounding to bf16 here or there.
   CHECK(testing::RelativeError(fused, std::vector<double>(apart.begin(), apart.end())) < 1e-3);
 }
@@ -293,7 +314,7 @@ class Chain {
                                     residual_.size() * sizeof(float), cudaMemcpyDeviceToDevice,
                                     stream));
     for (int layer = 0; layer < kLayers; ++layer) {
-      GemvParams params = first_.Params(true);
+      GemvParams params = first_.Params(Before::kRmsNorm);
       params.residual_in = residual_.data();
       params.out = activated_.data();
       params.out_stride = kColumns;
@@ -301,9 +322,10 @@ class Chain {
       params.rows = rows;
       params.dependent = dependent && layer != 0;
       params.workspace = workspace_.data();
-      params.next = {second_.Params(false).weight, GemvEpilogue::kAccumulate, second_.n, second_.k};
+      params.next = {second_.Params(Before::kNothing).weight, GemvEpilogue::kAccumulate, second_.n,
+                     second_.k};
       WEFT_CUDA_CHECK(GemvTuned(params, tuning_, stream));
-      params = second_.Params(false);
+      params = second_.Params(Before::kNothing);
       params.in = activated_.data();
       params.out = residual_.data();
       params.out_stride = kHidden;
@@ -312,7 +334,8 @@ class Chain {
       params.rows = rows;
       params.dependent = dependent;
       params.workspace = workspace_.data();
-      params.next = {first_.Params(true).weight, GemvEpilogue::kGated, first_.n, first_.k};
+      params.next = {first_.Params(Before::kRmsNorm).weight, GemvEpilogue::kGated, first_.n,
+                     first_.k};
       WEFT_CUDA_CHECK(GemvTuned(params, tuning_, stream));
     }
   }

@@ -67,7 +67,7 @@ class Chain {
     attend.attention.query_stride = QueryColumns(shape_);
     attend.dependent = dependent;
     attend.after_append = overlap == Overlap::kAfterAppend;
-    GemvParams product = inputs_.Params(false);
+    GemvParams product = inputs_.Params(testing::Before::kNothing);
     product.epilogue = GemvEpilogue::kRotateAppend;
     product.heads = Heads(attend.attention);
     product.rows = problem_.sequences();

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
 
 namespace weft::shard {
 namespace {
@@ -150,6 +151,31 @@ TEST_CASE("Experts of few rows are one operation, of those rows that fit", "[sha
   // In float32, and where all rows take one way, nothing is joined.
   facts.deterministic = true;
   CHECK_FALSE(joined(kFewRowsMax, RowClass::kOne));
+}
+
+TEST_CASE("Products of few rows take RMS norms, those of one row LayerNorms too",
+          "[shard][cuda][plan]") {
+  CudaPlanFacts facts;
+  const auto norms = [&facts](RowClass rows, const char* kind) {
+    const CudaPlans plans = MakeCudaPlans(Spec(), facts);
+    return absl::c_count_if(Texts(PlanOf(plans, rows)), [kind](const std::string& text) {
+      return absl::StartsWith(text, kind) && absl::StrContains(text, "with the ");
+    });
+  };
+  // Two of each layer and the last.
+  CHECK(norms(RowClass::kOne, "linear") == 5);
+  CHECK(norms(RowClass::kFew, "linear") == 5);
+  facts.rms_norm = false;
+  CHECK(norms(RowClass::kOne, "linear") == 0);
+  facts.layer_norm = true;
+  CHECK(norms(RowClass::kOne, "linear") == 5);
+  CHECK(norms(RowClass::kFew, "linear") == 0);
+  facts.world = 2;
+  facts.peers = true;
+  CHECK(norms(RowClass::kOne, "sum") == 0);
+  facts.rms_norm = true;
+  facts.layer_norm = false;
+  CHECK(norms(RowClass::kOne, "sum") == 4);
 }
 
 TEST_CASE("The sums of a step come in pairs, output's first", "[shard][cuda][plan]") {
