@@ -1,5 +1,7 @@
 #include "common/metrics.h"
 
+#include <utility>
+
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "common/log.h"
@@ -17,6 +19,17 @@ std::map<std::string, std::string>& ProcessLabels() {
 prometheus::Registry& MetricRegistry() {
   static auto* registry = new prometheus::Registry();
   return *registry;
+}
+
+// By the object that asked for it.
+struct Refreshes {
+  absl::Mutex mutex;
+  std::map<const MetricsRefresh*, std::function<void()>> all ABSL_GUARDED_BY(mutex);
+};
+
+Refreshes& AllRefreshes() {
+  static auto* refreshes = new Refreshes();
+  return *refreshes;
 }
 
 // The registry, and what is counted elsewhere and fetched when somebody reads.
@@ -77,8 +90,25 @@ prometheus::Family<prometheus::Histogram>& HistogramFamily(const std::string& na
       .Register(MetricRegistry());
 }
 
+MetricsRefresh::MetricsRefresh(std::function<void()> refresh) {
+  Refreshes& refreshes = AllRefreshes();
+  absl::MutexLock lock(&refreshes.mutex);
+  refreshes.all.emplace(this, std::move(refresh));
+}
+
+MetricsRefresh::~MetricsRefresh() {
+  Refreshes& refreshes = AllRefreshes();
+  absl::MutexLock lock(&refreshes.mutex);
+  refreshes.all.erase(this);
+}
+
 std::string RenderMetrics() {
   static const auto* metrics = new ProcessMetrics();
+  {
+    Refreshes& refreshes = AllRefreshes();
+    absl::MutexLock lock(&refreshes.mutex);
+    for (const auto& [owner, refresh] : refreshes.all) refresh();
+  }
   return prometheus::TextSerializer().Serialize(metrics->Collect());
 }
 

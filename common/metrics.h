@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -26,6 +27,18 @@ prometheus::Family<prometheus::Gauge>& GaugeFamily(const std::string& name,
                                                    const std::string& help);
 prometheus::Family<prometheus::Histogram>& HistogramFamily(const std::string& name,
                                                            const std::string& help);
+
+// Calls `refresh` in front of every reading, on the reader's thread, for what is counted elsewhere
+// and fetched when somebody asks. One call at a time; the end of the object waits for one under
+// way. `refresh` moves series, and makes or reads none.
+class MetricsRefresh {
+ public:
+  explicit MetricsRefresh(std::function<void()> refresh);
+  ~MetricsRefresh();
+
+  MetricsRefresh(const MetricsRefresh&) = delete;
+  MetricsRefresh& operator=(const MetricsRefresh&) = delete;
+};
 
 // All series, as they are when it is asked, in Prometheus text format 0.0.4.
 std::string RenderMetrics();

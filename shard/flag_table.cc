@@ -34,6 +34,8 @@ void DeclareShardFlags(Flags& flags, ShardFlagValues* values) {
   flags.AddNumber("metrics-port", &values->metrics_port, -1, 65535,
                   "Port of /metrics, 0 = a free one, -1 = none");
   flags.Add("metrics-host", &values->metrics_host, "Address of /metrics");
+  flags.AddSwitch("expert-load", &values->expert_load,
+                  "Count the rows of each expert of each layer, for /metrics of shard 0");
   flags.Group("Start and logs");
   flags.AddSwitch("die-with-parent", &values->die_with_parent,
                   "Be killed when the parent process dies");

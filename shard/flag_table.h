@@ -35,6 +35,7 @@ struct ShardFlagValues {
   // -1 = none.
   int32_t metrics_port = -1;
   std::string metrics_host = "127.0.0.1";
+  bool expert_load = false;
 
   bool die_with_parent = false;
   bool load_progress = false;

@@ -76,6 +76,7 @@ absl::Status ResolveDevice(const std::string& device, ShardFlags* flags) {
 absl::Status ResolveCompute(const ShardFlagValues& texts, bool cuda, ShardFlags* flags) {
   WEFT_ASSIGN_OR_RETURN(flags->memory, ResolveMemory(texts.memory, cuda));
   flags->memory.deterministic = texts.deterministic;
+  flags->memory.expert_load = texts.expert_load && flags->rank == 0;
   ResolveThreads(texts.threads, flags->world, ReadCgroupLimits(""), &flags->memory);
   flags->memory.host = HostMemoryLimit("");
   return absl::OkStatus();
@@ -113,6 +114,11 @@ absl::Status ParseShardFlags(int argc, char** argv, ShardFlags* flags, std::stri
   }
   if (values.metrics_port >= 0) flags->metrics_port = static_cast<uint32_t>(values.metrics_port);
   flags->metrics_host = values.metrics_host;
+  if (values.expert_load && flags->rank == 0 && !flags->metrics_port.has_value()) {
+    return absl::InvalidArgumentError(
+        "--expert-load: is shown by shard 0's /metrics, which has no port: add --metrics-port, or "
+        "--shard-metrics-port to weft serve");
+  }
   flags->peer_timeout = absl::Seconds(values.peer_timeout_s);
   if (values.cpu_isa != "auto") flags->isa = values.cpu_isa;
   WEFT_ASSIGN_OR_RETURN(flags->log_format, ParseLogFormat(values.log_format));

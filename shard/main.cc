@@ -65,6 +65,7 @@ class Loading {
           probe.Loading(progress.bytes_done.load(), progress.bytes_total.load(), elapsed);
           if (model.ok()) {
             probe.Loaded(model->facts.memory());
+            if (auto load = model->runner->expert_load()) probe.ShowExperts(std::move(load));
             WEFT_LOG_INFO("loaded {} rank={} of {} in {} ms on {}, {} threads, {}", flags.model,
                           flags.rank, flags.world, absl::ToInt64Milliseconds(elapsed),
                           model->facts.device(), flags.memory.threads, model->isa());

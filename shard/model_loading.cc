@@ -101,6 +101,10 @@ absl::StatusOr<LoadedModel> LoadModel(const ShardFlags& flags, LoadProgress& pro
                                                                ? ModelFiles::OpenShape(flags.model)
                                                                : ModelFiles::Open(flags.model));
   const DecoderSpec spec = files->spec();
+  if (flags.memory.expert_load && spec.experts.count == 0) {
+    WEFT_LOG_WARN("--expert-load: {} has no experts, so /metrics shows no rows of any",
+                  flags.model);
+  }
   absl::StatusOr<SlicePlan> slice =
       MakeSlicePlan(spec, flags.rank, flags.world, files->mlp_multiple());
   if (!slice.ok()) return Annotate(slice.status(), flags.model);

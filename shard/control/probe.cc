@@ -3,9 +3,12 @@
 #include <array>
 #include <ctime>
 #include <map>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
+#include "common/log.h"
 #include "common/metrics.h"
 #include "common/version.h"
 
@@ -50,6 +53,41 @@ struct ShardProbe::Series {
   prometheus::Gauge* weights_bytes;
   prometheus::Gauge* kv_bytes;
   prometheus::Gauge* workspace_bytes;
+};
+
+// The series of experts, by layer and expert as ExpertLoad has them.
+class ShardProbe::Experts {
+ public:
+  explicit Experts(std::shared_ptr<ExpertLoad> load) : load_(std::move(load)) {
+    auto& rows = CounterFamily("weft_shard_expert_rows_total", "Rows that took an expert");
+    for (const uint32_t layer : load_->layers()) {
+      for (uint32_t expert = 0; expert < load_->experts(); ++expert) {
+        counters_.push_back(
+            &rows.Add({{"layer", absl::StrCat(layer)}, {"expert", absl::StrCat(expert)}}));
+      }
+    }
+    shown_.resize(counters_.size());
+  }
+
+ private:
+  void Refresh() {
+    const absl::StatusOr<std::vector<uint64_t>> rows = load_->Read();
+    if (!rows.ok()) {
+      // The series stay as they are.
+      WEFT_LOG_WARN("rows of experts: {}", std::string(rows.status().message()));
+      return;
+    }
+    for (size_t i = 0; i < shown_.size(); ++i) {
+      counters_[i]->Increment(static_cast<double>((*rows)[i] - shown_[i]));
+      shown_[i] = (*rows)[i];
+    }
+  }
+
+  const std::shared_ptr<ExpertLoad> load_;
+  std::vector<prometheus::Counter*> counters_;
+  std::vector<uint64_t> shown_;
+  // Last: it calls what is above.
+  const MetricsRefresh refresh_{[this] { Refresh(); }};
 };
 
 ShardProbe::ShardProbe(const std::string& model, Rank rank) : series_(std::make_unique<Series>()) {
@@ -136,6 +174,11 @@ void ShardProbe::Loading(uint64_t bytes_done, uint64_t bytes_total, absl::Durati
   series_->load_bytes->Set(static_cast<double>(bytes_done));
   series_->load_ratio->Set(
       bytes_total == 0 ? 0 : static_cast<double>(bytes_done) / static_cast<double>(bytes_total));
+}
+
+void ShardProbe::ShowExperts(std::shared_ptr<ExpertLoad> load) {
+  WEFT_CHECK(experts_ == nullptr);
+  experts_ = std::make_unique<Experts>(std::move(load));
 }
 
 void ShardProbe::Loaded(const v1::MemoryPlan& memory) {

@@ -10,6 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/ids.h"
+#include "shard/expert_load.h"
 #include "shard/step_batch.h"
 #include "weft/shard/v1/shard.pb.h"
 
@@ -31,10 +32,15 @@ class ShardProbe {
   // Progress of the load, and its end.
   void Loading(uint64_t bytes_done, uint64_t bytes_total, absl::Duration elapsed);
   void Loaded(const v1::MemoryPlan& memory);
+  // From here on /metrics shows the rows of each expert; `load` is read whenever somebody reads
+  // those. Once.
+  void ShowExperts(std::shared_ptr<ExpertLoad> load);
 
  private:
   struct Series;
+  class Experts;
   std::unique_ptr<Series> series_;
+  std::unique_ptr<Experts> experts_;
 };
 
 }  // namespace weft::shard

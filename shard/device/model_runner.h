@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "shard/comm/communicator.h"
+#include "shard/expert_load.h"
 #include "shard/step_batch.h"
 
 namespace weft::shard {
@@ -53,6 +54,10 @@ class ModelRunner {
 
   // Aborts the wait in progress, if any. Any thread.
   virtual void Abort() = 0;
+
+  // What MemoryFlags::expert_load counts; null where it was not asked for and in a model without
+  // experts. Any thread, once the runner is made.
+  virtual std::shared_ptr<ExpertLoad> expert_load() const { return nullptr; }
 
  private:
   const StepBatch* launched_ = nullptr;

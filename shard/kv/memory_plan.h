@@ -34,6 +34,8 @@ struct MemoryFlags {
   MemoryLimit host;
   // CUDA: a row's numbers depend on its own sequence alone (--deterministic). The CPU's always do.
   bool deterministic = false;
+  // Rows of each expert are counted (--expert-load). Of rank 0 alone: all ranks choose alike.
+  bool expert_load = false;
   // Share of a GPU's memory that may be used (--memory-fraction).
   double memory_fraction = 0.9;
   uint32_t running_max = 0;

@@ -49,6 +49,14 @@ uint32_t DecoderSpec::RopeKind(uint32_t kind) const {
   return first;
 }
 
+std::vector<uint32_t> DecoderSpec::LayersWithExperts() const {
+  std::vector<uint32_t> with;
+  for (uint32_t layer = 0; layer < layers; ++layer) {
+    if (HasExperts(layer)) with.push_back(layer);
+  }
+  return with;
+}
+
 bool DecoderSpec::HasPlainMlp() const {
   return experts.count == 0 || absl::c_linear_search(experts.plain_layers, true);
 }

@@ -152,6 +152,8 @@ struct DecoderSpec {
   bool HasExperts(uint32_t layer) const {
     return experts.count > 0 && (experts.plain_layers.empty() || !experts.plain_layers[layer]);
   }
+  // Their numbers, ascending.
+  std::vector<uint32_t> LayersWithExperts() const;
   // Whether any layer has a MLP of its own, which is mlp_hidden wide.
   bool HasPlainMlp() const;
 

@@ -87,6 +87,8 @@ TEST_CASE("Flags that are wrong are refused by name", "[shard][flags]") {
       {"--device-index", "--device-index=1024"},
       {"--device-index", "--device-index=0", "--device=cpu"},
       {"--metrics-port", "--metrics-port=70000"},
+      {"--expert-load", "--expert-load", "--device=cpu"},
+      {"--expert-load", "--expert-load=often"},
       {"--peer-timeout-s", "--peer-timeout-s=0"},
       {"--log-format", "--log-format=xml"},
       {"--nonsense", "--nonsense=1"},
@@ -100,6 +102,21 @@ TEST_CASE("Flags that are wrong are refused by name", "[shard][flags]") {
     CHECK(absl::IsInvalidArgument(status));
     CHECK(absl::StrContains(status.message(), wrong[0]));
   }
+}
+
+TEST_CASE("Shard 0 alone counts the rows of experts", "[shard][flags]") {
+  ShardFlags first;
+  REQUIRE(
+      Parse({"--model=m", "--device=cpu", "--world=2", "--expert-load", "--metrics-port=0"}, &first)
+          .ok());
+  CHECK(first.memory.expert_load);
+  ShardFlags second;
+  REQUIRE(
+      Parse({"--model=m", "--device=cpu", "--world=2", "--rank=1", "--expert-load"}, &second).ok());
+  CHECK_FALSE(second.memory.expert_load);
+  ShardFlags unasked;
+  REQUIRE(Parse({"--model=m", "--device=cpu", "--metrics-port=0"}, &unasked).ok());
+  CHECK_FALSE(unasked.memory.expert_load);
 }
 
 TEST_CASE("A step's limit alone bounds the batch by default", "[shard][flags]") {

@@ -16,6 +16,7 @@
 #include "absl/types/span.h"
 #include "kernels/cpu/kernels.h"
 #include "shard/comm/communicator.h"
+#include "shard/device/cpu/expert_counts.h"
 #include "shard/device/cpu/expert_routes.h"
 #include "shard/device/cpu/rotary_table.h"
 #include "shard/device/cpu/step_rows.h"
@@ -59,6 +60,9 @@ class CpuOps : public Ops {
   uint32_t WeightPasses() const override;
   // Keys and values of this step that float16 could not hold (StepResult::kv_saturated).
   uint64_t kv_saturated() const { return kv_saturated_.load(std::memory_order_relaxed); }
+  // From the next step on rows of experts are added to `counts` (outlives those steps); null: they
+  // are not.
+  void CountExperts(ExpertCounts* counts) { expert_counts_ = counts; }
 
  private:
   // A matrix, the buffer that it reads and where its outputs go: row r, output n at
@@ -180,6 +184,8 @@ class CpuOps : public Ops {
 
   StepRows rows_;
   ExpertRoutes routes_;
+  // Null: nobody asks for them.
+  ExpertCounts* expert_counts_ = nullptr;
   // By attention kind, as in Workspace::rotary.
   std::vector<RotaryTable> rotary_;
   // Of this rank's query heads; empty without ALiBi.

@@ -35,6 +35,10 @@ void CpuOps::Route(const PlanOp& op) {
     }
   });
   routes_.Sort(rows_.rows());
+  if (expert_counts_ == nullptr) return;
+  for (const ExpertRoutes::Group& group : routes_.groups()) {
+    expert_counts_->Add(op.layer, group.expert, group.end - group.begin);
+  }
 }
 
 void CpuOps::GatherNormed(const CpuExpert& expert) {

@@ -57,6 +57,7 @@ class CpuModelRunnerImpl : public CpuModelRunner {
   void EndEpoch() override;
   void Abort() override;
 
+  std::shared_ptr<ExpertLoad> expert_load() const override { return expert_counts_; }
   const MemoryPlan& memory() const override { return plan_; }
   std::string isa() const override {
     return kernels::cpu::IsaName(kernels_.load(std::memory_order_relaxed)->isa);
@@ -85,6 +86,8 @@ class CpuModelRunnerImpl : public CpuModelRunner {
   Workspace workspace_;
   KvCache kv_;
   std::unique_ptr<Sampler> sampler_;
+  // Null: they are not counted.
+  std::shared_ptr<ExpertCounts> expert_counts_;
   std::unique_ptr<CpuOps> ops_;
 
   // Written by the device thread; Abort reads the pointer on any thread.
@@ -116,6 +119,9 @@ absl::Status CpuModelRunnerImpl::Load(ModelFiles& files, LoadProgress& progress,
                     StepRowsLimits{flags.step_tokens_max, flags.running_max, spec_.vocab,
                                    spec_.context_tokens, plan_.kv_blocks, plan_.kv_groups.count()},
                     options_.rules});
+  if (flags.expert_load && spec_.experts.count > 0) {
+    expert_counts_ = std::make_shared<ExpertCounts>(spec_);
+  }
   return absl::OkStatus();
 }
 
@@ -162,6 +168,8 @@ absl::StatusOr<WarmupResult> CpuModelRunnerImpl::Warmup() {
     const KvShape shape = KvShapeOf(spec_, plan_.kv_groups, slice_, plan_.types.kv);
     WEFT_ASSIGN_OR_RETURN(kv_, KvCache::Create(shape, plan_.kv_groups, plan_.kv_blocks));
   }
+  // Rows of the steps below are nobody's.
+  ops_->CountExperts(nullptr);
   WarmupResult result;
   result.kv_blocks = plan_.kv_blocks;
   // Every rank times the same shapes: they follow from flags that all ranks share (rank.same).
@@ -178,6 +186,7 @@ absl::StatusOr<WarmupResult> CpuModelRunnerImpl::Warmup() {
   WEFT_RETURN_IF_ERROR(TimeShape(1, 1, prompt - 1, &result));
   WEFT_RETURN_IF_ERROR(TimeShape(rows, 1, 0, &result));
   sampler_->Reset();
+  ops_->CountExperts(expert_counts_.get());
   warmup_ = std::move(result);
   warm_ = true;
   return warmup_;

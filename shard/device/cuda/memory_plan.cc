@@ -20,8 +20,9 @@ namespace {
 constexpr uint64_t kGraphKernelBytes = 4096;
 constexpr uint64_t kGraphKernelsOfLayer = 12;
 
-uint64_t GraphsLayerBytes(const CudaShape& shape) {
-  const uint64_t kernels = shape.latent ? 2 * kGraphKernelsOfLayer : kGraphKernelsOfLayer;
+uint64_t GraphsLayerBytes(const CudaShape& shape, const CudaLimits& limits) {
+  const uint64_t kernels = (shape.latent ? 2 * kGraphKernelsOfLayer : kGraphKernelsOfLayer) +
+                           (limits.expert_load ? 1 : 0);
   return GraphCache::kGraphsMax * kernels * kGraphKernelBytes;
 }
 // cuBLASLt and the CUDA runtime load their kernels when they are first used.
@@ -96,6 +97,7 @@ CudaLimits PlanCudaLimits(const DecoderSpec& spec, const CudaShape& shape, const
   const KvGroups groups = MakeKvGroups(spec);
   limits.kv_groups = groups.count();
   limits.sinks = spec.attention_sinks;
+  limits.expert_load = flags.expert_load && spec.experts.count > 0;
   limits.kv_id_stride = CudaKvCache::IdStride(shape, groups);
   return limits;
 }
@@ -113,7 +115,7 @@ absl::StatusOr<MemoryPlan> PlanCudaMemory(const DecoderSpec& spec, const CudaSha
   plan.weights_bytes = CudaWeights::Bytes(spec, shape);
   plan.workspace_bytes = CudaWorkspace::Bytes(shape, limits) + kLibraryBytes +
                          (limits.world > 1 ? PeerSum::Bytes(shape.hidden) : 0) +
-                         NcclBytes(limits.world) + shape.layers * GraphsLayerBytes(shape);
+                         NcclBytes(limits.world) + shape.layers * GraphsLayerBytes(shape, limits);
   plan.kv_groups = MakeKvGroups(spec);
   plan.kv_block_bytes = CudaKvCache::BlockBytes(shape, plan.kv_groups);
   plan.kv_block_tokens = kKvBlockTokensCuda;

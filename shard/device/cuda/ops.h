@@ -61,6 +61,9 @@ class CudaOps : public Ops {
   }
   // Forgets all slots.
   void Reset() { slots_.Reset(); }
+  // Whether rows of experts in the steps launched from here on count. Until the first call they do
+  // not; nothing where the limits do not ask for it.
+  absl::Status CountExperts(bool counts);
 
   // As Ops; takes the step as it is. To launch a captured graph instead of the calls below, pad
   // the decode rows to the graph's.
@@ -142,6 +145,8 @@ class CudaOps : public Ops {
   absl::Status Activate(const PlanOp& op, const Rows& rows);
   // Of experts (ops_experts.cc).
   absl::Status Route(const PlanOp& op, const Rows& rows);
+  // Adds the rows that were just routed to those of their experts.
+  absl::Status CountRows(const PlanOp& op, const Rows& rows);
   absl::Status MultiplyByExperts(const PlanOp& op, const Rows& rows);
   absl::Status MultiplyFewRowsByExperts(const PlanOp& op, const Rows& rows);
   absl::Status ScaleShared(const PlanOp& op, const Rows& rows);

@@ -4,6 +4,7 @@
 
 #include "common/limits.h"
 #include "common/status.h"
+#include "kernels/cuda/experts/count_rows.h"
 #include "kernels/cuda/experts/few_rows.h"
 #include "kernels/cuda/experts/product.h"
 #include "kernels/cuda/experts/route.h"
@@ -47,6 +48,7 @@ absl::Status CudaOps::Route(const PlanOp& op, const Rows& rows) {
   route.workspace = ws_.route_workspace;
   route.dependent = !op.after_collective;
   WEFT_RETURN_IF_ERROR(CudaStatus(kernels::cuda::RouteRows(route, stream_), "routing"));
+  if (limits_.expert_load) WEFT_RETURN_IF_ERROR(CountRows(op, rows));
   if (op.way == Way::kFewRows || ReadsRowsInPlace(rows.count)) return absl::OkStatus();
   kernels::cuda::SpreadRowsParams spread;
   spread.in = ws_.normed;
@@ -57,6 +59,26 @@ absl::Status CudaOps::Route(const PlanOp& op, const Rows& rows) {
   spread.type = shape_.type;
   spread.dependent = true;
   return CudaStatus(kernels::cuda::SpreadRows(spread, stream_), "rows of experts");
+}
+
+absl::Status CudaOps::CountRows(const PlanOp& op, const Rows& rows) {
+  kernels::cuda::CountExpertRowsParams count;
+  count.row_of_place = ws_.expert_routes.row_of_place;
+  count.expert_of_place = ws_.expert_routes.expert_of_place;
+  count.places = rows.count * shape_.experts_per_token;
+  // Only decode rows are ever padded, and all of them stay to the end of the plan.
+  if (step_.decode_only()) count.row_sequences = inputs_.row_sequences;
+  count.counting = ws_.counting_experts;
+  count.counts = ws_.expert_counts + size_t{op.layer} * shape_.experts;
+  count.dependent = true;
+  return CudaStatus(kernels::cuda::CountExpertRows(count, stream_), "rows of experts");
+}
+
+absl::Status CudaOps::CountExperts(bool counts) {
+  if (!limits_.expert_load) return absl::OkStatus();
+  return CudaStatus(
+      cudaMemsetAsync(ws_.counting_experts, counts ? 1 : 0, sizeof(uint32_t), stream_),
+      "counting rows of experts");
 }
 
 bool CudaOps::ReadsRowsInPlace(uint32_t rows) const {

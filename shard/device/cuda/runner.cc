@@ -30,6 +30,7 @@ CudaModelRunnerImpl::~CudaModelRunnerImpl() {
   } else if (stream_.get() != nullptr) {
     cudaStreamSynchronize(stream_.get());
   }
+  if (expert_counts_ != nullptr) expert_counts_->Detach();
 }
 
 absl::Status CudaModelRunnerImpl::UseDevice() const {
@@ -85,6 +86,10 @@ absl::Status CudaModelRunnerImpl::Load(ModelFiles& files, LoadProgress& progress
   WEFT_ASSIGN_OR_RETURN(stream_, MakeStream());
   WEFT_ASSIGN_OR_RETURN(weights_, CudaWeights::Create(spec_, shape_));
   WEFT_ASSIGN_OR_RETURN(workspace_, CudaWorkspace::Create(shape_, limits_));
+  if (limits_.expert_load) {
+    WEFT_ASSIGN_OR_RETURN(expert_counts_,
+                          CudaExpertCounts::Create(spec_, workspace_.expert_counts));
+  }
   const int64_t begin_us = MonotonicClock().NowUs();
   if (files.random()) {
     // Every rank its own numbers: equal ones would tie the ranks' parts of the vocabulary.

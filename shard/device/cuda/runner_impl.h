@@ -13,6 +13,7 @@
 
 #include "common/limits.h"
 #include "shard/comm/nccl_communicator.h"
+#include "shard/device/cuda/expert_counts.h"
 #include "shard/device/cuda/graph_cache.h"
 #include "shard/device/cuda/ops.h"
 #include "shard/device/cuda/peer_sum.h"
@@ -45,6 +46,7 @@ class CudaModelRunnerImpl : public CudaModelRunner {
   void EndEpoch() override;
   void Abort() override;
 
+  std::shared_ptr<ExpertLoad> expert_load() const override { return expert_counts_; }
   const MemoryPlan& memory() const override { return plan_; }
   std::unique_ptr<GroupMeeting> MakeMeeting() const override {
     return MakeNcclMeeting(options_.device.index);
@@ -118,6 +120,8 @@ class CudaModelRunnerImpl : public CudaModelRunner {
   CudaStream stream_;
   std::unique_ptr<CudaWeights> weights_;
   CudaWorkspace workspace_;
+  // Of the workspace; null: rows of experts are not counted.
+  std::shared_ptr<CudaExpertCounts> expert_counts_;
   CudaKvCache kv_;
   // With more than one rank.
   std::unique_ptr<PeerSum> peer_sum_;

@@ -83,6 +83,8 @@ absl::StatusOr<WarmupResult> CudaModelRunnerImpl::RunWarmup() {
   // Ranks must do the same, also where only one of them is new.
   WEFT_ASSIGN_OR_RETURN(const bool recovery, AnyRankIsWarm());
   if (recovery && slice_.world == 1) return warmup_;
+  // Rows of the steps below are nobody's.
+  WEFT_RETURN_IF_ERROR(ops_->CountExperts(false));
   WarmupResult result;
   result.kv_blocks = plan_.kv_blocks;
   // Not cut to the pool: ranks with more KV heads have fewer blocks, and all run the same steps.
@@ -99,6 +101,7 @@ absl::StatusOr<WarmupResult> CudaModelRunnerImpl::RunWarmup() {
   WEFT_RETURN_IF_ERROR(TimeShape(1, short_prompt, 0, false, &result));
   WEFT_RETURN_IF_ERROR(TimeShape(1, 1, short_prompt - 1, true, &result));
   ops_->Reset();
+  WEFT_RETURN_IF_ERROR(ops_->CountExperts(true));
   if (warmup_.kv_blocks == 0) warmup_ = std::move(result);
   return warmup_;
 }

@@ -82,6 +82,10 @@ void CudaWorkspace::AssignParts(const CudaShape& shape, const CudaLimits& limits
   gate_up = parts->Take(rows * std::max(shape.gate_up_columns(), 2 * shape.shared_mlp) * element);
   mlp = parts->Take(rows * shape.widest_mlp() * element);
   if (shape.experts > 0) AssignExperts(shape, rows, parts);
+  if (limits.expert_load) {
+    expert_counts = parts->Take<uint64_t>(uint64_t{shape.layers} * shape.experts);
+    counting_experts = parts->Take<uint32_t>(1);
+  }
   logits = parts->Take<float>(running * shape.vocab);
   if (limits.world > 1 || shape.post_norms || shape.experts > 0) {
     partial = parts->Take(rows * shape.hidden * element);

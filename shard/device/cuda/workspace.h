@@ -38,6 +38,8 @@ struct CudaLimits {
   uint32_t kv_id_stride = 1;
   // Attention has sinks.
   bool sinks = false;
+  // Rows of experts are counted.
+  bool expert_load = false;
 
   // Blocks of a whole context: the stride of unpacked block tables.
   uint32_t blocks_per_sequence() const;
@@ -70,7 +72,10 @@ struct CudaWorkspace {
   void* expert_gate_up = nullptr;  // [P, 2 * expert_mlp] T
   void* expert_mlp = nullptr;      // [P, expert_mlp] T
   void* expert_out = nullptr;      // [P, hidden] T
-  float* logits = nullptr;         // [R, vocab]: of this rank's slice
+  // Where rows of experts are counted: how many there were, and 0 while they are not.
+  uint64_t* expert_counts = nullptr;     // [layers, experts]
+  uint32_t* counting_experts = nullptr;  // [1]
+  float* logits = nullptr;               // [R, vocab]: of this rank's slice
   // With more than one rank, norms behind both halves of a layer, or experts: what is on its way
   // to the residual. With more than one rank: logits of all ranks as they were gathered, and joined
   // to rows.

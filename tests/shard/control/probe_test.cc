@@ -3,9 +3,12 @@
 #include "shard/control/probe.h"
 
 #include <catch2/catch.hpp>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "common/metrics.h"
 
 namespace weft::shard {
@@ -60,6 +63,56 @@ TEST_CASE("All shard metrics exist at zero and count steps", "[shard][probe]") {
     INFO(series);
     CHECK(absl::StrContains(moved, series));
   }
+}
+
+namespace {
+
+class FakeLoad : public ExpertLoad {
+ public:
+  FakeLoad() : ExpertLoad({1, 3}, 2) {}
+  absl::StatusOr<std::vector<uint64_t>> Read() override {
+    ++reads;
+    return rows;
+  }
+  absl::StatusOr<std::vector<uint64_t>> rows = std::vector<uint64_t>{0, 0, 0, 0};
+  int reads = 0;
+};
+
+}  // namespace
+
+TEST_CASE("Rows of experts are fetched when somebody reads, and only when they are asked for",
+          "[shard][probe]") {
+  const auto load = std::make_shared<FakeLoad>();
+  {
+    // As above: a process has one set of labels.
+    ShardProbe probe("tiny", 3);
+    CHECK_FALSE(absl::StrContains(RenderMetrics(), "weft_shard_expert_rows_total"));
+    probe.ShowExperts(load);
+    CHECK(load->reads == 0);
+    const auto shows = [](const char* layer, const char* expert, const char* value) {
+      const std::string text = RenderMetrics();
+      INFO(text);
+      CHECK(absl::StrContains(
+          text, absl::StrCat(R"(weft_shard_expert_rows_total{model_name="tiny",rank="3",expert=")",
+                             expert, R"(",layer=")", layer, "\"} ", value, "\n")));
+    };
+    shows("1", "0", "0");
+    shows("3", "1", "0");
+    CHECK(load->reads == 2);
+    load->rows = std::vector<uint64_t>{5, 0, 7, 1000000};
+    shows("1", "0", "5");
+    shows("1", "1", "0");
+    shows("3", "0", "7");
+    shows("3", "1", "1000000");
+    // What cannot be read stays as it was.
+    load->rows = absl::DeadlineExceededError("the device gave no copy");
+    shows("3", "0", "7");
+    load->rows = std::vector<uint64_t>{5, 0, 8, 1000000};
+    shows("3", "0", "8");
+  }
+  const int reads = load->reads;
+  RenderMetrics();
+  CHECK(load->reads == reads);
 }
 
 }  // namespace weft::shard

@@ -45,6 +45,7 @@ absl::StatusOr<std::unique_ptr<ModelRunner>> MakeRunner(const GroupOptions& opti
   memory.step_tokens_max = options.step_tokens_max;
   memory.threads = options.threads;
   memory.deterministic = options.deterministic;
+  memory.expert_load = options.expert_load && slice.rank == 0;
   LoadProgress progress;
   const std::atomic<bool> cancel{false};
   if (!options.cuda) {

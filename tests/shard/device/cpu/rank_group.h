@@ -26,6 +26,8 @@ struct GroupOptions {
   std::string isa;
   uint32_t threads = 1;
   bool deterministic = false;
+  // Rank 0 counts the rows of experts.
+  bool expert_load = false;
   uint32_t running_max = 8;
   uint32_t step_tokens_max = 192;
   uint64_t kv_memory_bytes = 64u << 20;

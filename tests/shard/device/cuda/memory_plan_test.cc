@@ -92,6 +92,22 @@ TEST_CASE("The plan holds what NCCL takes after the pool", "[cuda_plan]") {
   }
 }
 
+TEST_CASE("Counted rows of experts are in the plan, of a model that has any", "[cuda_plan]") {
+  const PlannedGpu gpu = Gpu(141 * kGib, kGib);
+  MemoryFlags counting = Defaults();
+  counting.expert_load = true;
+  const auto latent = Shape("deepseek-v2-lite");
+  const auto without = Plan(*latent, 0, 1, Defaults(), gpu);
+  const auto with = Plan(*latent, 0, 1, counting, gpu);
+  REQUIRE((without.ok() && with.ok()));
+  const DecoderSpec& spec = latent->spec();
+  CHECK(with->workspace_bytes >=
+        without->workspace_bytes + spec.layers * spec.experts.count * sizeof(uint64_t));
+  const auto plain = Shape("llama-3.2-1b");
+  CHECK(Plan(*plain, 0, 1, counting, gpu)->workspace_bytes ==
+        Plan(*plain, 0, 1, Defaults(), gpu)->workspace_bytes);
+}
+
 TEST_CASE("Latent attention on a GPU keeps one row a token on every rank", "[cuda_plan]") {
   const auto files = Shape("deepseek-v2-lite");
   const DecoderSpec& spec = files->spec();
