@@ -40,8 +40,9 @@ absl::StatusOr<MadeRunner> MakeCpuRunner(const ShardFlags& flags, ModelFiles& fi
       CreateCpuModelRunner({flags.memory, flags.isa}, files, slice, progress, cancel));
   const MemoryPlan memory = runner->memory();
   const auto isa = [made = runner.get()] { return made->isa(); };
-  return MadeRunner{std::move(runner), memory, kKvBlockTokensCpu, isa,
-                    MakeHostMeeting(int64_t{flags.memory.step_tokens_max} * files.spec().hidden)};
+  return MadeRunner{
+      std::move(runner), memory, kKvBlockTokensCpu, isa,
+      MakeHostMeeting(int64_t{flags.memory.step_tokens_max} * files.spec().widest_sum())};
 }
 
 absl::StatusOr<MadeRunner> MakeCudaRunner(const ShardFlags& flags, ModelFiles& files,
@@ -124,7 +125,7 @@ absl::StatusOr<LoadedModel> LoadModel(const ShardFlags& flags, LoadProgress& pro
   model.facts.set_tokenizer_source(static_cast<v1::TokenizerSource>(tokenizer.source));
   model.facts.set_tokenizer_fingerprint(tokenizer.hash);
   model.matrix_parameters =
-      spec.parameters() - (spec.tied_head ? 0 : uint64_t{spec.vocab} * spec.hidden);
+      spec.parameters() - (spec.tied_head ? 0 : uint64_t{spec.vocab} * spec.embedding_columns());
   model.limits.vocab_size = spec.vocab;
   model.limits.context_tokens = model.facts.context_tokens();
   model.limits.running_max = flags.memory.running_max;

@@ -41,7 +41,7 @@ double ExpertsRead(const shard::ExpertsSpec& experts, uint64_t rows) {
 
 // GPUs hold matrices in the activation type, the CPU as the file has them.
 uint64_t MatrixBytes(const Costs& costs, Matrix matrix, uint32_t layer) {
-  const uint32_t of_layer = matrix == Matrix::kHead ? 0 : layer;
+  const uint32_t of_layer = shard::IsOfLayer(matrix) ? layer : 0;
   uint64_t bytes = 0;
   for (const ParamKind kind : shard::ParamsOf(matrix, costs.files.spec().tied_head)) {
     const shard::ModelFiles::ParamSize size =
@@ -68,6 +68,8 @@ uint64_t BufferBytes(const Costs& costs, Buffer buffer, uint32_t layer) {
       return 0;
     case Buffer::kResidual:
       return uint64_t{spec.hidden} * sizeof(float);
+    case Buffer::kEmbedded:
+      return uint64_t{spec.embedding_columns()} * sizeof(float);
     case Buffer::kNormed:
     case Buffer::kPartial:
     case Buffer::kPeerPartial:
@@ -108,9 +110,18 @@ uint64_t SeenTokens(const PlanOp& op, uint32_t context) {
   return op.window_tokens == 0 ? context : std::min(op.window_tokens, context);
 }
 
+// Of one row of what an operation reads or makes. What was rounded for a matrix next to the
+// embedding is as wide as that.
+uint64_t RowBytes(const Costs& costs, const PlanOp& op, Buffer buffer) {
+  const bool by_embedding =
+      op.in == Buffer::kEmbedded || op.matrix == Matrix::kProjectIn || op.matrix == Matrix::kHead;
+  if (buffer != Buffer::kNormed || !by_embedding) return BufferBytes(costs, buffer, op.layer);
+  return costs.files.spec().embedding_columns() * costs.activation_bytes;
+}
+
 uint64_t OpBytes(const Costs& costs, const PlanOp& op, uint64_t rows) {
-  const uint64_t in = rows * BufferBytes(costs, op.in, op.layer);
-  uint64_t bytes = in + rows * BufferBytes(costs, op.out, op.layer);
+  const uint64_t in = rows * RowBytes(costs, op, op.in);
+  uint64_t bytes = in + rows * RowBytes(costs, op, op.out);
   switch (op.kind) {
     case OpKind::kLinear:
     case OpKind::kHeadLinear:

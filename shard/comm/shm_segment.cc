@@ -94,7 +94,7 @@ absl::Status CheckToken(const Token& token, const ShmShape& shape) {
   if (token.epoch != shape.epoch) return Differs("epoch", token.epoch, shape.epoch);
   if (token.world != shape.world) return Differs("world", token.world, shape.world);
   if (token.capacity_floats != shape.capacity_floats) {
-    return Differs("window size in floats (step tokens * hidden)",
+    return Differs("window size in floats (step tokens * widest row)",
                    static_cast<uint64_t>(token.capacity_floats),
                    static_cast<uint64_t>(shape.capacity_floats));
   }

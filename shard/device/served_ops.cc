@@ -46,6 +46,7 @@ std::vector<ParamKind> MatricesRead(const PlanOp& op, bool tied_head) {
   if (op.kind == OpKind::kEmbed) {
     return {ParamKind::kTokenEmbedding, ParamKind::kPositionEmbedding};
   }
+  if (op.kind == OpKind::kAddPositions) return {ParamKind::kPositionEmbedding};
   if (op.kind == OpKind::kScaleShared) return {ParamKind::kSharedScale};
   const bool multiplies = op.kind == OpKind::kLinear || op.kind == OpKind::kHeadLinear ||
                           op.kind == OpKind::kExpertLinear;
@@ -208,6 +209,10 @@ std::vector<ParamKind> ParamsOf(Matrix matrix, bool tied_head) {
       return {ParamKind::kExpertGate, ParamKind::kExpertUp, ParamKind::kExpertDown};
     case Matrix::kHead:
       return {tied_head ? ParamKind::kTokenEmbedding : ParamKind::kHead};
+    case Matrix::kProjectIn:
+      return {ParamKind::kProjectIn};
+    case Matrix::kProjectOut:
+      return {ParamKind::kProjectOut};
     case Matrix::kNone:
     case Matrix::kLatents:
       break;

@@ -8,14 +8,7 @@ class Recorder {
   Recorder(const DecoderSpec& spec, uint32_t world) : spec_(spec), world_(world) {}
 
   LayerPlan Record() {
-    Add({.kind = OpKind::kEmbed, .out = Buffer::kResidual});
-    if (world_ > 1) Sum(Buffer::kResidual);
-    if (spec_.embedding_norm) {
-      Add({.kind = OpKind::kNormResidual,
-           .in = Buffer::kResidual,
-           .out = Buffer::kResidual,
-           .norm = Norm::kEmbedding});
-    }
+    Embed();
     for (layer_ = 0; layer_ < spec_.layers; ++layer_) {
       Attend();
       // With a parallel residual the MLP reads what attention has read.
@@ -23,14 +16,50 @@ class Recorder {
       MultiplyIntoResidual(Matrix::kOutput,
                            spec_.latent.rank > 0 ? Buffer::kHeadValue : Buffer::kAttention,
                            spec_.output_bias, Norm::kPostAttention);
+      if (spec_.residual_norms) NormalizeResidual(Norm::kAttention);
       if (!spec_.parallel_residual) NormalizeForMlp();
       if (spec_.HasExperts(layer_)) {
         Experts();
       } else {
         Mlp();
       }
+      if (spec_.residual_norms) NormalizeResidual(Norm::kMlp);
     }
-    Normalize(Norm::kFinal, Matrix::kHead);
+    Head();
+    return std::move(plan_);
+  }
+
+ private:
+  // An embedding of the layers' width goes to the residual with its positions; another one through
+  // a matrix first, whole on every rank.
+  void Embed() {
+    const bool projects = spec_.embedding_dim > 0;
+    const Buffer out = projects ? Buffer::kEmbedded : Buffer::kResidual;
+    Add({.kind = OpKind::kEmbed, .out = out});
+    if (world_ > 1) Sum(out);
+    if (projects) {
+      Round(Buffer::kEmbedded, Matrix::kProjectIn);
+      Multiply(Matrix::kProjectIn, Buffer::kNormed, Buffer::kResidual, /*bias=*/false);
+      if (spec_.position == PositionKind::kLearned) {
+        Add({.kind = OpKind::kAddPositions, .out = Buffer::kResidual});
+      }
+    }
+    if (spec_.embedding_norm) NormalizeResidual(Norm::kEmbedding);
+  }
+
+  // logits = head(norm(residual)).
+  void Head() {
+    const bool projects = spec_.embedding_dim > 0;
+    const Matrix reader = projects ? Matrix::kProjectOut : Matrix::kHead;
+    if (spec_.final_norm) {
+      Normalize(Norm::kFinal, reader);
+    } else {
+      Round(Buffer::kResidual, reader);
+    }
+    if (projects) {
+      Multiply(Matrix::kProjectOut, Buffer::kNormed, Buffer::kEmbedded, /*bias=*/false);
+      Round(Buffer::kEmbedded, Matrix::kHead);
+    }
     Multiply(Matrix::kHead, Buffer::kNormed, Buffer::kLogits, spec_.head_bias);
     if (spec_.logit_soft_cap > 0) {
       Add({.kind = OpKind::kCapLogits, .in = Buffer::kLogits, .out = Buffer::kLogits});
@@ -38,10 +67,8 @@ class Recorder {
     if (world_ > 1) {
       Add({.kind = OpKind::kGatherLogits, .in = Buffer::kLogits, .out = Buffer::kLogits});
     }
-    return std::move(plan_);
   }
 
- private:
   // attention(norm(residual)).
   void Attend() {
     if (spec_.latent.rank > 0) {
@@ -52,7 +79,7 @@ class Recorder {
   }
 
   void AttendHeads() {
-    Normalize(Norm::kAttention, Matrix::kQkv);
+    ReadResidual(Norm::kAttention, Matrix::kQkv);
     Multiply(Matrix::kQkv, Buffer::kNormed, Buffer::kQkv, spec_.qkv_bias);
     if (spec_.qkv_clip > 0) {
       Add({.kind = OpKind::kClip, .in = Buffer::kQkv, .out = Buffer::kQkv});
@@ -65,7 +92,7 @@ class Recorder {
 
   // Both products of the normed rows before anything that is made of theirs.
   void AttendLatents() {
-    Normalize(Norm::kAttention, Matrix::kLatents);
+    ReadResidual(Norm::kAttention, Matrix::kLatents);
     const bool down = spec_.latent.query_rank > 0;
     if (down) Multiply(Matrix::kQueryDown, Buffer::kNormed, Buffer::kQueryLatent, /*bias=*/false);
     Multiply(Matrix::kLatent, Buffer::kNormed, Buffer::kLatent, /*bias=*/false);
@@ -105,8 +132,8 @@ class Recorder {
   }
 
   void NormalizeForMlp() {
-    Normalize(spec_.shared_norm ? Norm::kAttention : Norm::kMlp,
-              spec_.HasExperts(layer_) ? Matrix::kExperts : Matrix::kGateUp);
+    ReadResidual(spec_.shared_norm ? Norm::kAttention : Norm::kMlp,
+                 spec_.HasExperts(layer_) ? Matrix::kExperts : Matrix::kGateUp);
   }
 
   void GateUp(bool bias) {
@@ -152,6 +179,26 @@ class Recorder {
   void Mlp() {
     GateUp(spec_.mlp_bias);
     MultiplyIntoResidual(Matrix::kDown, Buffer::kMlp, spec_.mlp_bias, Norm::kPostMlp);
+  }
+
+  // What attention and the MLP read of the residual: its norm, unless that stands behind them.
+  void ReadResidual(Norm norm, Matrix feeds) {
+    if (spec_.residual_norms) {
+      Round(Buffer::kResidual, feeds);
+    } else {
+      Normalize(norm, feeds);
+    }
+  }
+
+  void Round(Buffer in, Matrix feeds) {
+    Add({.kind = OpKind::kRound, .in = in, .out = Buffer::kNormed, .feeds = feeds});
+  }
+
+  void NormalizeResidual(Norm norm) {
+    Add({.kind = OpKind::kNormResidual,
+         .in = Buffer::kResidual,
+         .out = Buffer::kResidual,
+         .norm = norm});
   }
 
   void Normalize(Norm norm, Matrix feeds) {

@@ -55,6 +55,8 @@ constexpr const char* kNames[] = {"token embedding",
                                   "latent norm",
                                   "key up",
                                   "value up",
+                                  "projection of the embedding",
+                                  "projection in front of the head",
                                   "router bias",
                                   "choice bias",
                                   "gate bias",
@@ -72,6 +74,8 @@ bool IsOfLayer(ParamKind kind) {
     case ParamKind::kEmbeddingNormBias:
     case ParamKind::kFinalNormBias:
     case ParamKind::kHeadBias:
+    case ParamKind::kProjectIn:
+    case ParamKind::kProjectOut:
       return false;
     default:
       return true;
@@ -83,7 +87,13 @@ class ParamList {
   explicit ParamList(const DecoderSpec& spec) : spec_(spec) {}
 
   std::vector<DecoderParam> Make() {
-    Add(ParamKind::kTokenEmbedding, {spec_.vocab, spec_.hidden}, Split::kVocabRows);
+    const uint64_t embedding = spec_.embedding_columns();
+    Add(ParamKind::kTokenEmbedding, {spec_.vocab, embedding}, Split::kVocabRows);
+    // Small: every rank has them whole.
+    if (spec_.embedding_dim > 0) {
+      Add(ParamKind::kProjectIn, {spec_.hidden, embedding}, Split::kWhole);
+      Add(ParamKind::kProjectOut, {embedding, spec_.hidden}, Split::kWhole);
+    }
     if (spec_.position == PositionKind::kLearned) {
       Add(ParamKind::kPositionEmbedding, {spec_.position_rows, spec_.hidden}, Split::kWhole);
     }
@@ -93,8 +103,8 @@ class ParamList {
       AddMlp();
     }
     layer_ = 0;
-    AddNorm(ParamKind::kFinalNorm, ParamKind::kFinalNormBias);
-    if (!spec_.tied_head) Add(ParamKind::kHead, {spec_.vocab, spec_.hidden}, Split::kVocabRows);
+    if (spec_.final_norm) AddNorm(ParamKind::kFinalNorm, ParamKind::kFinalNormBias);
+    if (!spec_.tied_head) Add(ParamKind::kHead, {spec_.vocab, embedding}, Split::kVocabRows);
     if (spec_.head_bias) Add(ParamKind::kHeadBias, {spec_.vocab}, Split::kVocabRows);
     return std::move(params_);
   }

@@ -64,8 +64,8 @@ bool DecoderSpec::HasPlainMlp() const {
 uint64_t DecoderSpec::Hash() const {
   FieldHash hash;
   hash.Add(family);
-  for (const uint32_t value :
-       {layers, hidden, heads, kv_heads, head_dim, mlp_hidden, vocab, context_tokens}) {
+  for (const uint32_t value : {layers, hidden, heads, kv_heads, head_dim, mlp_hidden, vocab,
+                               embedding_dim, context_tokens}) {
     hash.Add(value);
   }
   hash.Add(static_cast<uint32_t>(norm));
@@ -83,9 +83,9 @@ uint64_t DecoderSpec::Hash() const {
   hash.Add(position_offset);
   hash.Add(static_cast<uint32_t>(activation));
   hash.Add(qkv_clip);
-  for (const bool value :
-       {embedding_norm, gated_mlp, parallel_residual, shared_norm, post_norms, head_norms, qkv_bias,
-        output_bias, mlp_bias, tied_head, head_bias, attention_sinks}) {
+  for (const bool value : {embedding_norm, gated_mlp, parallel_residual, shared_norm, post_norms,
+                           residual_norms, final_norm, head_norms, qkv_bias, output_bias, mlp_bias,
+                           tied_head, head_bias, attention_sinks}) {
     hash.Add(value);
   }
   for (const float value : {norm_weight_offset, embedding_scale, logit_soft_cap, attention_scale,

@@ -75,6 +75,9 @@ struct DecoderSpec {
   // Columns of the hidden layer of a plain MLP; of layers with experts, see `experts`.
   uint32_t mlp_hidden = 0;
   uint32_t vocab = 0;
+  // Columns of the embedding and of the head, with a matrix between them and the layers on either
+  // side; 0 = they have `hidden` of them, and no matrices between.
+  uint32_t embedding_dim = 0;
   uint32_t context_tokens = 0;
   NormKind norm = NormKind::kRmsNorm;
   float norm_epsilon = 1e-5f;
@@ -108,6 +111,11 @@ struct DecoderSpec {
   bool shared_norm = false;
   // What attention and the MLP make is normalised before it is added to the residual.
   bool post_norms = false;
+  // The norms of attention and MLP stand behind them, and are of the residual that they have added
+  // to: it goes on normalised, and attention and the MLP read it as it is.
+  bool residual_norms = false;
+  // A norm stands between the last layer and the head.
+  bool final_norm = true;
   // Query and key heads are RMS-normalised, each by itself, before they are rotated.
   bool head_norms = false;
   // Query, key and value are cut to [-qkv_clip, qkv_clip]; 0 = they are not.
@@ -148,6 +156,10 @@ struct DecoderSpec {
   }
   uint32_t attention_dim() const { return latent.rank > 0 ? latent.rank : head_dim; }
   uint32_t output_dim() const { return latent.rank > 0 ? latent.value_dim : head_dim; }
+  // Columns of the embedding and of the head.
+  uint32_t embedding_columns() const { return embedding_dim > 0 ? embedding_dim : hidden; }
+  // Elements of the widest row that ranks sum: the embedding's, or what goes to the residual.
+  uint32_t widest_sum() const { return embedding_dim > hidden ? embedding_dim : hidden; }
 
   bool HasExperts(uint32_t layer) const {
     return experts.count > 0 && (experts.plain_layers.empty() || !experts.plain_layers[layer]);

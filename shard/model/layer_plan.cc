@@ -49,12 +49,16 @@ const char* OpName(OpKind kind) {
   switch (kind) {
     case OpKind::kEmbed:
       return "embed";
+    case OpKind::kAddPositions:
+      return "add positions";
     case OpKind::kNormResidual:
       return "norm of the residual";
     case OpKind::kNormPartial:
       return "norm of what is to be added";
     case OpKind::kNorm:
       return "norm";
+    case OpKind::kRound:
+      return "round";
     case OpKind::kLinear:
       return "linear";
     case OpKind::kAddBias:
@@ -101,6 +105,8 @@ const char* BufferName(Buffer buffer) {
       return "-";
     case Buffer::kResidual:
       return "residual";
+    case Buffer::kEmbedded:
+      return "embedded";
     case Buffer::kNormed:
       return "normed";
     case Buffer::kQkv:
@@ -163,6 +169,10 @@ const char* MatrixName(Matrix matrix) {
       return "down";
     case Matrix::kHead:
       return "head";
+    case Matrix::kProjectIn:
+      return "project_in";
+    case Matrix::kProjectOut:
+      return "project_out";
     case Matrix::kRouter:
       return "router";
     case Matrix::kExpertGateUp:

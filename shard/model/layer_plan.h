@@ -15,11 +15,13 @@
 namespace weft::shard {
 
 enum class OpKind : uint8_t {
-  kEmbed,         // out = embedding rows of the step's ids; of other ranks' vocabulary, zeros. Rank
-                  // 0 adds the rows of the position table, where there is one
+  kEmbed,         // out = embedding rows of the step's ids; of other ranks' vocabulary, zeros. To
+                  // the residual rank 0 adds the rows of the position table, where there is one
+  kAddPositions,  // out += the rows of the position table: every rank, where kEmbed has another out
   kNormResidual,  // residual = norm(residual)
   kNormPartial,   // partial = norm(partial)
   kNorm,          // out = norm(in), rounded to the activation type
+  kRound,         // out = in, rounded to the activation type
   kLinear,        // out = in times a matrix
   kAddBias,       // out += the bias of a matrix
   kClip,          // cuts query, key and value to the spec's range
@@ -47,7 +49,8 @@ enum class OpKind : uint8_t {
 enum class Buffer : uint8_t {
   kNone,
   kResidual,   // float32 [hidden]
-  kNormed,     // activation type [hidden]
+  kEmbedded,   // float32 [embedding columns]: what stands between embedding or head and the layers
+  kNormed,     // activation type [hidden], or [embedding columns] where it is made of kEmbedded
   kQkv,        // query, key and value heads of this rank, side by side
   kAttention,  // query heads of this rank
   // Of latent attention; kQkv has query heads alone.
@@ -81,6 +84,9 @@ enum class Matrix : uint8_t {
   kGateUp,
   kDown,
   kHead,
+  // Between an embedding of another width and the layers, and between these and its head.
+  kProjectIn,
+  kProjectOut,
   kRouter,
   kExpertGateUp,
   kExpertDown,
@@ -123,7 +129,7 @@ struct PlanOp {
   // The norm that this operation computes. kLinear: of its input first; kSumRanks: of the residual
   // that it has added to, into `out`.
   Norm norm = Norm::kNone;
-  // kNorm, kAttend, kActivate and a product that activates: the product that reads `out`.
+  // kNorm, kRound, kAttend, kActivate and a product that activates: the product that reads `out`.
   Matrix feeds = Matrix::kNone;
   Epilogue epilogue = Epilogue::kStore;
   Way way = Way::kPlain;
@@ -163,6 +169,11 @@ struct LayerPlan {
 inline constexpr bool AddsBias(Matrix matrix, Rank rank) {
   return rank == 0 ||
          (matrix != Matrix::kOutput && matrix != Matrix::kDown && matrix != Matrix::kExpertDown);
+}
+
+// Matrices outside the layers: their parameters have layer 0.
+inline constexpr bool IsOfLayer(Matrix matrix) {
+  return matrix != Matrix::kHead && matrix != Matrix::kProjectIn && matrix != Matrix::kProjectOut;
 }
 
 // "layer 3 linear gate_up: normed -> mlp, activates", one line without its end.

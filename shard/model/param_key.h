@@ -13,9 +13,9 @@ namespace weft::shard {
 // Role of a parameter in the decoder. Vectors have one dimension, of "heads", "columns" or "slice"
 // this rank's.
 enum class ParamKind : uint8_t {
-  kTokenEmbedding,  // [vocab slice, hidden]
-  kHead,            // [vocab slice, hidden]; absent when tied
-  kFinalNorm,       // [hidden]
+  kTokenEmbedding,  // [vocab slice, embedding columns]
+  kHead,            // [vocab slice, embedding columns]; absent when tied
+  kFinalNorm,       // [hidden]; absent where no norm stands in front of the head
   kAttentionNorm,   // [hidden]
   kQuery,           // [query heads * query_dim, hidden or query_rank], half-split rotary order
   kKey,             // [KV heads * head_dim, hidden], half-split rotary order
@@ -59,6 +59,9 @@ enum class ParamKind : uint8_t {
   kLatentNorm,       // [rank]
   kKeyUp,            // [query heads * rank, plain_dim]
   kValueUp,          // [query heads * value_dim, rank]
+  // With an embedding of another width than the layers.
+  kProjectIn,   // [hidden, embedding columns]
+  kProjectOut,  // [embedding columns, hidden]
   kRouterBias,
   kChoiceBias,  // [experts]
   kExpertGateBias,

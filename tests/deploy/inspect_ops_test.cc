@@ -1,6 +1,7 @@
 #include "deploy/launcher/inspect_ops.h"
 
 #include <catch2/catch.hpp>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "tests/shard/weights/goldens.h"
@@ -40,6 +41,26 @@ TEST_CASE("A step's operations are joined over layers and read the model once", 
   CHECK(absl::StrContains(text, "layers 1 to 14, each"));
   CHECK(absl::StrContains(text, "behind the layers"));
   CHECK_FALSE(absl::StrContains(text, " us"));
+}
+
+TEST_CASE("Rows next to an embedding of another width are as wide as it", "[inspect][plan]") {
+  auto files = shard::ModelFiles::OpenShape(test::GoldenPath("opt_350m"));
+  REQUIRE(files.ok());
+  const shard::DecoderSpec& spec = (*files)->spec();
+  const auto ops = PlanStep(**files, OnCpu(), StepOptions());
+  REQUIRE(ops.ok());
+  std::vector<uint64_t> rounded;
+  uint64_t head = 0;
+  for (const StepOp& op : ops->ops) {
+    if (op.op.kind == shard::OpKind::kRound && op.op.in == shard::Buffer::kEmbedded) {
+      rounded.push_back(op.bytes);
+    }
+    if (op.op.matrix == shard::Matrix::kHead) head = op.bytes;
+  }
+  // In front of the layers and of the head: float32 in, bfloat16 out.
+  const uint64_t embedding = spec.embedding_dim;
+  CHECK(rounded == std::vector<uint64_t>(2, 6 * embedding));
+  CHECK(head == 2 * embedding * spec.vocab + 2 * embedding + 4 * spec.vocab);
 }
 
 TEST_CASE("A known speed gives times", "[inspect][plan]") {

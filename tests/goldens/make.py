@@ -333,6 +333,40 @@ MODELS = {
         lengths=LONG,
         gains=dict(layer=4.0),
     ),
+    # Norms behind the sums, none in front of the head, a narrower embedding, as 350M.
+    "opt_350m": dict(
+        config=dict(
+            family="opt",
+            vocab_size=137,
+            hidden_size=56,
+            word_embed_proj_dim=40,
+            num_attention_heads=7,
+            ffn_dim=90,
+            do_layer_norm_before=False,
+        ),
+        form="F16",
+        lengths=LONG,
+        gains=dict(layer=1.0, bias=0.1),
+    ),
+    # A wider embedding and a head of its own, no biases, no norm in front of the head.
+    "opt_bare": dict(
+        config=dict(
+            family="opt",
+            vocab_size=123,
+            hidden_size=80,
+            word_embed_proj_dim=96,
+            num_attention_heads=5,
+            ffn_dim=100,
+            activation_function="gelu",
+            enable_bias=False,
+            _remove_final_layer_norm=True,
+            tie_word_embeddings=False,
+        ),
+        form="BF16",
+        lengths=LONG,
+        # The head reads sums that nothing has normalised.
+        gains=dict(embedding=0.12, query=1.7),
+    ),
     # Every layer sees its last 37 positions, fewer than a tile of keys.
     "mistral_window": dict(
         config=dict(

@@ -13,9 +13,10 @@ constexpr int kThreadsMax = 256;
 // are in flight.
 constexpr int kQuads = 2;
 
-// The table's row of the token at `row`; null when another rank holds it.
+// The table's row of the token at `row`; null when another rank holds it, or none is wanted.
 template <typename T>
 __device__ __forceinline__ const T* TokenRow(const EmbedParams& params, uint32_t row) {
+  if (params.adds_positions) return nullptr;
   uint32_t id = params.ids[row];
   if (id == kTakeLastSample) id = params.last_sampled[params.slot[row]];
   if (id < params.vocab_begin || id >= params.vocab_end) return nullptr;
@@ -37,12 +38,14 @@ __global__ void __launch_bounds__(kThreadsMax) EmbedQuads(EmbedParams params) {
   const uint32_t begin = blockIdx.y * blockDim.x * kQuads + threadIdx.x;
   const T* token = TokenRow<T>(params, row);
   const T* position = PositionRow<T>(params, row);
+  float* out = params.residual + size_t{row} * params.hidden;
   float4 sum[kQuads];
 #pragma unroll
   for (int i = 0; i < kQuads; ++i) {
     const uint32_t quad = begin + i * blockDim.x;
     sum[i] = {0, 0, 0, 0};
     if (quad >= quads) continue;
+    if (params.adds_positions) sum[i] = LoadQuad(out + quad * kQuad);
     if (token != nullptr) {
       const float4 x = LoadQuad(token + quad * kQuad);
       sum[i] = {x.x * params.scale, x.y * params.scale, x.z * params.scale, x.w * params.scale};
@@ -52,7 +55,6 @@ __global__ void __launch_bounds__(kThreadsMax) EmbedQuads(EmbedParams params) {
       sum[i] = {sum[i].x + x.x, sum[i].y + x.y, sum[i].z + x.z, sum[i].w + x.w};
     }
   }
-  float* out = params.residual + size_t{row} * params.hidden;
 #pragma unroll
   for (int i = 0; i < kQuads; ++i) {
     const uint32_t quad = begin + i * blockDim.x;
@@ -68,9 +70,11 @@ __global__ void __launch_bounds__(kThreadsMax) EmbedElements(EmbedParams params)
   if (i >= params.hidden) return;
   const T* token = TokenRow<T>(params, row);
   const T* position = PositionRow<T>(params, row);
-  float sum = token != nullptr ? ToFloat(token[i]) * params.scale : 0.0f;
+  float* out = params.residual + size_t{row} * params.hidden + i;
+  float sum = params.adds_positions ? *out : 0.0f;
+  if (token != nullptr) sum = ToFloat(token[i]) * params.scale;
   if (position != nullptr) sum += ToFloat(position[i]);
-  params.residual[size_t{row} * params.hidden + i] = sum;
+  *out = sum;
 }
 
 template <typename T>

@@ -2,6 +2,10 @@
 //
 //   residual[row] = scale * table[id - vocab_begin] + position_table[positions[row]]
 //
+// or, with `adds_positions`, only the second part of it, added to what the residual is:
+//
+//   residual[row] += position_table[positions[row]]
+//
 // with zero in the place of the token's row when the id lies outside [vocab_begin, vocab_end): each
 // rank holds a slice of the vocabulary, and the ranks' residuals are summed afterwards. Ids are
 // read from device memory, those of decoding rows from where the sampler left them. A row's numbers
@@ -33,6 +37,8 @@ struct EmbedParams {
   const void* position_table = nullptr;
   // [rows]; read with a position table only.
   const uint32_t* positions = nullptr;
+  // Takes position_table and positions alone; ids and table are not read.
+  bool adds_positions = false;
   // Of the token's row, not of the position's.
   float scale = 1;
   // [rows, hidden], 16-byte aligned.

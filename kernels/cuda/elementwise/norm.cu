@@ -81,17 +81,21 @@ __global__ void __launch_bounds__(kThreadsMax) NormRow(NormParams params) {
 }
 
 // Any size: the row is read from memory again for each pass. With kInPlace the result goes back to
-// the residual.
+// the residual, and the row is read past the L1, which may hold lines from before the kernel in
+// front added to it when launches overlap.
 template <typename T, Kind kKind, bool kInPlace>
 __global__ void __launch_bounds__(kThreadsMax) NormRowOfAnySize(NormParams params) {
   __shared__ float scratch[2][kWarp];
   AllowNextKernel();
   WaitForEarlierKernels();
   float* residual = params.residual + size_t{blockIdx.x} * params.hidden;
+  const auto load = [residual](uint32_t i) {
+    return kInPlace ? __ldcg(residual + i) : residual[i];
+  };
   const T* delta = static_cast<const T*>(params.delta);
   float sum = 0;
   for (uint32_t i = threadIdx.x; i < params.hidden; i += blockDim.x) {
-    float x = residual[i];
+    float x = load(i);
     if (delta != nullptr) {
       x += ToFloat(delta[size_t{blockIdx.x} * params.hidden + i]);
       residual[i] = x;
@@ -104,7 +108,7 @@ __global__ void __launch_bounds__(kThreadsMax) NormRowOfAnySize(NormParams param
     mean = sum;
     float squares = 0;
     for (uint32_t i = threadIdx.x; i < params.hidden; i += blockDim.x) {
-      const float x = residual[i] - mean;
+      const float x = load(i) - mean;
       squares += x * x;
     }
     sum = BlockSum(squares, scratch[1]) / params.hidden;
@@ -113,7 +117,7 @@ __global__ void __launch_bounds__(kThreadsMax) NormRowOfAnySize(NormParams param
   T* out = kInPlace ? nullptr : static_cast<T*>(params.out) + size_t{blockIdx.x} * params.hidden;
   for (uint32_t i = threadIdx.x; i < params.hidden; i += blockDim.x) {
     const float weight = ToFloat(static_cast<const T*>(params.weight)[i]) + params.weight_offset;
-    float x = (residual[i] - mean) * scale * weight;
+    float x = (load(i) - mean) * scale * weight;
     if (kKind == Kind::kLayer && params.bias != nullptr) {
       x += ToFloat(static_cast<const T*>(params.bias)[i]);
     }

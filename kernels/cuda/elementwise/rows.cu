@@ -40,6 +40,14 @@ __global__ void __launch_bounds__(kThreads) AddElements(AddToResidualParams para
       __ldcg(params.residual + i) + ToFloat(__ldcg(static_cast<const T*>(params.delta) + i));
 }
 
+template <typename T>
+__global__ void __launch_bounds__(kThreads) RoundElement(RoundElementsParams params) {
+  AllowNextKernel();
+  WaitForEarlierKernels();
+  const uint64_t i = uint64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (i < params.count) static_cast<T*>(params.out)[i] = FromFloat<T>(__ldcg(params.in + i));
+}
+
 __global__ void __launch_bounds__(kThreads) CapElements(CapLogitsParams params) {
   const uint64_t i = uint64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (i < params.count) params.logits[i] = params.cap * tanhf(params.logits[i] / params.cap);
@@ -92,6 +100,14 @@ cudaError_t AddToResidual(const AddToResidualParams& params, cudaStream_t stream
   const auto blocks = static_cast<uint32_t>((params.count + kThreads - 1) / kThreads);
   const auto kernel =
       params.type == DType::kFloat32 ? AddElements<float> : AddElements<__nv_bfloat16>;
+  return LaunchKernel(kernel, dim3(blocks), kThreads, 0, params.dependent, stream, params);
+}
+
+cudaError_t RoundElements(const RoundElementsParams& params, cudaStream_t stream) {
+  if (params.count == 0) return cudaSuccess;
+  const auto blocks = static_cast<uint32_t>((params.count + kThreads - 1) / kThreads);
+  const auto kernel =
+      params.type == DType::kFloat32 ? RoundElement<float> : RoundElement<__nv_bfloat16>;
   return LaunchKernel(kernel, dim3(blocks), kThreads, 0, params.dependent, stream, params);
 }
 

@@ -3,6 +3,7 @@
 //   GatherRows:        out[i] = in[source[i]], whole rows
 //   AddBias:           rows[r, i] += bias[i]
 //   AddToResidual:     residual[i] += delta[i]
+//   RoundElements:     out[i] = in[i], rounded to the type of `out`
 //   CapLogits:         x[i] = cap * tanh(x[i] / cap)
 //   UnpackBlockTables: out[s, j] = ids[begin[s] + j] for j < begin[s + 1] - begin[s]
 //   JoinSlices:        out[r, column_begin[p] + j] = slices[p, r, j]
@@ -52,6 +53,16 @@ struct AddToResidualParams {
   bool dependent = false;
 };
 
+struct RoundElementsParams {
+  // [count] float32.
+  const float* in = nullptr;
+  // [count] of `type`, apart from `in`.
+  void* out = nullptr;
+  uint64_t count = 0;
+  DType type = DType::kBfloat16;
+  bool dependent = false;
+};
+
 struct CapLogitsParams {
   // [count] float32.
   float* logits = nullptr;
@@ -86,6 +97,7 @@ struct JoinSlicesParams {
 cudaError_t GatherRows(const GatherRowsParams& params, cudaStream_t stream);
 cudaError_t AddBias(const AddBiasParams& params, cudaStream_t stream);
 cudaError_t AddToResidual(const AddToResidualParams& params, cudaStream_t stream);
+cudaError_t RoundElements(const RoundElementsParams& params, cudaStream_t stream);
 cudaError_t CapLogits(const CapLogitsParams& params, cudaStream_t stream);
 cudaError_t UnpackBlockTables(const UnpackBlockTablesParams& params, cudaStream_t stream);
 cudaError_t JoinSlices(const JoinSlicesParams& params, cudaStream_t stream);

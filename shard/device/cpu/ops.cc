@@ -91,16 +91,20 @@ void CpuOps::ForRows(uint32_t rows, uint32_t grain,
 absl::Status CpuOps::Execute(const PlanOp& op, PlanPart) {
   switch (op.kind) {
     case OpKind::kEmbed:
-      Embed();
+      Embed(op);
+      break;
+    case OpKind::kAddPositions:
+      AddPositions(At(op.out));
       break;
     case OpKind::kNormResidual:
-      NormalizeInPlace(op, ws_.residual);
-      break;
     case OpKind::kNormPartial:
-      NormalizeInPlace(op, ws_.partial);
+      NormalizeInPlace(op, op.out == Buffer::kPartial ? ws_.partial : ws_.residual);
       break;
     case OpKind::kNorm:
       Normalize(op);
+      break;
+    case OpKind::kRound:
+      Round(op);
       break;
     case OpKind::kLinear:
       RunProduct(op);
@@ -121,11 +125,7 @@ absl::Status CpuOps::Execute(const PlanOp& op, PlanPart) {
       MultiplyByHead(op);
       break;
     case OpKind::kRotateAppend:
-      if (spec_.latent.rank > 0) {
-        RotateAndAppendLatent(op);
-      } else {
-        RotateAndAppend(op);
-      }
+      spec_.latent.rank > 0 ? RotateAndAppendLatent(op) : RotateAndAppend(op);
       break;
     case OpKind::kKeepSampled:
       KeepSampledRows();
@@ -166,6 +166,8 @@ float* CpuOps::At(Buffer buffer) {
   switch (buffer) {
     case Buffer::kResidual:
       return ws_.residual;
+    case Buffer::kEmbedded:
+      return ws_.embedded;
     case Buffer::kQkv:
       return ws_.qkv;
     case Buffer::kAttention:
@@ -203,31 +205,38 @@ float* CpuOps::At(Buffer buffer) {
   return nullptr;
 }
 
-void CpuOps::Embed() {
-  const int64_t hidden = spec_.hidden;
-  float* const out = slice_.world == 1 ? ws_.residual : At(Buffer::kPartial);
+void CpuOps::Embed(const PlanOp& op) {
+  const int64_t columns = ColumnsOf(op.out);
+  // What is to be summed lies where the other ranks read it.
+  float* const out =
+      slice_.world == 1 ? At(op.out) : communicator_->Stage(int64_t{rows_.rows()} * columns);
   ForRows(rows_.rows(), kRowGrain, [&](uint32_t begin, uint32_t end, int) {
     for (uint32_t row = begin; row < end; ++row) {
       const TokenId id = rows_.ids()[row];
       if (id >= slice_.vocab.begin && id < slice_.vocab.end) {
-        float* const to = out + row * hidden;
+        float* const to = out + row * columns;
         kernels::cpu::UnpackRow(weights_.embedding().packed, id - slice_.vocab.begin, to);
         if (spec_.embedding_scale != 1.0f) {
-          for (int64_t i = 0; i < hidden; ++i) to[i] *= spec_.embedding_scale;
+          for (int64_t i = 0; i < columns; ++i) to[i] *= spec_.embedding_scale;
         }
       } else {
-        std::fill_n(out + row * hidden, hidden, 0.0f);
+        std::fill_n(out + row * columns, columns, 0.0f);
       }
     }
   });
-  if (spec_.position != PositionKind::kLearned || slice_.rank != 0) return;
+  const bool adds_positions = spec_.position == PositionKind::kLearned && slice_.rank == 0;
+  if (adds_positions && op.out == Buffer::kResidual) AddPositions(out);
+}
+
+void CpuOps::AddPositions(float* rows) {
+  const int64_t hidden = spec_.hidden;
   pool_.Run(static_cast<uint32_t>(rows_.runs().size()), [&](uint32_t item, int thread) {
     const StepRows::Run& run = rows_.runs()[item];
     float* const position = ws_.threads[static_cast<size_t>(thread)].row;
     for (uint32_t i = 0; i < run.rows; ++i) {
       kernels::cpu::UnpackRow(weights_.positions().packed, run.start + i + spec_.position_offset,
                               position);
-      float* const row = out + (run.row + i) * hidden;
+      float* const row = rows + (run.row + i) * hidden;
       kernels_->add(row, position, hidden, row);
     }
   });
@@ -295,6 +304,10 @@ void CpuOps::Normalize(const PlanOp& op) {
       Prepare(op.out, readers.span(), row, spec_.hidden, r, r + 1);
     }
   });
+}
+
+void CpuOps::Round(const PlanOp& op) {
+  PrepareRows(op.out, MatricesOf(op.feeds, op.layer), At(op.in), ColumnsOf(op.in));
 }
 
 absl::Status CpuOps::Sample(StepResult* result) {

@@ -108,10 +108,17 @@ class CpuOps : public Ops {
   MatrixGroup ReadersOfExperts(const CpuLayer& weights) const;
   // Where the first element of a buffer's row 0 lies.
   float* At(Buffer buffer);
+  // Elements of a row of the residual, or of kEmbedded.
+  int64_t ColumnsOf(Buffer buffer) const {
+    return buffer == Buffer::kEmbedded ? spec_.embedding_dim : spec_.hidden;
+  }
   // The parts of a product whose outputs go to `out`, a buffer of its own width.
   absl::Span<const LinearPart> LinearParts(const PlanOp& op, float* out, bool adds_bias);
 
-  void Embed();
+  void Embed(const PlanOp& op);
+  // Adds the rows of the position table to rows of `hidden` elements.
+  void AddPositions(float* rows);
+  void Round(const PlanOp& op);
   const CpuNorm& WeightsOf(Norm norm, uint32_t layer) const;
   // out = norm(in), one row.
   void NormalizeRow(const CpuNorm& weights, const float* in, float* out) const;

@@ -42,6 +42,8 @@ kernels::cpu::Activation KernelActivation(Activation activation) {
 
 CpuOps::MatrixGroup CpuOps::MatricesOf(Matrix matrix, uint32_t layer) const {
   if (matrix == Matrix::kHead) return {{&weights_.head()}, 1};
+  if (matrix == Matrix::kProjectIn) return {{&weights_.project_in()}, 1};
+  if (matrix == Matrix::kProjectOut) return {{&weights_.project_out()}, 1};
   const CpuLayer& weights = weights_.layer(layer);
   switch (matrix) {
     case Matrix::kQkv:
@@ -75,6 +77,8 @@ CpuOps::MatrixGroup CpuOps::MatricesOf(Matrix matrix, uint32_t layer) const {
       return ReadersOfExperts(weights);
     case Matrix::kNone:
     case Matrix::kHead:
+    case Matrix::kProjectIn:
+    case Matrix::kProjectOut:
       break;
   }
   return {};
@@ -220,7 +224,7 @@ void CpuOps::RunProduct(const PlanOp& op) {
   const bool adds = op.epilogue == Epilogue::kAddToOut;
   const absl::Span<const LinearPart> parts = LinearParts(
       op, At(adds ? Buffer::kPartial : op.out), op.adds_bias && AddsBias(op.matrix, slice_.rank));
-  if (op.matrix != Matrix::kHead) CountPass(parts);
+  if (IsOfLayer(op.matrix)) CountPass(parts);
   if (op.epilogue == Epilogue::kActivate) return RunActivatedProduct(op, parts);
   if (!adds) return RunLinear(parts, nullptr);
   const int64_t hidden = spec_.hidden;
@@ -282,8 +286,9 @@ void CpuOps::Activate(const PlanOp& op) {
 }
 
 absl::Status CpuOps::SumRanks(const PlanOp& op) {
-  const int64_t count = int64_t{rows_.rows()} * spec_.hidden;
-  float* const target = op.out == Buffer::kPartial ? ws_.partial : ws_.residual;
+  const int64_t count = int64_t{rows_.rows()} * ColumnsOf(op.out);
+  // Partial sums lie where the other ranks read them, and what is made of them here.
+  float* const target = op.out == Buffer::kPartial ? ws_.partial : At(op.out);
   if (!op.adds_to_residual) std::fill_n(target, count, 0.0f);
   return communicator_->AllReduceAdd(target, count);
 }

@@ -22,9 +22,11 @@ constexpr ServedOp OfRows(OpKind kind) {
 // (kernels/cpu/packed_format.h) get float32 ones.
 constexpr ServedOp kOps[] = {
     OfRows(OpKind::kEmbed),
+    OfRows(OpKind::kAddPositions),
     OfRows(OpKind::kNormResidual),
     OfRows(OpKind::kNormPartial),
     OfRows(OpKind::kNorm),
+    OfRows(OpKind::kRound),
     {OpKind::kLinear, kPlain, SetOf(Epilogue::kStore, Epilogue::kAddToOut, Epilogue::kActivate),
      kActivations, kKv, kAllTensorTypes},
     OfRows(OpKind::kAddBias),

@@ -69,6 +69,10 @@ CpuMatrix* CpuWeights::MatrixOf(ParamKey key) {
       return &positions_;
     case ParamKind::kHead:
       return &head_;
+    case ParamKind::kProjectIn:
+      return &project_in_;
+    case ParamKind::kProjectOut:
+      return &project_out_;
     case ParamKind::kQuery:
       return &layer.query;
     case ParamKind::kKey:

@@ -83,6 +83,9 @@ class CpuWeights : public WeightSink {
   const CpuMatrix& positions() const { return positions_; }
   // The embedding's numbers when they are tied.
   const CpuMatrix& head() const { return head_; }
+  // Empty unless the embedding has another width than the layers.
+  const CpuMatrix& project_in() const { return project_in_; }
+  const CpuMatrix& project_out() const { return project_out_; }
   const CpuNorm& embedding_norm() const { return embedding_norm_; }
   const CpuNorm& final_norm() const { return final_norm_; }
 
@@ -119,6 +122,8 @@ class CpuWeights : public WeightSink {
   CpuMatrix embedding_;
   CpuMatrix positions_;
   CpuMatrix head_;
+  CpuMatrix project_in_;
+  CpuMatrix project_out_;
   CpuNorm embedding_norm_;
   CpuNorm final_norm_;
 

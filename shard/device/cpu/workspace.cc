@@ -57,6 +57,7 @@ uint64_t Workspace::AssignParts(uint8_t* base, const DecoderSpec& spec, const Sl
   const uint64_t key = latents ? 0 : uint64_t{slice.kv_heads.size()} * spec.head_dim;
   residual = parts.Take<float>(rows * spec.hidden);
   partial = parts.Take<float>(rows * spec.hidden);
+  if (spec.embedding_dim > 0) embedded = parts.Take<float>(rows * spec.embedding_dim);
   qkv = parts.Take<float>(rows * (query + 2 * key));
   attention = parts.Take<float>(rows * heads * spec.attention_dim());
   const uint64_t mlp = std::max(slice.mlp.size(), slice.shared.size());
@@ -76,8 +77,9 @@ uint64_t Workspace::AssignParts(uint8_t* base, const DecoderSpec& spec, const Sl
     rotary[kind].cosines = parts.Take<float>(angles);
     rotary[kind].sines = parts.Take<float>(angles);
   }
-  const uint64_t widest = std::max(
-      {uint64_t{spec.hidden}, heads * spec.output_dim(), mlp, uint64_t{spec.latent.query_rank}});
+  const uint64_t widest =
+      std::max({uint64_t{spec.hidden}, uint64_t{spec.embedding_dim}, heads * spec.output_dim(), mlp,
+                uint64_t{spec.latent.query_rank}});
   TakePrepared(rows, widest, parts, &normed);
   made = normed;
   if (spec.parallel_residual || spec.experts.shared_hidden > 0) {

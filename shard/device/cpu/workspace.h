@@ -32,6 +32,8 @@ class Workspace {
 
   // [rows, hidden]
   float* residual = nullptr;
+  // [rows, embedding_dim]; null where embedding and head are as wide as the layers.
+  float* embedded = nullptr;
   // [rows, (heads + 2 * kv_heads) * head_dim]: query, key, value of a row side by side. Of latent
   // attention [rows, heads * head_dim], the query alone.
   float* qkv = nullptr;

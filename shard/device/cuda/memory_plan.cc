@@ -16,13 +16,14 @@ namespace weft::shard {
 namespace {
 
 // Executable graphs: about 4 KiB a kernel on the device, measured; a layer has at most a dozen, one
-// of latent attention as many again.
+// of latent attention, or with norms behind its sums, as many again.
 constexpr uint64_t kGraphKernelBytes = 4096;
 constexpr uint64_t kGraphKernelsOfLayer = 12;
 
-uint64_t GraphsLayerBytes(const CudaShape& shape, const CudaLimits& limits) {
-  const uint64_t kernels = (shape.latent ? 2 * kGraphKernelsOfLayer : kGraphKernelsOfLayer) +
-                           (limits.expert_load ? 1 : 0);
+uint64_t GraphsLayerBytes(const DecoderSpec& spec, const CudaLimits& limits) {
+  const bool more = spec.latent.rank > 0 || spec.residual_norms;
+  const uint64_t kernels =
+      (more ? 2 * kGraphKernelsOfLayer : kGraphKernelsOfLayer) + (limits.expert_load ? 1 : 0);
   return GraphCache::kGraphsMax * kernels * kGraphKernelBytes;
 }
 // cuBLASLt and the CUDA runtime load their kernels when they are first used.
@@ -115,7 +116,7 @@ absl::StatusOr<MemoryPlan> PlanCudaMemory(const DecoderSpec& spec, const CudaSha
   plan.weights_bytes = CudaWeights::Bytes(spec, shape);
   plan.workspace_bytes = CudaWorkspace::Bytes(shape, limits) + kLibraryBytes +
                          (limits.world > 1 ? PeerSum::Bytes(shape.hidden) : 0) +
-                         NcclBytes(limits.world) + shape.layers * GraphsLayerBytes(shape, limits);
+                         NcclBytes(limits.world) + shape.layers * GraphsLayerBytes(spec, limits);
   plan.kv_groups = MakeKvGroups(spec);
   plan.kv_block_bytes = CudaKvCache::BlockBytes(shape, plan.kv_groups);
   plan.kv_block_tokens = kKvBlockTokensCuda;

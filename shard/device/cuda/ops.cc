@@ -226,13 +226,17 @@ absl::Status CudaOps::Execute(const PlanOp& op, PlanPart part) {
   const Rows& rows = RowsOf(part);
   switch (op.kind) {
     case OpKind::kEmbed:
-      return Embed();
+      return Embed(op);
+    case OpKind::kAddPositions:
+      return AddPositions();
     case OpKind::kNormResidual:
       return NormalizeResidual(op, rows);
     case OpKind::kNormPartial:
       return NormalizePartial(op, rows);
     case OpKind::kNorm:
       return Normalize(op, rows);
+    case OpKind::kRound:
+      return Round(op, rows);
     case OpKind::kLinear:
       return op.way == Way::kFewRows ? MultiplyFewRows(op, rows) : Multiply(op, rows);
     case OpKind::kAddBias:
@@ -274,7 +278,7 @@ absl::Status CudaOps::Execute(const PlanOp& op, PlanPart part) {
       absl::StrCat("the plan has an operation of no kernel: ", PlanOpText(op)));
 }
 
-absl::Status CudaOps::Embed() {
+absl::Status CudaOps::Embed(const PlanOp& op) {
   WEFT_RETURN_IF_ERROR(PrepareAttention());
   kernels::cuda::EmbedParams embed;
   embed.ids = inputs_.ids;
@@ -283,18 +287,34 @@ absl::Status CudaOps::Embed() {
   embed.table = weights_.embedding();
   embed.vocab_begin = slice_.vocab.begin;
   embed.vocab_end = slice_.vocab.end;
-  if (spec_.position == PositionKind::kLearned && slice_.rank == 0) {
-    embed.position_table =
-        static_cast<const uint8_t*>(weights_.positions()) +
-        uint64_t{spec_.position_offset} * shape_.hidden * kernels::cuda::BytesOf(shape_.type);
+  const bool adds_positions = spec_.position == PositionKind::kLearned && slice_.rank == 0;
+  if (adds_positions && op.out == Buffer::kResidual) {
+    embed.position_table = FirstPosition();
     embed.positions = inputs_.positions;
   }
   embed.scale = spec_.embedding_scale;
-  embed.residual = body_.residual;
+  embed.residual = static_cast<float*>(At(op.out, body_, Matrix::kNone));
   embed.rows = body_.count;
-  embed.hidden = shape_.hidden;
+  embed.hidden = ColumnsOf(op.out);
   embed.type = shape_.type;
   return CudaStatus(kernels::cuda::Embed(embed, stream_), "embedding");
+}
+
+const void* CudaOps::FirstPosition() const {
+  return static_cast<const uint8_t*>(weights_.positions()) +
+         uint64_t{spec_.position_offset} * shape_.hidden * kernels::cuda::BytesOf(shape_.type);
+}
+
+absl::Status CudaOps::AddPositions() {
+  kernels::cuda::EmbedParams params;
+  params.adds_positions = true;
+  params.position_table = FirstPosition();
+  params.positions = inputs_.positions;
+  params.residual = body_.residual;
+  params.rows = body_.count;
+  params.hidden = shape_.hidden;
+  params.type = shape_.type;
+  return CudaStatus(kernels::cuda::Embed(params, stream_), "positions");
 }
 
 absl::Status CudaOps::LaunchSampler(bool after_graph) {

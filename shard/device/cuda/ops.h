@@ -111,15 +111,24 @@ class CudaOps : public Ops {
     uint32_t inputs = 0;
   };
   MatrixOnDevice MatrixOf(Matrix matrix, uint32_t layer) const;
+  // Of those that are no layer's.
+  MatrixOnDevice MatrixOutside(Matrix matrix) const;
   CudaNorm WeightsOf(Norm norm, uint32_t layer) const;
   // All but what goes in beside the residual, and where the result goes.
   kernels::cuda::NormParams NormOf(const PlanOp& op, const Rows& rows) const;
   void* At(Buffer buffer, const Rows& rows, Matrix matrix) const;
   // Float32 for the residual and logits.
   kernels::cuda::DType TypeOf(Buffer buffer) const;
+  // Elements of a row of the residual and what is added to it, or of kEmbedded.
+  uint32_t ColumnsOf(Buffer buffer) const {
+    return buffer == Buffer::kEmbedded ? shape_.embedding : shape_.hidden;
+  }
 
   absl::Status LaunchSampler(bool after_graph);
-  absl::Status Embed();
+  absl::Status Embed(const PlanOp& op);
+  // The row of the position table that position 0 has.
+  const void* FirstPosition() const;
+  absl::Status AddPositions();
   // Block tables, and what attention of decode rows and of chunks plans ahead.
   absl::Status PrepareAttention();
   absl::Status PlanDecode(uint32_t group);
@@ -127,6 +136,7 @@ class CudaOps : public Ops {
   kernels::cuda::BlockTables TablesOf(uint32_t group, uint32_t first_sequence) const;
   absl::Status NormalizeResidual(const PlanOp& op, const Rows& rows);
   absl::Status NormalizePartial(const PlanOp& op, const Rows& rows);
+  absl::Status Round(const PlanOp& op, const Rows& rows);
   absl::Status CapLogits();
   absl::Status Normalize(const PlanOp& op, const Rows& rows);
   absl::Status AddResidual(const PlanOp& op, const Rows& rows);

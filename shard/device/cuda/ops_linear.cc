@@ -48,10 +48,18 @@ kernels::cuda::ActivationKind CudaOps::ActivationOfMlps() const {
   return kernels::cuda::ActivationKind::kSilu;
 }
 
-CudaOps::MatrixOnDevice CudaOps::MatrixOf(Matrix matrix, uint32_t layer) const {
-  if (matrix == Matrix::kHead) {
-    return {weights_.head(), weights_.head_bias(), shape_.vocab, shape_.hidden};
+CudaOps::MatrixOnDevice CudaOps::MatrixOutside(Matrix matrix) const {
+  if (matrix == Matrix::kProjectIn) {
+    return {weights_.project_in(), nullptr, shape_.hidden, shape_.embedding};
   }
+  if (matrix == Matrix::kProjectOut) {
+    return {weights_.project_out(), nullptr, shape_.embedding, shape_.hidden};
+  }
+  return {weights_.head(), weights_.head_bias(), shape_.vocab, shape_.embedding};
+}
+
+CudaOps::MatrixOnDevice CudaOps::MatrixOf(Matrix matrix, uint32_t layer) const {
+  if (!IsOfLayer(matrix)) return MatrixOutside(matrix);
   const CudaLayer& weights = weights_.layer(layer);
   const bool experts = spec_.HasExperts(layer);
   switch (matrix) {
@@ -88,6 +96,8 @@ CudaOps::MatrixOnDevice CudaOps::MatrixOf(Matrix matrix, uint32_t layer) const {
     case Matrix::kLatents:
     case Matrix::kNone:
     case Matrix::kHead:
+    case Matrix::kProjectIn:
+    case Matrix::kProjectOut:
       break;
   }
   return {};
@@ -120,6 +130,8 @@ void* CudaOps::At(Buffer buffer, const Rows& rows, Matrix matrix) const {
   switch (buffer) {
     case Buffer::kResidual:
       return rows.residual;
+    case Buffer::kEmbedded:
+      return ws_.embedded;
     case Buffer::kNormed:
       return ws_.normed;
     case Buffer::kQkv:
@@ -161,8 +173,8 @@ void* CudaOps::At(Buffer buffer, const Rows& rows, Matrix matrix) const {
 }
 
 DType CudaOps::TypeOf(Buffer buffer) const {
-  const bool wide =
-      buffer == Buffer::kResidual || buffer == Buffer::kLogits || buffer == Buffer::kRoutes;
+  const bool wide = buffer == Buffer::kResidual || buffer == Buffer::kEmbedded ||
+                    buffer == Buffer::kLogits || buffer == Buffer::kRoutes;
   return wide ? DType::kFloat32 : shape_.type;
 }
 
@@ -197,6 +209,15 @@ absl::Status CudaOps::NormalizeResidual(const PlanOp& op, const Rows& rows) {
   return CudaStatus(rms ? kernels::cuda::RmsNormInPlace(params, stream_)
                         : kernels::cuda::LayerNormInPlace(params, stream_),
                     "norm of the residual");
+}
+
+absl::Status CudaOps::Round(const PlanOp& op, const Rows& rows) {
+  const auto* const in = static_cast<const float*>(At(op.in, rows, Matrix::kNone));
+  return CudaStatus(kernels::cuda::RoundElements({in, At(op.out, rows, Matrix::kNone),
+                                                  uint64_t{rows.count} * ColumnsOf(op.in),
+                                                  shape_.type, !op.after_collective},
+                                                 stream_),
+                    "rounding");
 }
 
 // The rows count as one query head each.
@@ -313,7 +334,8 @@ absl::Status CudaOps::Activate(const PlanOp& op, const Rows& rows) {
 absl::Status CudaOps::SumRanks(const PlanOp& op, const Rows& rows) {
   if (op.way == Way::kPlain) {
     return communicator_->AllReduce(At(op.in, rows, op.matrix),
-                                    uint64_t{rows.count} * shape_.hidden, TypeOf(op.in), stream_);
+                                    uint64_t{rows.count} * ColumnsOf(op.in), TypeOf(op.in),
+                                    stream_);
   }
   kernels::cuda::AllReduceParams params;
   params.residual = rows.residual;

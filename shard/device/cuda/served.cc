@@ -24,9 +24,11 @@ constexpr ServedOp OfRows(OpKind kind) { return {kind, kPlain, kStores, kBoth, k
 
 constexpr ServedOp kOps[] = {
     OfRows(OpKind::kEmbed),
+    OfRows(OpKind::kAddPositions),
     OfRows(OpKind::kNormResidual),
     OfRows(OpKind::kNormPartial),
     OfRows(OpKind::kNorm),
+    OfRows(OpKind::kRound),
     {OpKind::kLinear, kPlain, SetOf(Epilogue::kStore, Epilogue::kAddToOut), kBoth, kBoth,
      kMatrices},
     {OpKind::kLinear, kFewRows,

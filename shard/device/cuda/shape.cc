@@ -71,6 +71,11 @@ absl::StatusOr<CudaShape> MakeCudaShape(const DecoderSpec& spec, const SlicePlan
                                                    ": CUDA shards serve multiples of ",
                                                    kVectorElements, "; use --device cpu"));
   }
+  if (spec.embedding_columns() % kVectorElements != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("embedding size ", spec.embedding_columns(),
+                                                   ": CUDA shards serve multiples of ",
+                                                   kVectorElements, "; use --device cpu"));
+  }
   CudaShape shape;
   if (spec.latent.rank > 0) WEFT_RETURN_IF_ERROR(FillLatent(spec, &shape));
   for (const uint32_t size : kHeadSizes) {
@@ -83,6 +88,8 @@ absl::StatusOr<CudaShape> MakeCudaShape(const DecoderSpec& spec, const SlicePlan
   shape.type = type;
   shape.layers = spec.layers;
   shape.hidden = spec.hidden;
+  shape.embedding = spec.embedding_columns();
+  shape.projects = spec.embedding_dim > 0;
   shape.query_heads = slice.heads.size();
   shape.kv_heads = slice.kv_heads.size();
   shape.head_dim = spec.head_dim;

@@ -17,6 +17,10 @@ struct CudaShape {
   kernels::cuda::DType type = kernels::cuda::DType::kBfloat16;
   uint32_t layers = 0;
   uint32_t hidden = 0;
+  // Columns of embedding and head; with another number than `hidden` they stand behind matrices of
+  // their own.
+  uint32_t embedding = 0;
+  bool projects = false;
   uint32_t query_heads = 0;
   uint32_t kv_heads = 0;
   // Of a key of the model, and of one in memory: the elements between are zero.
@@ -67,10 +71,13 @@ struct CudaShape {
   uint32_t gate_up_columns() const { return gated_mlp ? 2 * mlp : mlp; }
   // Of the widest plain MLP, or MLP beside experts.
   uint32_t widest_mlp() const { return mlp > shared_mlp ? mlp : shared_mlp; }
+  // Of what is rounded for a product that stands next to the residual or the embedding.
+  uint32_t widest_normed() const { return hidden > embedding ? hidden : embedding; }
 };
 
 // INVALID_ARGUMENT, naming what is out of range, for a model that the kernels do not serve: hidden
-// size no multiple of 8, head size above 256, sizes of latent attention that are no multiples of 8.
+// or embedding size no multiple of 8, head size above 256, sizes of latent attention that are no
+// multiples of 8.
 absl::StatusOr<CudaShape> MakeCudaShape(const DecoderSpec& spec, const SlicePlan& slice,
                                         kernels::cuda::DType type);
 

@@ -40,8 +40,14 @@ std::vector<Product> ProductsOf(const CudaShape& shape, uint32_t world) {
       {"o", {rows, shape.hidden, shape.output_columns(), type, sum_type, alone}},
       {"gate_up", {rows, 2 * shape.mlp, shape.hidden, type, type, false}},
       {"down", {rows, shape.hidden, shape.mlp, type, sum_type, alone}},
-      {"head", {kRunningMax, shape.vocab, shape.hidden, type, DType::kFloat32, false}},
+      {"head", {kRunningMax, shape.vocab, shape.embedding, type, DType::kFloat32, false}},
   };
+  if (shape.projects) {
+    const DType wide = DType::kFloat32;
+    products.push_back({"project_in", {rows, shape.hidden, shape.embedding, type, wide, false}});
+    products.push_back(
+        {"project_out", {kRunningMax, shape.embedding, shape.hidden, type, wide, false}});
+  }
   if (!shape.latent) {
     products.insert(products.begin(),
                     {"qkv", {rows, shape.qkv_columns(), shape.hidden, type, type, false}});

@@ -39,9 +39,13 @@ PaddedGrid HeadRows(uint32_t heads, const CudaShape& shape) {
 
 WeightLayout::WeightLayout(const DecoderSpec& spec, const CudaShape& shape)
     : shape_(shape), element_bytes_(BytesOf(shape.type)) {
-  const PaddedGrid vocab = Rows(shape.vocab_used, shape.hidden, shape.hidden);
-  const uint64_t vocab_elements = uint64_t{shape.vocab} * shape.hidden;
+  const PaddedGrid vocab = Rows(shape.vocab_used, shape.embedding, shape.embedding);
+  const uint64_t vocab_elements = uint64_t{shape.vocab} * shape.embedding;
   Add({ParamKind::kTokenEmbedding}, Take(vocab_elements), vocab);
+  if (shape.projects) {
+    AddPlain({ParamKind::kProjectIn}, shape.hidden, shape.embedding);
+    AddPlain({ParamKind::kProjectOut}, shape.embedding, shape.hidden);
+  }
   if (spec.position == PositionKind::kLearned) {
     Add({ParamKind::kPositionEmbedding}, Take(uint64_t{spec.position_rows} * shape.hidden),
         Rows(spec.position_rows, shape.hidden, shape.hidden));
@@ -50,7 +54,7 @@ WeightLayout::WeightLayout(const DecoderSpec& spec, const CudaShape& shape)
     AddNorm(ParamKind::kEmbeddingNorm, ParamKind::kEmbeddingNormBias, 0, spec);
   }
   for (uint32_t layer = 0; layer < shape.layers; ++layer) AddLayer(layer, spec);
-  AddNorm(ParamKind::kFinalNorm, ParamKind::kFinalNormBias, 0, spec);
+  if (spec.final_norm) AddNorm(ParamKind::kFinalNorm, ParamKind::kFinalNormBias, 0, spec);
   if (!spec.tied_head) Add({ParamKind::kHead}, Take(vocab_elements), vocab);
   if (spec.head_bias) {
     Add({ParamKind::kHeadBias}, Take(shape.vocab), Rows(1, shape.vocab_used, shape.vocab));

@@ -49,6 +49,8 @@ class CudaWeightsImpl : public CudaWeights {
     return spec_.tied_head ? embedding() : Find({ParamKind::kHead});
   }
   const void* head_bias() const override { return Find({ParamKind::kHeadBias}); }
+  const void* project_in() const override { return Find({ParamKind::kProjectIn}); }
+  const void* project_out() const override { return Find({ParamKind::kProjectOut}); }
   const void* positions() const override { return Find({ParamKind::kPositionEmbedding}); }
   CudaNorm embedding_norm() const override {
     return {Find({ParamKind::kEmbeddingNorm}), Find({ParamKind::kEmbeddingNormBias})};

@@ -76,10 +76,13 @@ class CudaWeights : public WeightSink {
   virtual absl::Status Finish() = 0;
 
   virtual const CudaLayer& layer(uint32_t layer) const = 0;
-  // [vocab, hidden]; the same when they are tied.
+  // [vocab, embedding]; the same when they are tied.
   virtual const void* embedding() const = 0;
   virtual const void* head() const = 0;
   virtual const void* head_bias() const = 0;
+  // [hidden, embedding] and [embedding, hidden]; null where these are the same.
+  virtual const void* project_in() const = 0;
+  virtual const void* project_out() const = 0;
   // [position_rows, hidden]
   virtual const void* positions() const = 0;
   virtual CudaNorm embedding_norm() const = 0;

@@ -75,7 +75,8 @@ void CudaWorkspace::AssignParts(const CudaShape& shape, const CudaLimits& limits
   const uint64_t element = kernels::cuda::BytesOf(shape.type);
   residual = parts->Take<float>(rows * shape.hidden);
   residual_kept = parts->Take<float>(running * shape.hidden);
-  normed = parts->Take(rows * shape.hidden * element);
+  if (shape.projects) embedded = parts->Take<float>(rows * shape.embedding);
+  normed = parts->Take(rows * shape.widest_normed() * element);
   qkv = parts->Take(rows * shape.qkv_columns() * element);
   attention = parts->Take(rows * shape.attention_columns() * element);
   attention_kept = parts->Take(running * shape.attention_columns() * element);

@@ -52,7 +52,8 @@ struct CudaWorkspace {
   // S = step_tokens_max.
   float* residual = nullptr;       // [S, hidden]
   float* residual_kept = nullptr;  // [R, hidden]: of the rows that sample
-  void* normed = nullptr;          // [S, hidden] T
+  float* embedded = nullptr;       // [S, embedding]; null where the residual is as wide
+  void* normed = nullptr;          // [S, hidden] or [S, embedding] T
   void* qkv = nullptr;             // [S, qkv_columns] T
   void* attention = nullptr;       // [S, attention_columns] T
   void* attention_kept = nullptr;  // [R, attention_columns] T

@@ -1,6 +1,7 @@
 #include "shard/model/families/opt.h"
 
 #include "absl/strings/str_cat.h"
+#include "common/limits.h"
 #include "common/status.h"
 #include "shard/model/families/hf_checks.h"
 #include "shard/model/families/hf_family.h"
@@ -11,6 +12,8 @@ namespace {
 
 constexpr TensorName kTensors[] = {
     {ParamKind::kTokenEmbedding, "model.decoder.embed_tokens.weight"},
+    {ParamKind::kProjectIn, "model.decoder.project_in.weight"},
+    {ParamKind::kProjectOut, "model.decoder.project_out.weight"},
     {ParamKind::kPositionEmbedding, "model.decoder.embed_positions.weight"},
     {ParamKind::kAttentionNorm, "model.decoder.layers.*.self_attn_layer_norm.weight"},
     {ParamKind::kAttentionNormBias, "model.decoder.layers.*.self_attn_layer_norm.bias"},
@@ -36,18 +39,30 @@ constexpr TensorName kTensors[] = {
 // The table has two rows that no position uses.
 constexpr uint32_t kPositionOffset = 2;
 
-absl::Status Finish(const HfObject& root, DecoderSpec* spec) {
-  // The 350M model alone normalises behind its layers and embeds in another width.
-  WEFT_RETURN_IF_ERROR(ExpectTrue(root, "do_layer_norm_before"));
-  WEFT_RETURN_IF_ERROR(ExpectFalse(root, "_remove_final_layer_norm"));
+// The 350M model alone normalises behind its sums, and has no norm in front of its head.
+absl::Status FinishNorms(const HfObject& root, DecoderSpec* spec) {
   WEFT_RETURN_IF_ERROR(ExpectTrue(root, "layer_norm_elementwise_affine"));
-  WEFT_ASSIGN_OR_RETURN(const uint32_t embedded,
-                        root.GetUintOr("word_embed_proj_dim", spec->hidden));
-  if (embedded != spec->hidden) {
-    return Unsupported(
-        root.Where("word_embed_proj_dim"),
-        absl::StrCat(embedded, " is not supported beside a hidden_size of ", spec->hidden));
+  WEFT_ASSIGN_OR_RETURN(const bool before, root.GetBoolOr("do_layer_norm_before", true));
+  WEFT_ASSIGN_OR_RETURN(const bool removed, root.GetBoolOr("_remove_final_layer_norm", false));
+  spec->residual_norms = !before;
+  spec->final_norm = before && !removed;
+  return absl::OkStatus();
+}
+
+// It alone embeds in another width, too.
+absl::Status FinishEmbedding(const HfObject& root, DecoderSpec* spec) {
+  constexpr char kKey[] = "word_embed_proj_dim";
+  WEFT_ASSIGN_OR_RETURN(const uint32_t embedded, root.GetUintOr(kKey, spec->hidden));
+  if (embedded == 0 || embedded > kHiddenMax) {
+    return root.Bad(kKey, absl::StrCat("must be from 1 to ", kHiddenMax, ", found ", embedded));
   }
+  if (embedded != spec->hidden) spec->embedding_dim = embedded;
+  return absl::OkStatus();
+}
+
+absl::Status Finish(const HfObject& root, DecoderSpec* spec) {
+  WEFT_RETURN_IF_ERROR(FinishNorms(root, spec));
+  WEFT_RETURN_IF_ERROR(FinishEmbedding(root, spec));
   WEFT_ASSIGN_OR_RETURN(spec->activation, ActivationFromHf(root, "activation_function", "relu"));
   spec->position = PositionKind::kLearned;
   spec->position_offset = kPositionOffset;

@@ -1,5 +1,6 @@
-// OPT: learned positions that begin at the third row of their table, LayerNorm, ReLU. Called once
-// while a model is opened; pure. Names: transformers' OPTForCausalLM.
+// OPT: learned positions that begin at the third row of their table, LayerNorm, ReLU; the 350M
+// model with norms behind its sums and an embedding of another width. Called once while a model is
+// opened; pure. Names: transformers' OPTForCausalLM.
 
 #pragma once
 

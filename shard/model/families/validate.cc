@@ -121,6 +121,7 @@ absl::Status ValidateSpec(const DecoderSpec& spec, const SpecKeys& keys) {
   WEFT_CHECK(spec.position != PositionKind::kLearned ||
              uint64_t{spec.context_tokens} + spec.position_offset <= spec.position_rows);
   WEFT_CHECK(!spec.shared_norm || spec.parallel_residual);
+  WEFT_CHECK(!spec.residual_norms || !spec.parallel_residual);
   WEFT_CHECK(spec.experts.count == 0 || (spec.gated_mlp && !spec.parallel_residual));
   WEFT_CHECK(spec.experts.plain_layers.empty() || spec.experts.plain_layers.size() == spec.layers);
   if (!(spec.norm_epsilon > 0 && spec.norm_epsilon < 1)) {

@@ -74,6 +74,7 @@ TEST_CASE("The spec's hash depends on every field", "[shard][model]") {
   changed().head_dim = 1;
   changed().mlp_hidden = 1;
   changed().vocab = 1;
+  changed().embedding_dim = 1;
   changed().context_tokens = 1;
   changed().norm_epsilon = 0.5f;
   changed().attention_kinds[0].rope.theta = 1.0f;
@@ -102,6 +103,8 @@ TEST_CASE("The spec's hash depends on every field", "[shard][model]") {
   changed().norm_weight_offset = 1.0f;
   changed().embedding_scale = 2.0f;
   changed().post_norms = true;
+  changed().residual_norms = true;
+  changed().final_norm = false;
   changed().logit_soft_cap = 1.0f;
   changed().position = PositionKind::kLearned;
   changed().position_rows = 1;

@@ -5,12 +5,14 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "boost/json.hpp"
+#include "common/limits.h"
 #include "shard/model/families/registry.h"
 #include "tests/shard/model/describe_config.h"
 #include "tests/shard/weights/goldens.h"
@@ -55,10 +57,8 @@ TEST_CASE("What a family does not have is refused by key", "[shard][model]") {
       {"gpt2", "scale_attn_weights", false, "scale_attn_weights: false is not supported"},
       {"gpt2", "activation_function", "tanh", "activation_function: \"tanh\" is not supported"},
       {"gpt_bigcode", "multi_query", false, "multi_query: false is not supported"},
-      {"opt", "do_layer_norm_before", false, "do_layer_norm_before: false is not supported"},
-      {"opt", "word_embed_proj_dim", 32,
-       "word_embed_proj_dim: 32 is not supported beside a hidden_size of 64"},
-      {"opt", "_remove_final_layer_norm", true, "_remove_final_layer_norm: true is not"},
+      {"opt", "layer_norm_elementwise_affine", false, "elementwise_affine: false is not supported"},
+      {"opt", "activation_function", "tanh", "activation_function: \"tanh\" is not supported"},
       {"bloom", "apply_residual_connection_post_layernorm", true,
        "apply_residual_connection_post_layernorm: true is not supported"},
       {"mpt", "no_bias", false, "no_bias: false is not supported"},
@@ -142,6 +142,49 @@ TEST_CASE("StableLM's keys have the defaults of transformers", "[shard][model]")
   CHECK(model->spec.shared_norm);
   CHECK(model->spec.attention_kinds[0].rope.dims == 6);
   CHECK(model->spec.kv_heads == 2);
+}
+
+TEST_CASE("OPT 350M's norms stand behind its sums, its embedding behind a matrix",
+          "[shard][model]") {
+  json::object config = SmallConfig("opt");
+  auto model = Describe(config);
+  REQUIRE(model.ok());
+  CHECK(model->spec.final_norm);
+  CHECK_FALSE(model->spec.residual_norms);
+  CHECK(model->spec.embedding_dim == 0);
+  // Where it is as wide as the layers there are no matrices.
+  config["word_embed_proj_dim"] = 64;
+  CHECK(Describe(config)->spec.embedding_dim == 0);
+  config["word_embed_proj_dim"] = 32;
+  config["do_layer_norm_before"] = false;
+  model = Describe(config);
+  REQUIRE(model.ok());
+  CHECK_FALSE(model->spec.final_norm);
+  CHECK(model->spec.residual_norms);
+  CHECK(model->spec.embedding_columns() == 32);
+  CHECK(model->params[0].shape == std::vector<uint64_t>{100, 32});
+  CHECK(model->params[1].name == "model.decoder.project_in.weight");
+  CHECK(model->params[1].shape == std::vector<uint64_t>{64, 32});
+  CHECK(model->params[2].name == "model.decoder.project_out.weight");
+  CHECK(model->params[2].shape == std::vector<uint64_t>{32, 64});
+  config["do_layer_norm_before"] = true;
+  config["_remove_final_layer_norm"] = true;
+  model = Describe(config);
+  CHECK_FALSE(model->spec.final_norm);
+  CHECK_FALSE(model->spec.residual_norms);
+}
+
+TEST_CASE("An embedding of no columns, or of too many, is named", "[shard][model]") {
+  json::object config = SmallConfig("opt");
+  for (const uint32_t columns : {0u, kHiddenMax + 1}) {
+    config["word_embed_proj_dim"] = columns;
+    const absl::Status status = Describe(config).status();
+    INFO(status);
+    CHECK(absl::IsInvalidArgument(status));
+    CHECK(absl::StrContains(
+        status.message(),
+        absl::StrCat("word_embed_proj_dim: must be from 1 to ", kHiddenMax, ", found ", columns)));
+  }
 }
 
 TEST_CASE("Falcon's variants differ in heads and norms", "[shard][model]") {

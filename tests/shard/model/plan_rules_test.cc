@@ -76,6 +76,47 @@ TEST_CASE("A forward is recorded plainly, cut where only sampled rows go on", "[
                             });
 }
 
+TEST_CASE("An embedding of another width is projected, and norms stand behind their sums",
+          "[shard][plan]") {
+  DecoderSpec spec = Spec(1);
+  spec.embedding_dim = 4;
+  spec.position = PositionKind::kLearned;
+  spec.attention_kinds[0].rope.dims = 0;
+  spec.residual_norms = true;
+  spec.final_norm = false;
+  const LayerPlan plan = RecordForward(spec, 2);
+  CHECK(Texts(plan.body) == std::vector<std::string>{
+                                "embed: - -> embedded",
+                                "sum over ranks: embedded -> embedded",
+                                "round: embedded -> normed",
+                                "linear project_in: normed -> residual",
+                                "add positions: - -> residual",
+                                "round: residual -> normed",
+                                "linear qkv: normed -> qkv",
+                                "rotate and append: qkv -> qkv, without rotation",
+                            });
+  CHECK(Texts(plan.tail) == std::vector<std::string>{
+                                "keep sampled rows: - -> -",
+                                "attend: qkv -> attention",
+                                "linear output: attention -> partial",
+                                "sum over ranks: partial -> partial",
+                                "add to residual: partial -> residual",
+                                "norm of the residual attention: residual -> residual",
+                                "round: residual -> normed",
+                                "linear gate_up: normed -> gate_up",
+                                "activate: gate_up -> mlp",
+                                "linear down: mlp -> partial",
+                                "sum over ranks: partial -> partial",
+                                "add to residual: partial -> residual",
+                                "norm of the residual mlp: residual -> residual",
+                                "round: residual -> normed",
+                                "linear project_out: normed -> embedded",
+                                "round: embedded -> normed",
+                                "linear head: normed -> logits",
+                                "gather logits: logits -> logits",
+                            });
+}
+
 TEST_CASE("Ranks sum what row-parallel products and the embedding give", "[shard][plan]") {
   const LayerPlan plan = RecordForward(Spec(3), 2);
   size_t sums = 0;

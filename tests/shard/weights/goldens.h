@@ -66,6 +66,8 @@ inline const std::vector<std::string>& GoldenModels() {
                                                           "deepseek_v2",
                                                           "deepseek_v3",
                                                           "opt",
+                                                          "opt_350m",
+                                                          "opt_bare",
                                                           "falcon_7b",
                                                           "falcon_40b",
                                                           "falcon_rw",

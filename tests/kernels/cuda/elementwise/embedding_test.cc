@@ -142,6 +142,38 @@ TEST_CASE("Embedding rows of this rank's slice, zeros for the others", "[cuda][e
   CHECK(touched == 0);
 }
 
+TEST_CASE("Positions are added to what the rows are", "[cuda][embedding]") {
+  std::mt19937_64 random(testing::Seed());
+  const auto [row_count, hidden] =
+      GENERATE(table<uint32_t, uint32_t>({{1, 1}, {3, 7}, {64, 576}, {33, 1023}, {5, 2052}}));
+  const DType type = GENERATE(DType::kFloat32, DType::kBfloat16);
+  CAPTURE(row_count, hidden, static_cast<int>(type));
+  const Rows rows = DrawRows(random, {row_count, hidden, 0, 1});
+  const auto table =
+      testing::Rounded(testing::RandomFloats(random, size_t{kPositions} * hidden), type);
+  // One row more, which stays as it is.
+  const auto before = testing::RandomFloats(random, size_t{row_count + 1} * hidden);
+  DeviceTensor device_table(type, table);
+  DeviceArray<uint32_t> positions(rows.positions);
+  DeviceArray<float> residual(before);
+  EmbedParams params;
+  params.adds_positions = true;
+  params.position_table = device_table.data();
+  params.positions = positions.data();
+  params.residual = residual.data();
+  params.rows = row_count;
+  params.hidden = hidden;
+  params.type = type;
+  WEFT_CUDA_CHECK(Embed(params, nullptr));
+  std::vector<float> expected = before;
+  for (size_t r = 0; r < row_count; ++r) {
+    for (size_t i = 0; i < hidden; ++i) {
+      expected[r * hidden + i] += table[rows.positions[r] * hidden + i];
+    }
+  }
+  CHECK(residual.Host() == expected);
+}
+
 TEST_CASE("Embedding: time", "[cuda][embedding][time]") {
   constexpr uint32_t kVocabulary = 128256;
   constexpr uint32_t kHidden = 4096;

@@ -129,5 +129,19 @@ TEST_CASE("A delta is added to the residual in float32", "[cuda][rows]") {
   CHECK(got[count] == residual[count]);
 }
 
+TEST_CASE("Float32 elements are rounded to the type", "[cuda][rows]") {
+  std::mt19937_64 random(testing::Seed());
+  const DType type = GENERATE(DType::kFloat32, DType::kBfloat16);
+  const size_t count = GENERATE(1u, 255u, 4096u, 70001u);
+  const auto values = testing::RandomFloats(random, count, 3.0f);
+  const auto untouched = testing::Rounded(testing::RandomFloats(random, count + 1), type);
+  DeviceArray<float> in(values);
+  DeviceTensor out(type, untouched);
+  WEFT_CUDA_CHECK(RoundElements({in.data(), out.data(), count, type}, nullptr));
+  std::vector<float> expected = testing::Rounded(values, type);
+  expected.push_back(untouched[count]);
+  CHECK(out.Host() == expected);
+}
+
 }  // namespace
 }  // namespace weft::kernels::cuda

@@ -66,9 +66,9 @@ RankGroup::RankGroup(const GroupOptions& options) : options_(options) {
     const SlicePlan slice =
         Require(MakeSlicePlan(files_->spec(), rank, options.world, files_->mlp_multiple()));
     runners_.push_back(Require(MakeRunner(options, *files_, slice)));
-    meetings_.push_back(options.cuda
-                            ? static_cast<CudaModelRunner&>(*runners_.back()).MakeMeeting()
-                            : MakeHostMeeting(int64_t{options.step_tokens_max} * spec().hidden));
+    meetings_.push_back(
+        options.cuda ? static_cast<CudaModelRunner&>(*runners_.back()).MakeMeeting()
+                     : MakeHostMeeting(int64_t{options.step_tokens_max} * spec().widest_sum()));
   }
   NewEpoch(options.isa);
 }

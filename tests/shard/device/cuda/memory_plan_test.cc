@@ -125,6 +125,35 @@ TEST_CASE("Latent attention on a GPU keeps one row a token on every rank", "[cud
   CHECK(absl::StrContains(status.message(), "heads' parts without rotation of 12 elements"));
 }
 
+TEST_CASE("An embedding of another width stands between whole matrices on every rank",
+          "[cuda_plan]") {
+  const auto files = Shape("llama-3.1-8b");
+  const DecoderSpec& spec = files->spec();
+  DecoderSpec narrow = spec;
+  narrow.embedding_dim = spec.hidden / 2;
+  for (const uint32_t world : {1, 4}) {
+    CAPTURE(world);
+    const auto slice = MakeSlicePlan(spec, 0, world, 1);
+    const auto wide = PlanCudaRank(spec, *slice, Defaults(), Gpu(141 * kGib, kGib));
+    const auto plan = PlanCudaRank(narrow, *slice, Defaults(), Gpu(141 * kGib, kGib));
+    REQUIRE((wide.ok() && plan.ok()));
+    // Half of embedding and head is gone, and both projections came, two bytes a number.
+    const uint64_t projections = uint64_t{2} * 2 * spec.hidden * narrow.embedding_dim;
+    const uint64_t rows = uint64_t{2} * 2 * slice->vocab.size() * narrow.embedding_dim;
+    CHECK(plan->weights_bytes == wide->weights_bytes - rows + projections);
+    // What the embedding made, in float32.
+    CHECK(plan->workspace_bytes >
+          wide->workspace_bytes + uint64_t{4} * kStepTokensDefaultCuda * narrow.embedding_dim - 1);
+  }
+  narrow.embedding_dim = 12;
+  const auto slice = MakeSlicePlan(spec, 0, 1, 1);
+  const absl::Status status =
+      PlanCudaRank(narrow, *slice, Defaults(), Gpu(141 * kGib, kGib)).status();
+  CHECK(absl::IsInvalidArgument(status));
+  CHECK(absl::StrContains(status.message(),
+                          "embedding size 12: CUDA shards serve multiples of 8; use --device cpu"));
+}
+
 TEST_CASE("Weights and KV of a GPU have the sizes that the shape says", "[cuda_plan]") {
   const auto files = Shape("llama-3.1-8b");
   const DecoderSpec& spec = files->spec();

@@ -74,8 +74,8 @@ Floats ExpectedDown(const Params& params, const CudaShape& shape, uint32_t layer
 }
 
 Floats ExpectedVocab(const Params& params, const CudaShape& shape, ParamKind kind) {
-  Floats out(size_t{shape.vocab} * shape.hidden);
-  PlaceRows(params.At(kind), shape.vocab_used, 0, shape.hidden, out);
+  Floats out(size_t{shape.vocab} * shape.embedding);
+  PlaceRows(params.At(kind), shape.vocab_used, 0, shape.embedding, out);
   return out;
 }
 
@@ -207,8 +207,17 @@ void CheckPlainMlp(const CudaLayer& layer, const DecoderSpec& spec, const CudaSh
 void CheckEnds(const CudaWeights& weights, const DecoderSpec& spec, const CudaShape& shape,
                const Params& params) {
   const DType type = shape.type;
-  CheckNorm("final norm", weights.final_norm(), params, ParamKind::kFinalNorm,
-            ParamKind::kFinalNormBias, 0, spec.norm_bias, type);
+  if (spec.final_norm) {
+    CheckNorm("final norm", weights.final_norm(), params, ParamKind::kFinalNorm,
+              ParamKind::kFinalNormBias, 0, spec.norm_bias, type);
+  }
+  CHECK((weights.project_in() != nullptr) == shape.projects);
+  if (shape.projects) {
+    CheckEqual("projection of the embedding", weights.project_in(),
+               params.At(ParamKind::kProjectIn), type);
+    CheckEqual("projection in front of the head", weights.project_out(),
+               params.At(ParamKind::kProjectOut), type);
+  }
   if (spec.embedding_norm) {
     CheckNorm("embedding norm", weights.embedding_norm(), params, ParamKind::kEmbeddingNorm,
               ParamKind::kEmbeddingNormBias, 0, spec.norm_bias, type);
