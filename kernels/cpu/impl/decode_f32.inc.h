@@ -109,6 +109,9 @@ struct CodeFloatDecoder : FloatSteps {
   static constexpr bool kLinear = Block<kType>::Value(1) - Block<kType>::Value(0) == 1 &&
                                   Block<kType>::Value(7) - Block<kType>::Value(0) == 7;
   static_assert(kLinear || (kLow == 4 && kHigh == 0));
+  // Whether the group's eight values are put together side by side, as signed bytes, and not one by
+  // one: a third fewer instructions.
+  static constexpr bool kAsBytes = kLinear && kLow == 4 && kHigh > 0;
 
   struct LowFields {
     Ints low;
@@ -117,8 +120,13 @@ struct CodeFloatDecoder : FloatSteps {
     Ints low;
     Ints high;
   };
+  // Of steps 0, 4, 1, 5 and of steps 2, 6, 3, 7, from the lowest byte on.
+  struct Bytes {
+    Ints of[2];
+  };
   // No member that nobody uses: compilers would copy groups through memory.
-  using Group = std::conditional_t<(kHigh > 0), BothFields, LowFields>;
+  using Group =
+      std::conditional_t<kAsBytes, Bytes, std::conditional_t<(kHigh > 0), BothFields, LowFields>>;
   Table16 table;
 
   static constexpr std::array<float, 16> Values() {
@@ -141,16 +149,48 @@ struct CodeFloatDecoder : FloatSteps {
     if constexpr (kBits == 4) return line;
     return ShiftRightBy(line, 4 * kBits * (j % kGroupsOfLine));
   }
-  Group LoadGroup(const uint8_t* block, int j) const {
-    Group group;
-    group.low = LoadFields<kLow>(block, j);
-    if constexpr (kHigh > 0) group.high = LoadFields<kHigh>(block + 64 * kLow, j);
+  // The high bits of Bytes::of[kSecond], in their places: of each half of `fields`, fields 0 and 2,
+  // or 1 and 3, belong at bits 4 and 12. One product moves both: it holds each of them moved by
+  // what either needs, and the mask takes the right ones.
+  template <int kSecond>
+  static Ints HighBits(const Ints& fields) {
+    constexpr uint32_t kField = (1u << kHigh) - 1;
+    constexpr uint32_t kTwo = kField | kField << 2 * kHigh;
+    constexpr uint32_t kFactor = 1u << 4 | 1u << (12 - 2 * kHigh);
+    const Ints two = And(ShiftRight<kSecond * kHigh>(fields), SetInts(kTwo << 16 | kTwo));
+    constexpr uint32_t kPlaces = kField << 4 | kField << 12;
+    return And(MulHalves(two, SetInts(kFactor << 16 | kFactor)), SetInts(kPlaces << 16 | kPlaces));
+  }
+  static Bytes LoadBytesOfGroup(const uint8_t* block, int j) {
+    const Ints low = LoadFields<kLow>(block, j);
+    const Ints high = LoadFields<kHigh>(block + 64 * kLow, j);
+    const Ints nibbles = SetInts(0x0F0F0F0Fu);
+    Bytes group;
+    group.of[0] = Or(And(low, nibbles), HighBits<0>(high));
+    group.of[1] = Or(And(ShiftRight<4>(low), nibbles), HighBits<1>(high));
+    if constexpr (kZero != 0) {
+      for (Ints& bytes : group.of) bytes = SubBytes(bytes, SetInts(0x01010101u * kZero));
+    }
     return group;
+  }
+  Group LoadGroup(const uint8_t* block, int j) const {
+    if constexpr (kAsBytes) {
+      return LoadBytesOfGroup(block, j);
+    } else {
+      Group group;
+      group.low = LoadFields<kLow>(block, j);
+      if constexpr (kHigh > 0) group.high = LoadFields<kHigh>(block + 64 * kLow, j);
+      return group;
+    }
   }
   template <int kStep>
   Weight Field(const Group& group) const {
     constexpr int kShift = kStep % 2 * 16 + kStep / 2 * kLow;
-    if constexpr (!kLinear) {
+    if constexpr (kAsBytes) {
+      constexpr int kByte = kStep % 2 * 2 + kStep / 4;
+      const Ints& bytes = group.of[kStep / 2 % 2];
+      return ToFloats(ShiftRightSigned<24>(kByte == 3 ? bytes : ShiftLeft<24 - 8 * kByte>(bytes)));
+    } else if constexpr (!kLinear) {
       return LookUpNibble<kShift>(group.low, table);
     } else if constexpr (kLow == 4 && kHigh == 0) {
       return NibbleFloats<kShift, kZero>(group.low);

@@ -120,6 +120,12 @@ inline Ints AddInts(Ints x, Ints y) {
 inline Ints SubInts(Ints x, Ints y) {
   return {_mm256_sub_epi32(x.a, y.a), _mm256_sub_epi32(x.b, y.b)};
 }
+inline Ints SubBytes(Ints x, Ints y) {
+  return {_mm256_sub_epi8(x.a, y.a), _mm256_sub_epi8(x.b, y.b)};
+}
+inline Ints MulHalves(Ints x, Ints y) {
+  return {_mm256_mullo_epi16(x.a, y.a), _mm256_mullo_epi16(x.b, y.b)};
+}
 inline Ints And(Ints x, Ints y) { return {_mm256_and_si256(x.a, y.a), _mm256_and_si256(x.b, y.b)}; }
 inline Ints Or(Ints x, Ints y) { return {_mm256_or_si256(x.a, y.a), _mm256_or_si256(x.b, y.b)}; }
 inline Ints Xor(Ints x, Ints y) { return {_mm256_xor_si256(x.a, y.a), _mm256_xor_si256(x.b, y.b)}; }

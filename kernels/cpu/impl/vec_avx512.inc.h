@@ -62,6 +62,8 @@ inline Ints LoadIntsN(const void* p, int64_t n) {
 inline void StoreInts(void* p, Ints x) { _mm512_storeu_si512(p, x); }
 inline Ints AddInts(Ints a, Ints b) { return _mm512_add_epi32(a, b); }
 inline Ints SubInts(Ints a, Ints b) { return _mm512_sub_epi32(a, b); }
+inline Ints SubBytes(Ints a, Ints b) { return _mm512_sub_epi8(a, b); }
+inline Ints MulHalves(Ints a, Ints b) { return _mm512_mullo_epi16(a, b); }
 inline Ints And(Ints a, Ints b) { return _mm512_and_si512(a, b); }
 inline Ints Or(Ints a, Ints b) { return _mm512_or_si512(a, b); }
 inline Ints Xor(Ints a, Ints b) { return _mm512_xor_si512(a, b); }

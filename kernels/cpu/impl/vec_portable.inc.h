@@ -148,6 +148,19 @@ inline void StoreInts(void* p, const Ints& x) { std::memcpy(p, x.q, sizeof(x.q))
 inline Ints AddInts(const Ints& a, const Ints& b) {
   return Each<Ints>([&](int i) { return a.q[i] + b.q[i]; });
 }
+// Of the four bytes of each lane, each on its own.
+inline Ints SubBytes(const Ints& a, const Ints& b) {
+  // The highest bit of each byte is set for the subtraction, so that none borrows from the next.
+  return Each<Ints>([&](int i) {
+    return ((a.q[i] | 0x80808080u) - (b.q[i] & 0x7F7F7F7Fu)) ^ ((a.q[i] ^ ~b.q[i]) & 0x80808080u);
+  });
+}
+// The low 16 bits of the products of the two halves of each lane.
+inline Ints MulHalves(const Ints& a, const Ints& b) {
+  return Each<Ints>([&](int i) {
+    return ((a.q[i] * b.q[i]) & 0xFFFFu) | ((a.q[i] >> 16) * (b.q[i] >> 16)) << 16;
+  });
+}
 inline Ints SubInts(const Ints& a, const Ints& b) {
   return Each<Ints>([&](int i) { return a.q[i] - b.q[i]; });
 }
