@@ -81,6 +81,9 @@ struct ModelDescription {
   // by its end, one that ends with '*' by its beginning. Any other extra tensor means that the
   // model is not what the spec says.
   std::vector<std::string> unused;
+  // Of a model whose head is its embedding: what the head is called in files that hold it all the
+  // same, with the embedding's bytes or not as this model. "" = such a tensor is extra.
+  std::string tied_head_name;
   // Files may leave this out at the beginning of every name; "" = they may not.
   std::string optional_prefix;
 };

@@ -10,11 +10,15 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "common/check.h"
 #include "common/status.h"
 #include "shard/weights/mxfp4_rows.h"
 
 namespace weft::shard {
 namespace {
+
+// Of the names of tensors of codes, in safetensors of gpt-oss.
+constexpr const char* kMxfp4CodesSuffix = "_blocks";
 
 constexpr const char* kOtherModel =
     "; configuration and weights are of different models: save or convert both together";
@@ -74,16 +78,45 @@ const TensorView* FindTensor(const ModelDescription& model, const TensorSource& 
 
 using UsedTensors = absl::flat_hash_set<const TensorView*>;
 
+// What may have to be done where a parameter's tensor is not there.
+const char* WayOutWithout(const TensorSource& source, const ParamTensor& param) {
+  if (param.key.kind == ParamKind::kHead) {
+    return "; a model whose head is its embedding says tie_word_embeddings in config.json";
+  }
+  if (source.Find(absl::StrCat(param.name, kMxfp4CodesSuffix)) != nullptr) {
+    return " but blocks of MXFP4; they need quantization_config with quant_method \"mxfp4\" in "
+           "config.json: copy it from where the model comes from";
+  }
+  return kOtherModel;
+}
+
+// The head of a model that takes its embedding for it may be in the files too. Where it is another
+// one, the configuration or the files are wrong, and the answers would be.
+absl::Status CheckTiedHead(const ModelDescription& model, const std::vector<BoundParam>& params,
+                           const TensorView& head) {
+  const auto embedding = absl::c_find_if(params, [](const BoundParam& bound) {
+    return bound.param.key.kind == ParamKind::kTokenEmbedding;
+  });
+  WEFT_CHECK(embedding != params.end());
+  const TensorView& tied = embedding->tensor;
+  if (head.type == tied.type && head.unknown_type.empty() && head.shape == tied.shape &&
+      absl::c_equal(head.data, tied.data)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      head.file->path(), ": tensor ", head.name, " is not ", embedding->param.name,
+      ", but the head is the embedding as config.json has it (tie_word_embeddings is true, or left "
+      "out by a ",
+      model.spec.family, " model): set tie_word_embeddings to false to use the head of the file"));
+}
+
 absl::StatusOr<BoundParam> BindWhole(const ModelDescription& model, const TensorSource& source,
                                      const ParamTensor& param, UsedTensors* used) {
   const TensorView* const tensor = FindTensor(model, source, param.name);
   if (tensor == nullptr) {
-    return absl::NotFoundError(absl::StrCat(
-        source.path(), ": tensor ", param.name, ": expected ", Shown(param.shape),
-        ", found no such tensor",
-        param.key.kind == ParamKind::kHead
-            ? "; a model whose head is its embedding says tie_word_embeddings in config.json"
-            : kOtherModel));
+    return absl::NotFoundError(absl::StrCat(source.path(), ": tensor ", param.name, ": expected ",
+                                            Shown(FileShape(param)), ", found no such tensor",
+                                            WayOutWithout(source, param)));
   }
   WEFT_RETURN_IF_ERROR(CheckTensor(param, *tensor));
   used->insert(tensor);
@@ -98,6 +131,13 @@ absl::StatusOr<TensorView> FindBytes(const TensorSource& source, const ParamTens
                                      const std::string& name, const std::vector<uint64_t>& shape,
                                      UsedTensors* used) {
   const TensorView* const tensor = source.Find(name);
+  const absl::string_view plain = absl::StripSuffix(param.name, kMxfp4CodesSuffix);
+  if (tensor == nullptr && source.Find(plain) != nullptr) {
+    return absl::UnimplementedError(
+        absl::StrCat(source.path(), ": tensor ", plain,
+                     ": experts that are not in MXFP4 are not supported beside a "
+                     "quantization_config of quant_method \"mxfp4\" in config.json"));
+  }
   if (tensor == nullptr) {
     return absl::NotFoundError(absl::StrCat(
         source.path(), ": tensor ", name, ": expected ", Shown(shape),
@@ -164,6 +204,10 @@ absl::StatusOr<std::vector<BoundParam>> BindTensors(const ModelDescription& mode
   // left out in silence.
   for (const TensorView& tensor : source.tensors()) {
     if (used.contains(&tensor) || MayBeUnused(model, tensor.name)) continue;
+    if (!model.tied_head_name.empty() && tensor.name == model.tied_head_name) {
+      WEFT_RETURN_IF_ERROR(CheckTiedHead(model, out, tensor));
+      continue;
+    }
     return absl::UnimplementedError(
         absl::StrCat(tensor.file->path(), ": tensor ", absl::CHexEscape(tensor.name), " ",
                      Shown(tensor.shape), " is not part of a ", model.spec.family, " model of ",

@@ -108,7 +108,7 @@ absl::StatusOr<ModelDescription> ReadHfFamily(const HfFamily& family, const HfCo
       NameTensors(spec, Joined(family.own_tensors, family.tensors), family.query_key_order);
   out.optional_prefix = family.optional_prefix;
   for (const char* const name : family.unused) out.unused.push_back(name);
-  if (spec.tied_head) out.unused.push_back(HeadName(family.tensors));
+  if (spec.tied_head) out.tied_head_name = HeadName(family.tensors);
   return out;
 }
 

@@ -118,7 +118,7 @@ absl::StatusOr<ModelDescription> LlamaLikeFromHf(const LlamaLike& family, const 
   WEFT_ASSIGN_OR_RETURN(spec.eos_ids, EosFromHf(config, spec.vocab));
   out.params = NameTensors(spec, Joined(family.own_hf_names, kTensors), family.hf_query_key_order);
   out.unused = {"*.rotary_emb.inv_freq"};
-  if (spec.tied_head) out.unused.push_back("lm_head.weight");
+  if (spec.tied_head) out.tied_head_name = "lm_head.weight";
   return out;
 }
 

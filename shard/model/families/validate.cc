@@ -36,6 +36,10 @@ absl::Status CheckSizes(const DecoderSpec& spec, const SpecKeys& keys) {
       return Bad(size.where, "must be from 1 to ", size.max, ", found ", size.value);
     }
   }
+  // Kernels take the dimensions of heads in pairs.
+  if (spec.head_dim % 2 != 0) {
+    return Bad(keys.head_dim, "the size of a head must be even, found ", spec.head_dim);
+  }
   if (spec.heads % spec.kv_heads != 0) {
     return Bad(keys.kv_heads, "must divide the ", spec.heads, " attention heads, found ",
                spec.kv_heads);

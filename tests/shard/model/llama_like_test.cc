@@ -78,6 +78,18 @@ TEST_CASE("A Mistral window is that of all layers where it is shorter than the c
   CheckInvalid(config, "config.json: sliding_window: must be null or at least 1 token, found 0");
 }
 
+TEST_CASE("Heads of an odd size are refused", "[shard][model]") {
+  json::object config = SmallConfig("llama");
+  config["head_dim"] = 13;
+  CheckInvalid(config, "config.json: head_dim: the size of a head must be even, found 13");
+  config = SmallConfig("gpt2");
+  config["n_embd"] = 39;
+  config["n_head"] = 3;
+  config["n_layer"] = 1;
+  config["n_positions"] = 64;
+  CheckInvalid(config, "the size of a head must be even, found 13");
+}
+
 TEST_CASE("Experts' numbers are held against their ranges", "[shard][model]") {
   json::object config = SmallConfig("mixtral");
   CHECK(absl::IsNotFound(Describe(config).status()));

@@ -139,7 +139,7 @@ TEST_CASE("Impossible Llama configs are refused with file and range", "[shard][m
       {"num_key_value_heads", 8, "num_key_value_heads: must be from 1 to 4, found 8"},
       {"num_hidden_layers", 0, "num_hidden_layers: must be from 1 to 1024, found 0"},
       {"num_hidden_layers", 100000, "num_hidden_layers: must be from 1 to 1024, found 100000"},
-      {"head_dim", 15, "head_dim: the rotary dimensions must be even, found 15"},
+      {"head_dim", 15, "head_dim: the size of a head must be even, found 15"},
       {"head_dim", 4096, "head_dim: must be from 1 to 1024, found 4096"},
       {"vocab_size", 0, "vocab_size: must be from 1"},
       {"max_position_embeddings", 0, "max_position_embeddings: must be from 1"},

@@ -157,6 +157,36 @@ TEST_CASE("Tensors that do not make a matrix of MXFP4 are refused by name", "[sh
                                     "320]"));
 }
 
+TEST_CASE("Experts in MXFP4 and a configuration that does not fit are told of each other",
+          "[shard][weights]") {
+  const test::TempDir dir;
+  for (const auto& entry : std::filesystem::directory_iterator(test::GoldenPath("gpt_oss_mxfp4"))) {
+    std::filesystem::copy(entry.path(), dir.path());
+  }
+  const auto refusal = [&dir] {
+    return std::string(ModelFiles::Open(dir.path()).status().message());
+  };
+  const std::string config = test::ReadFile(dir.path() + "/config.json");
+  boost::json::object plain = boost::json::parse(config).as_object();
+  plain.erase("quantization_config");
+  dir.Write("config.json", boost::json::serialize(plain));
+  CHECK(absl::StrContains(refusal(),
+                          "gate_up_proj: expected [6, 64, 320], found no such tensor but blocks of "
+                          "MXFP4; they need quantization_config"));
+  // Blanks keep the header's length.
+  dir.Write("config.json", config);
+  const std::string part = "model-00001-of-00002.safetensors";
+  dir.Write(part, Replaced(test::ReadFile(dir.path() + "/" + part),
+                           "layers.0.mlp.experts.down_proj_blocks\":{",
+                           "layers.0.mlp.experts.down_proj\":{       "));
+  const std::string index = "model.safetensors.index.json";
+  dir.Write(index,
+            Replaced(test::ReadFile(dir.path() + "/" + index),
+                     "layers.0.mlp.experts.down_proj_blocks", "layers.0.mlp.experts.down_proj"));
+  CHECK(absl::StrContains(refusal(),
+                          "down_proj: experts that are not in MXFP4 are not supported beside"));
+}
+
 TEST_CASE("A tensor that has not the bytes of its shape is refused", "[shard][weights]") {
   const std::string header =
       test::ReadFile(test::GoldenPath("gpt_oss_mxfp4/model-00001-of-00002.safetensors"));
