@@ -12,7 +12,8 @@ enum ExitCode : int {
   // It cannot start as it was told to, or was told what it does not know (a command, a flag, a
   // value): another try would end the same way.
   kExitStartup = 1,
-  // A second signal stopped it at once: requests were cut off.
+  // Requests were cut off: a second signal stopped it at once, or the router that `weft serve`
+  // waited for ended in its drain.
   kExitCut = 2,
   // Its device is stuck or lost to this process; a new process may well have it again.
   kExitStuck = 3,

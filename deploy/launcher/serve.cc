@@ -65,7 +65,10 @@ class Server {
     callbacks.on_hopeless = [this](const std::string& child, const std::string& how) {
       OnHopeless(child, how);
     };
-    callbacks.on_stopped = [this] { io_.stop(); };
+    callbacks.on_stopped = [this](bool drained) {
+      if (!drained && exit_code_ == kExitOk) exit_code_ = kExitCut;
+      io_.stop();
+    };
     supervisor_ =
         std::make_unique<Supervisor>(io_, std::move(supervisor_options), std::move(callbacks));
     WEFT_RETURN_IF_ERROR(supervisor_->Start(ShardSpecs(flags_, options_, places_, environ),

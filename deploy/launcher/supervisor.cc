@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,6 +18,7 @@
 #include "boost/asio/steady_timer.hpp"
 #include "boost/asio/write.hpp"
 #include "common/check.h"
+#include "common/exit_code.h"
 #include "common/log.h"
 #include "common/status.h"
 #include "common/wait_status.h"
@@ -165,6 +167,7 @@ class Supervisor::Impl : public std::enable_shared_from_this<Supervisor::Impl> {
       Broadcast(absl::StrCat("died ", member->index, " ", pid, "\n"));
     }
     if (!IsWanted(*member)) {
+      if (member->index == router_index_) JudgeDrain(wait_status, how);
       ContinueStop(member);
       return;
     }
@@ -203,6 +206,16 @@ class Supervisor::Impl : public std::enable_shared_from_this<Supervisor::Impl> {
   }
 
   // -- Stopping ----------------------------------------------------------------------------------
+  // A router that SIGTERM itself ended had not begun to listen; before the first readiness there
+  // are no requests either.
+  void JudgeDrain(int wait_status, const std::string& how) {
+    const bool ended_well = WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == kExitOk;
+    const bool unborn = WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGTERM;
+    if (ended_well || unborn || !healthy_) return;
+    drained_ = false;
+    WEFT_LOG_WARN("the router ended with {} before its requests had", how);
+  }
+
   void StopShards() {
     bool any = false;
     for (auto& member : members_) {
@@ -244,7 +257,9 @@ class Supervisor::Impl : public std::enable_shared_from_this<Supervisor::Impl> {
 
   void Finish() {
     stop_timer_.cancel();
-    if (auto on_stopped = std::exchange(callbacks_.on_stopped, nullptr)) on_stopped();
+    if (auto on_stopped = std::exchange(callbacks_.on_stopped, nullptr)) {
+      on_stopped(drained_);
+    }
   }
 
   // -- Socket ------------------------------------------------------------------------------------
@@ -359,6 +374,7 @@ class Supervisor::Impl : public std::enable_shared_from_this<Supervisor::Impl> {
   const uint64_t launcher_id_ = RandomLauncherId();
   size_t router_index_ = 0;
   bool healthy_ = false;
+  bool drained_ = true;
   int stop_calls_ = 0;
 };
 

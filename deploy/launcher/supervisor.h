@@ -49,8 +49,9 @@ class Supervisor {
     // A child came to an end that a restart cannot mend (restart_policy.h), or could not be started
     // at all before MarkHealthy. Called at most once; Stop follows from the owner.
     absl::AnyInvocable<void(const std::string& child, const std::string& how)> on_hopeless;
-    // Everything has stopped.
-    absl::AnyInvocable<void()> on_stopped;
+    // Everything has stopped. `drained`: the router ended as it was told to; false when it died or
+    // was killed meanwhile, which cuts off the requests that it still had.
+    absl::AnyInvocable<void(bool drained)> on_stopped;
   };
 
   Supervisor(boost::asio::io_context& io, SupervisorOptions options, Callbacks callbacks);

@@ -47,7 +47,10 @@ class Fixture {
       hopeless_ = child + ": " + how;
       supervisor_->Stop();
     };
-    callbacks.on_stopped = [this] { stopped_ = true; };
+    callbacks.on_stopped = [this](bool drained) {
+      stopped_ = true;
+      drained_ = drained;
+    };
     supervisor_ = std::make_unique<Supervisor>(io_, options, std::move(callbacks));
     return supervisor_->Start({{"shard-0", {"/bin/sh", "-c", shard_script}, {}}},
                               {"router", {"/bin/sh", "-c", router_script}, {}});
@@ -76,6 +79,7 @@ class Fixture {
   std::function<void()> on_line;
   std::string hopeless_;
   bool stopped_ = false;
+  bool drained_ = false;
 };
 
 // Waits in the shell itself, so that no grandchild holds the pipes after a SIGKILL.
@@ -172,6 +176,30 @@ TEST_CASE("A shard that dies while the router drains is started again", "[launch
   CHECK_FALSE(fixture.stopped_);
   fixture.supervisor_->Stop();
   fixture.RunUntil([&] { return fixture.stopped_; });
+}
+
+TEST_CASE("A router that dies while it drains has not drained", "[launcher]") {
+  struct Case {
+    const char* on_term;
+    bool ready;
+    bool drained;
+  };
+  // Ended as told; died; stopped at once; SIGTERM came before it listened to it; never ready.
+  for (const Case& c :
+       {Case{"exit 0", true, true}, Case{"kill -KILL $$", true, false}, Case{"exit 2", true, false},
+        Case{"trap - TERM; kill -TERM $$", true, true}, Case{"kill -KILL $$", false, true}}) {
+    Fixture fixture;
+    const std::string router = absl::StrCat("trap '", c.on_term,
+                                            "' TERM; echo up; while :; do read -r x </dev/null; "
+                                            "done");
+    REQUIRE(fixture.Start(kEndsOnTerm, router).ok());
+    fixture.RunUntil([&] { return fixture.Count("shard-0 up") + fixture.Count("router up") == 2; });
+    if (c.ready) fixture.supervisor_->MarkHealthy();
+    fixture.supervisor_->Stop();
+    fixture.RunUntil([&] { return fixture.stopped_; });
+    CAPTURE(c.on_term, c.ready);
+    CHECK(fixture.drained_ == c.drained);
+  }
 }
 
 TEST_CASE("The socket takes restart orders and tells of deaths", "[launcher]") {
