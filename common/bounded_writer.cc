@@ -22,6 +22,10 @@ namespace {
 
 // Lines that come within this time of each other are written together and wake nobody.
 constexpr int kPauseMs = 10;
+// How often a full disk is tried again: nothing tells when it has room.
+constexpr int kDiskPauseMs = 100;
+
+bool IsDiskFull(int error) { return error == ENOSPC || error == EDQUOT; }
 
 bool IsNoRoom(int error) { return error == EAGAIN || error == EWOULDBLOCK; }
 
@@ -184,6 +188,7 @@ void BoundedWriter::WriteHere() {
 void BoundedWriter::Run() {
   pollfd entries[2] = {{wake_fd_, POLLIN, 0}, {own_fd_ >= 0 ? own_fd_ : fd_, POLLOUT, 0}};
   bool no_room = false;
+  bool disk_full = false;
   bool wrote = false;
   while (true) {
     bool has_bytes = false;
@@ -195,16 +200,22 @@ void BoundedWriter::Run() {
       state_ = has_bytes ? State::kBusy : wrote ? State::kPause : State::kIdle;
     }
     if (!has_bytes || no_room) {
-      poll(entries, no_room ? 2 : 1, wrote ? kPauseMs : -1);
+      // A full disk counts as writable.
+      poll(entries, no_room && !disk_full ? 2 : 1,
+           disk_full ? kDiskPauseMs
+           : wrote   ? kPauseMs
+                     : -1);
       uint64_t count = 0;
       (void)!read(wake_fd_, &count, sizeof(count));
       no_room = false;
+      disk_full = false;
       wrote = false;
       continue;
     }
     const absl::string_view rest = absl::string_view(writing_).substr(written_of_writing_);
     const int64_t bytes = WriteSome(rest);
-    no_room = bytes < 0 && IsNoRoom(errno);
+    disk_full = bytes < 0 && IsDiskFull(errno);
+    no_room = disk_full || (bytes < 0 && IsNoRoom(errno));
     if (no_room) continue;
     absl::MutexLock lock(&mutex_);
     Advance(bytes < 0 ? rest.size() : static_cast<size_t>(bytes), bytes < 0);

@@ -1,8 +1,8 @@
 // Lines on their way to a descriptor that may stop taking them, as stderr does when it is a pipe
-// that nobody reads. They lie in a bounded buffer that one thread of the writer's own empties; what
-// does not fit is dropped and counted, and a notice takes its place when bytes flow again. Owned by
-// the log (common/log.h), one per descriptor. Push is thread-safe and never waits for the
-// descriptor; it costs a copy, and a wake-up after a pause.
+// that nobody reads or a file on a full disk. They lie in a bounded buffer that one thread of the
+// writer's own empties; what does not fit is dropped and counted, and a notice takes its place when
+// bytes flow again. Owned by the log (common/log.h), one per descriptor. Push is thread-safe and
+// never waits for the descriptor; it costs a copy, and a wake-up after a pause.
 
 #pragma once
 

@@ -117,6 +117,29 @@ TEST_CASE("Lines into a pipe without a reader are counted as dropped", "[common]
   close(ends[1]);
 }
 
+TEST_CASE("A full disk is no reader that went away: lines wait for room, and nothing spins",
+          "[common]") {
+  const int fd = open("/dev/full", O_WRONLY | O_CLOEXEC);
+  REQUIRE(fd >= 0);
+  {
+    BoundedWriter writer(fd, kBytesMax, Notice);
+    const std::string line = std::string(99, 'x') + "\n";
+    constexpr uint64_t kLines = 100;
+    for (uint64_t i = 0; i < kLines; ++i) writer.Push(line, true);
+    const auto cpu_us = [] {
+      rusage usage{};
+      getrusage(RUSAGE_SELF, &usage);
+      return (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1'000'000 + usage.ru_utime.tv_usec +
+             usage.ru_stime.tv_usec;
+    };
+    const int64_t before_us = cpu_us();
+    CHECK_FALSE(writer.Flush(absl::Milliseconds(300)));
+    CHECK(cpu_us() - before_us < 100'000);
+    CHECK(writer.dropped_lines() == kLines - kBytesMax / line.size());
+  }
+  close(fd);
+}
+
 // What a child process that runs `body` writes to stderr, and how it ended.
 std::string OfChild(void (*body)(), int* wait_status) {
   int ends[2];
