@@ -1,5 +1,9 @@
 // weft: the command. Finds the sub-command and hands over.
 
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -46,9 +50,23 @@ int Run(const Command& command, int argc, char** argv) {
   return command.run(argc, argv);
 }
 
-}  // namespace
+// What nobody got is no success: a full disk behind standard output, say. A reader of a pipe may
+// have had enough.
+int WithOutput(int code) {
+  const bool broken_before = std::ferror(stdout) != 0;
+  const bool broken_now = std::fflush(stdout) != 0;
+  if (!(broken_before || broken_now) || code != weft::kExitOk) return code;
+  // Why an earlier write failed is not known any more.
+  const std::string reason = broken_now ? absl::StrCat(": ", std::strerror(errno)) : "";
+  struct stat info {};
+  if (fstat(STDOUT_FILENO, &info) == 0 && (S_ISFIFO(info.st_mode) || S_ISSOCK(info.st_mode))) {
+    return code;
+  }
+  std::fprintf(stderr, "weft: standard output: not all of it could be written%s\n", reason.c_str());
+  return weft::kExitStartup;
+}
 
-int main(int argc, char** argv) {
+int RunNamed(int argc, char** argv) {
   if (argc < 2 || std::strcmp(argv[1], "--help") == 0 || std::strcmp(argv[1], "-h") == 0) {
     std::fputs(kUsage, argc < 2 ? stderr : stdout);
     return argc < 2 ? weft::kExitStartup : weft::kExitOk;
@@ -63,3 +81,7 @@ int main(int argc, char** argv) {
   std::fprintf(stderr, "weft: unknown command \"%s\"\n\n%s", argv[1], kUsage);
   return weft::kExitStartup;
 }
+
+}  // namespace
+
+int main(int argc, char** argv) { return WithOutput(RunNamed(argc, argv)); }
