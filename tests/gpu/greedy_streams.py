@@ -10,6 +10,10 @@ import random
 import threading
 import time
 
+import stream_clients
+from stream_doors import TGI, Ask
+from stream_history import require
+
 STREAMS = 16
 STREAM_TIMEOUT_S = 120
 # Logits may differ by this much; a step whose margin is larger may not.
@@ -70,65 +74,27 @@ def undisturbed(server, tokens):
     return together(ask, range(STREAMS))
 
 
-class Streams:
+class Streams(stream_clients.Streams):
     """All streams at once."""
 
     def __init__(self, server, tokens):
-        self.server, self.tokens_each = server, tokens
-        self.ids = [[] for _ in range(STREAMS)]
-        self.ends = [None] * STREAMS
-        # When the last token came, and the longest time without one of any stream.
-        self.last_at, self.silence_s = time.monotonic(), 0.0
-        self.lock = threading.Lock()
-        self.errors = []
-        self.threads = [threading.Thread(target=self.run, args=(index,))
-                        for index in range(STREAMS)]
-        for thread in self.threads:
-            thread.start()
-
-    def run(self, index):
-        try:
-            for event in self.server.events("/generate_stream", body_of(index, self.tokens_each),
-                                            STREAM_TIMEOUT_S):
-                self.take(index, event)
-        except Exception as error:  # noqa: BLE001 - every failure of a stream is a finding
-            self.errors.append((index, repr(error)))
-
-    def take(self, index, event):
-        if "token" not in event:
-            raise AssertionError(f"stream {index}: {event}")
-        self.ids[index].append(event["token"]["id"])
-        if event["index"] != len(self.ids[index]):
-            raise AssertionError(f"stream {index}: event {event['index']} is its "
-                                 f"{len(self.ids[index])}th")
-        if event["details"]:
-            self.ends[index] = event["details"]
-        with self.lock:
-            now = time.monotonic()
-            self.silence_s = max(self.silence_s, now - self.last_at)
-            self.last_at = now
-
-    def count(self):
-        return sum(len(ids) for ids in self.ids)
+        self.started = time.time()
+        super().__init__(server, [(TGI, Ask(prompt_of(index), max_tokens=tokens + index))
+                                  for index in range(STREAMS)])
 
     def total(self):
-        return sum(self.tokens_each + index for index in range(STREAMS))
+        return sum(ask.max_tokens for _, ask in self.requests)
 
     def running(self):
-        return sum(end is None for end in self.ends)
+        return sum(not history.finished() for history in self.histories)
 
     def join(self):
-        for thread in self.threads:
-            thread.join(STREAM_TIMEOUT_S)
-            if thread.is_alive():
-                raise AssertionError("a stream hangs")
-        if self.errors:
-            raise AssertionError(f"{len(self.errors)} streams failed, the first: {self.errors[0]}")
-        for index, (ids, end) in enumerate(zip(self.ids, self.ends)):
-            wanted = self.tokens_each + index
-            if end is None or len(ids) != wanted or end["generated_tokens"] != wanted or \
-                    end["finish_reason"] != "length":
-                raise AssertionError(f"stream {index}: {len(ids)} tokens of {wanted}, end {end}")
+        """Until all have ended. Each has to be whole, whatever its tokens are."""
+        super().join(STREAM_TIMEOUT_S)
+        for index, (history, (_, ask)) in enumerate(zip(self.histories, self.requests)):
+            require(history, f"stream {index}", max_tokens=ask.max_tokens)
+        self.ids = [history.ids() for history in self.histories]
+        self.silence_s, _ = self.gaps_s(self.started)
 
 
 def shift_of(ids, expected, at):

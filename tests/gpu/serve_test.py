@@ -177,7 +177,7 @@ def hit(server, rank, number, expected, dtype, source):
     # And a reader in Python falls behind it: early, or the server is done.
     share = 0.6 if dtype == "float32" else 0.1
     after = source.randrange(16, int(streams.total() * share))
-    wait_until(lambda: streams.count() >= after or streams.errors, "tokens to come", 120)
+    wait_until(lambda: streams.tokens() >= after or streams.ended(), "tokens to come", 120)
     os.kill(pid, number)
     running, at = streams.running(), time.monotonic()
     streams.join()
@@ -204,7 +204,7 @@ def as_undisturbed(server, expected, dtype):
 def drain(server):
     """SIGTERM under all streams."""
     streams = Streams(server, STREAM_TOKENS)
-    wait_until(lambda: all(streams.ids) or streams.errors, "a token of every stream", 120)
+    streams.wait_tokens(1)
     server.process.send_signal(signal.SIGTERM)
     running = streams.running()
     streams.join()

@@ -1,5 +1,5 @@
-"""What a recovery test goes by: streams with the arrival time of each token, and the router's own
-record of the groups it lost (JSON log lines), with the steps that were in flight.
+"""What a recovery test goes by: its requests, and the router's own record of the groups it lost
+(JSON log lines), with the steps that were in flight.
 """
 
 import dataclasses
@@ -7,82 +7,31 @@ import datetime
 import json
 import os
 import re
-import threading
-import time
 
+from stream_clients import through
+from stream_doors import Ask
 from weft_server import wait_until
 
 STREAMS = 16
-STREAM_TIMEOUT_S = 180
 # Rounds take turns with these, so that no prompt is found in the prefix cache.
 BOOKS = 2
 
 
-def bodies(book):
-    """One request a stream: half greedy, half sampled with penalties; every fourth has a long
-    prompt. Lengths differ, so that streams end one after another and preempted ones come back.
-    """
+def requests(book):
+    """One request a stream, through every door: half greedy, half sampled with penalties; every
+    fourth has a long prompt. Lengths differ, so that streams end one after another and preempted
+    ones come back."""
     words = "river stone paper light garden market winter letter music window".split()
-    out = []
+    asks = []
     for index in range(STREAMS):
         count = 180 if index % 4 == 3 else 24 + index
-        prompt = f"Story {index} of book {book}. " + " ".join(words[(index * 7 + i * i) % 10] for i in range(count))
-        body = {"prompt": prompt, "max_tokens": 34 + 5 * (index % 7), "ignore_eos": True,
-                "stream": True}
-        if index % 2 == 0:
-            body["temperature"] = 0
-        else:
-            body.update(temperature=0.9, top_p=0.95, seed=1000 + index, repetition_penalty=1.1,
-                        presence_penalty=0.3, frequency_penalty=0.2)
-        out.append(body)
-    return out
-
-
-class Streams:
-    """Runs all requests at once and collects the text of each."""
-
-    def __init__(self, server, book):
-        self.server, self.book = server, book
-        self.texts = [""] * STREAMS
-        # Unix times of its tokens, by stream.
-        self.arrivals = [[] for _ in range(STREAMS)]
-        self.errors = []
-        self.threads = [threading.Thread(target=self.run, args=(index, body))
-                        for index, body in enumerate(bodies(book))]
-        for thread in self.threads:
-            thread.start()
-
-    def run(self, index, body):
-        try:
-            for event in self.server.events("/v1/completions", body, STREAM_TIMEOUT_S):
-                if event["choices"]:
-                    self.texts[index] += event["choices"][0]["text"]
-                    self.arrivals[index].append(time.time())
-        except Exception as error:  # noqa: BLE001 - every failure of a stream is a finding
-            self.errors.append((index, repr(error)))
-
-    def tokens(self):
-        return sum(len(times) for times in self.arrivals)
-
-    def ended(self):
-        return not any(thread.is_alive() for thread in self.threads)
-
-    def join(self):
-        for thread in self.threads:
-            thread.join(STREAM_TIMEOUT_S)
-            if thread.is_alive():
-                raise AssertionError("a stream hangs")
-        if self.errors:
-            raise AssertionError(f"streams failed: {self.errors}")
-        return self.texts
-
-    def silence_s(self, since):
-        """(longest time after `since` without a token of any stream, time from `since` until every
-        stream that had more to say has spoken after it)."""
-        times = [since, *sorted(at for times in self.arrivals for at in times if at > since)]
-        silence, end = max(((b - a, b) for a, b in zip(times, times[1:])), default=(0.0, since))
-        returns = [min((at for at in times if at >= end), default=since) for times in self.arrivals]
-        return silence, max(returns) - since
+        prompt = f"Story {index} of book {book}. " + " ".join(
+            words[(index * 7 + i * i) % 10] for i in range(count))
+        sampled = {} if index % 2 == 0 else dict(
+            temperature=0.9, top_p=0.95, seed=1000 + index, repetition_penalty=1.1,
+            presence_penalty=0.3, frequency_penalty=0.2)
+        asks.append(Ask(prompt, max_tokens=34 + 5 * (index % 7), **sampled))
+    return through(asks)
 
 
 @dataclasses.dataclass

@@ -5,6 +5,8 @@ import unittest
 
 import openai
 
+from stream_clients import Checker, Streams
+from stream_doors import CHAT_DOORS, TEXT_DOORS, Ask
 from weft_server import WeftServer, grpc_modules, wait_until
 
 MESSAGES = [{"role": "user", "content": "What is the capital of France?"}]
@@ -27,6 +29,7 @@ class DoorsTest(unittest.TestCase):
         cls.grpc, cls.pb, cls.pb_grpc = grpc_modules()
         cls.channel = cls.grpc.insecure_channel(cls.server.grpc)
         cls.stub = cls.pb_grpc.TextGenerationStub(cls.channel)
+        cls.checker = Checker(cls.server)
         cls.openai = openai.OpenAI(base_url=f"http://{cls.server.http}/v1", api_key="none",
                                    max_retries=0)
         cls.model = cls.openai.models.list().data[0].id
@@ -38,35 +41,9 @@ class DoorsTest(unittest.TestCase):
         cls.channel.close()
         cls.server.stop()
 
-    def by_grpc(self, chat, **sampling):
-        request = self.pb.GenerateRequest()
-        if chat:
-            for message in MESSAGES:
-                request.chat.messages.add(**message)
-        else:
-            request.text = self.prompt
-        for name, value in sampling.items():
-            setattr(request.sampling, name, value)
-        request.stopping.max_tokens = TOKENS
-        text, ids, finish = "", [], None
-        for response in self.stub.Generate(request, timeout=60):
-            text += response.output.text
-            ids += response.output.token_ids
-            if response.HasField("finish_info"):
-                finish = response.finish_info
-        self.assertIsNotNone(finish)
-        self.assertEqual(finish.output_tokens, len(ids))
-        return text
-
-    def by_tgi(self, stream, **parameters):
-        body = {"inputs": self.prompt,
-                "parameters": {"max_new_tokens": TOKENS, "details": True, **parameters}}
-        if not stream:
-            return self.server.post("/generate", body)["generated_text"]
-        events = list(self.server.events("/generate_stream", body))
-        self.assertTrue(all("token" in event for event in events))
-        self.assertIsNone(events[0]["generated_text"])
-        return events[-1]["generated_text"]
+    def by_tgi(self, **parameters):
+        return self.server.post("/generate", {"inputs": self.prompt, "parameters": {
+            "max_new_tokens": TOKENS, "details": True, **parameters}})["generated_text"]
 
     def by_openai_chat(self, stream, **arguments):
         answer = self.openai.chat.completions.create(
@@ -82,16 +59,24 @@ class DoorsTest(unittest.TestCase):
             return answer.choices[0].text
         return "".join(chunk.choices[0].text for chunk in answer if chunk.choices)
 
+    def streamed(self, **sampling):
+        """{door: text}, of every streaming door as its bytes are."""
+        common = dict(max_tokens=TOKENS, ignore_eos=False, **sampling)
+        requests = [(door, Ask(self.prompt, **common)) for door in TEXT_DOORS] + \
+            [(door, Ask(message=MESSAGES[0]["content"], **common)) for door in CHAT_DOORS]
+        streams = Streams(self.server, requests).join()
+        self.checker.learn([ask for _, ask in requests]).check(streams)
+        return {f"{door} {'chat' if ask.message else 'text'}": history.text()
+                for (door, ask), history in zip(requests, streams.histories)}
+
     def all_doors(self, tgi, **sampling):
         return {
-            "gRPC chat": self.by_grpc(True, **sampling),
-            "gRPC text": self.by_grpc(False, **sampling),
-            "/generate": self.by_tgi(False, **tgi),
-            "/generate_stream": self.by_tgi(True, **tgi),
+            **self.streamed(**sampling),
+            "/generate": self.by_tgi(**tgi),
             "chat": self.by_openai_chat(False, **sampling),
-            "chat stream": self.by_openai_chat(True, **sampling),
+            "chat by the client library": self.by_openai_chat(True, **sampling),
             "completion": self.by_openai_completion(False, **sampling),
-            "completion stream": self.by_openai_completion(True, **sampling),
+            "completion by the client library": self.by_openai_completion(True, **sampling),
         }
 
     def test_greedy_answers_are_sensible_and_equal(self):
@@ -104,6 +89,21 @@ class DoorsTest(unittest.TestCase):
             answers = self.all_doors({"temperature": 0.8, "top_p": 0.9, "seed": seed},
                                      temperature=0.8, top_p=0.9, seed=seed)
             self.assertEqual(len(set(answers.values())), 1, (seed, answers))
+
+    def test_text_that_is_held_back_comes_once(self):
+        """Stop strings that begin and do not end, or match inside tokens or at once, and characters of
+        several tokens, also where the answer ends inside one."""
+        emoji = "Emoji: \U0001f600\U0001f600\U0001f600 \U0001f389\U0001f389"
+        asks = [Ask(emoji, max_tokens=tokens) for tokens in (11, 12, 13)] + [
+            Ask(emoji, max_tokens=14, temperature=1.0, seed=8),
+            Ask("The capital of France is", max_tokens=24, stop=(" is", "the")),
+            Ask("The capital of France is", max_tokens=3, stop=("\n\nThe answer",)),
+            Ask("The capital of France is", max_tokens=8, stop=(" P",)),
+            Ask("The capital of France is", max_tokens=8, stop=("aris.\n",))]
+        self.checker.learn(asks)
+        self.assertTrue(any("\ufffd" in self.checker.known(ask)[1].text() for ask in asks))
+        for door in TEXT_DOORS:
+            self.checker.check(Streams(self.server, [(door, ask) for ask in asks]).join())
 
     def test_a_first_call_on_a_new_connection_never_stalls(self):
         request = self.pb.GenerateRequest(text="Hello there")

@@ -11,11 +11,12 @@ import socket
 import struct
 import subprocess
 import tempfile
-import threading
 import unittest
 import urllib.request
 
-from weft_server import BIN, DEMO_MODEL, WeftServer, alive, children_of, wait_until
+from stream_clients import Checker, Streams
+from stream_doors import GRPC, TGI, Ask
+from weft_server import BIN, DEMO_MODEL, WeftServer, alive, children_of, run_tests, wait_until
 
 
 EXIT_STARTUP, EXIT_FATAL = 1, 4  # common/exit_code.h
@@ -59,58 +60,19 @@ class UnreadServer(WeftServer):
 
 
 class LifecycleTest(unittest.TestCase):
-    def drained(self, after_sigterm):
-        """Texts of a stream of 200 tokens whose server gets SIGTERM after its first token."""
-        with WeftServer("--drain-timeout-s=60", shards=2) as server:
-            texts = []
-            body = {"prompt": "Once upon a time", "max_tokens": 200, "temperature": 0,
-                    "ignore_eos": True, "stream": True}
-            first = threading.Event()
-
-            def read():
-                for event in server.events("/v1/completions", body):
-                    if event["choices"]:
-                        texts.append(event["choices"][0]["text"])
-                        first.set()
-
-            thread = threading.Thread(target=read)
-            thread.start()
-            self.assertTrue(first.wait(30))
-            server.process.send_signal(signal.SIGTERM)
-            after_sigterm(server)
-            thread.join(60)
-            self.assertEqual(server.process.wait(30), 0)
-        return texts
-
-    def test_sigterm_lets_running_requests_finish(self):
-        texts = self.drained(lambda server: None)
-        self.assertEqual(len(texts), 200)
-        # Also when the router gets a signal of its own beside the launcher's, as from a service manager
-        # that stops them all at once.
-        self.assertEqual(self.drained(lambda server: os.kill(server.router_pid(), signal.SIGTERM)),
-                         texts)
-        # Also when a shard is lost meanwhile.
-        again = self.drained(lambda server: os.kill(server.shard_pid(1), signal.SIGKILL))
-        self.assertEqual(again, texts)
-
     def test_a_stderr_that_nobody_reads_stops_neither_streams_nor_recovery_nor_sigterm(self):
-        body = {"prompt": "Once upon a time", "max_tokens": 150, "temperature": 0,
-                "ignore_eos": True, "stream": True}
-
-        def texts(events):
-            return [event["choices"][0]["text"] for event in events if event["choices"]]
-
+        ask = Ask("Once upon a time", max_tokens=150)
         with UnreadServer("--log-level=debug", "--drain-timeout-s=60", shards=2) as server:
-            undisturbed = texts(server.events("/v1/completions", body))
-            events = server.events("/v1/completions", body)
-            first = [next(events)["choices"][0]["text"] for _ in range(3)]
+            checker = Checker(server).learn([ask])
+            streams = Streams(server, [(door, ask) for door in (TGI, GRPC)])
+            streams.wait_tokens(3)
             old = server.shard_pid(1)
             os.kill(old, signal.SIGKILL)
-            rest = [next(events)["choices"][0]["text"] for _ in range(60)]
+            streams.wait_tokens(60)
             self.assertNotIn(server.shard_pid(1), (None, old))
             self.assertEqual(server.metric("weft_group_losses_total"), 1)
             server.process.send_signal(signal.SIGTERM)
-            self.assertEqual(first + rest + texts(events), undisturbed)
+            checker.check(streams.join())
             self.assertEqual(server.process.wait(30), 0)
 
     def test_a_killed_launcher_leaves_nothing_that_the_next_one_does_not_remove(self):
@@ -330,23 +292,6 @@ class LifecycleTest(unittest.TestCase):
         wait_until(lambda: not any(alive(pid) for pid in pids), "the children to die")
         server.close()
 
-    def test_a_killed_router_is_back_within_a_second_and_the_shards_keep_their_weights(self):
-        with WeftServer(shards=2) as server:
-            shards = [server.shard_pid(0), server.shard_pid(1)]
-            pid = server.router_pid()
-            os.kill(pid, signal.SIGKILL)
-            wait_until(lambda: not alive(pid), "the router to be gone")
-
-            def answers():
-                try:
-                    return server.request("POST", "/generate", {
-                        "inputs": "Hello", "parameters": {"max_new_tokens": 1}})[0] == 200
-                except OSError:
-                    return False
-
-            wait_until(answers, "the router to serve again", 5)
-            self.assertEqual([server.shard_pid(0), server.shard_pid(1)], shards)
-
     def test_a_killed_template_process_is_started_again(self):
         chat = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}
         with WeftServer() as server:
@@ -494,4 +439,4 @@ class CommandsTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    run_tests()

@@ -1,59 +1,95 @@
-"""200 streams at once, a third of the clients vanish at random: everything comes back."""
+"""Clients that go away, of every door: each request is cancelled, everything comes back, and those
+who stay notice nothing.
+"""
 
 import os
+import pathlib
 import random
-import socket
-import threading
+import signal
+import subprocess
+import sys
 import unittest
 
-from weft_server import WeftServer
+from stream_clients import Checker, Streams, mixed
+from stream_doors import COMPLETIONS, GRPC, PLAIN_COMPLETIONS, TGI, Ask, after
+from stream_history import HUNG_UP, LEFT
+from weft_server import WeftServer, wait_until
 
 SEED = int(os.environ.get("WEFT_SEED", "7"))
 STREAMS = 200
+# Answers that nobody waits for to the end, and how many of them.
+LONG, LONG_STREAMS = 1500, 8
+# A machine may be under five times the load.
+PATIENCE_S = 60
+# Streams of a process of its own, which says so when all have begun, and does not end.
+PROCESS = """
+import sys, time
+import types
+from stream_clients import Streams
+from stream_doors import GRPC, Ask
+server = types.SimpleNamespace(grpc=sys.argv[1])
+streams = Streams(server, [(GRPC, Ask(f"Tell {index}.", max_tokens=%d)) for index in range(%d)])
+streams.wait_tokens(2)
+print("all run", flush=True)
+streams.join()
+""" % (LONG, LONG_STREAMS)
 
 
 class VanishTest(unittest.TestCase):
-    def stream(self, server, index, vanish_after):
-        """Reads a stream by a raw socket; closes it hard after `vanish_after` bytes."""
-        host, port = server.http.split(":")
-        prompt = f"Number {index} tells: " + "word " * (index % 60)
-        body = ('{"prompt":"%s","max_tokens":24,"temperature":0.7,"seed":%d,"stream":true,'
-                '"ignore_eos":true}' % (prompt, index)).encode()
-        head = (f"POST /v1/completions HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n"
-                f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n").encode()
-        with socket.create_connection((host, int(port)), timeout=180) as connection:
-            connection.sendall(head + body)
-            received = b""
-            while vanish_after is None or len(received) < vanish_after:
-                data = connection.recv(512)
-                if not data:
-                    break
-                received += data
-        if vanish_after is None:
-            if b" 200 " not in received.split(b"\r\n", 1)[0] or b"data: [DONE]" not in received:
-                self.failures_seen.append((index, received[:300]))
+    def nothing_is_held(self, server):
+        server.wait_idle(PATIENCE_S)
+        self.assertEqual(server.metric("weft_kv_blocks", state="used"), 0)
 
     def test_blocks_slots_and_permits_come_back(self):
         print(f"seed {SEED}")
         source = random.Random(SEED)
-        self.failures_seen = []
-        with WeftServer("--kv-memory=64MiB", "--running-max=64") as server:
-            threads = []
-            for index in range(STREAMS):
-                vanish_after = source.choice([0, 1, 300, 1500]) if index % 3 == 0 else None
-                threads.append(threading.Thread(target=self.stream,
-                                                args=(server, index, vanish_after)))
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join(240)
-            self.assertEqual(self.failures_seen, [])
-            server.wait_idle(60)
+        doors = (TGI, GRPC, COMPLETIONS, PLAIN_COMPLETIONS)
+        requests = [(source.choice(doors), ask)
+                    for ask in mixed(STREAMS, source, tokens=(24, 25), words=(1, 60))]
+        leave = {index: after(source.choice([0, 1, 3, 10])) for index in range(0, STREAMS, 3)}
+        with WeftServer("--kv-memory=64MiB", "--running-max=64", shards=2) as server:
+            # A part of them: the others' text is that of their ids, and that is much already.
+            checker = Checker(server).learn([ask for _, ask in requests[:STREAMS // 4]])
+            streams = Streams(server, requests, leave).join()
+            left = {index: HUNG_UP for index, history in enumerate(streams.histories)
+                    if history.closed == LEFT}
+            self.assertGreater(len(left), len(leave) // 2)
+            checker.check(streams, ends=left)
             self.assertGreater(server.metric("weft_requests_cancelled_total", by="client"), 0)
-            self.assertEqual(server.metric("weft_kv_blocks", state="used"), 0)
+            self.nothing_is_held(server)
             # And it still answers.
-            answer = server.post("/generate", {"inputs": "Hello", "parameters": {"max_new_tokens": 4}})
-            self.assertTrue(answer["generated_text"])
+            checker.check(Streams(server, requests[:4]).join())
+
+    def test_every_request_that_was_left_is_cancelled_in_its_answer(self):
+        with WeftServer(shards=2) as server:
+            checker = Checker(server)
+            for door in (GRPC, TGI, COMPLETIONS):
+                before = server.metric("weft_requests_cancelled_total", by="client")
+                asks = [Ask(f"Tell {index}.", max_tokens=LONG) for index in range(LONG_STREAMS)]
+                streams = Streams(server, [(door, ask) for ask in asks],
+                                  {index: after(1 + index) for index in range(LONG_STREAMS)}).join()
+                checker.check(streams, HUNG_UP)
+                self.nothing_is_held(server)
+                wait_until(lambda: server.metric("weft_requests_cancelled_total", by="client")
+                           == before + LONG_STREAMS, f"{door}: all to be counted as cancelled")
+
+    def test_a_client_process_that_is_killed_is_gone_over_grpc_too(self):
+        with WeftServer(shards=2) as server:
+            before = server.metric("weft_requests_cancelled_total", by="client")
+            client = subprocess.Popen(
+                [sys.executable, "-c", PROCESS, server.grpc], stdout=subprocess.PIPE, text=True,
+                env={**os.environ, "PYTHONPATH": str(pathlib.Path(__file__).parent)})
+            try:
+                self.assertEqual(client.stdout.readline(), "all run\n")
+                self.assertEqual(server.metric("weft_num_requests_running"), LONG_STREAMS)
+                self.assertGreater(server.metric("weft_kv_blocks", state="used"), 0)
+            finally:
+                client.send_signal(signal.SIGKILL)
+                client.wait()
+                client.stdout.close()
+            self.nothing_is_held(server)
+            wait_until(lambda: server.metric("weft_requests_cancelled_total", by="client")
+                       == before + LONG_STREAMS, "all to be counted as cancelled")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,131 @@
+"""Losses of several processes at once, and of the router, under open streams of every door: what
+clients see is what docs/OPERATIONS.md promises, to the token.
+"""
+
+import os
+import random
+import signal
+import time
+import unittest
+
+from machine_delay import WakeDelays, queue_wait_s
+from recovery_record import ServerLog
+from stream_clients import Checker, Streams, mixed, through
+from stream_history import CUT
+from weft_server import WeftServer, alive, children_of, wait_until
+
+SEED = int(os.environ.get("WEFT_SEED", "31"))
+STREAMS = 12
+# What is promised, on a machine that lets a thread run when it can.
+DETECTION_S, ROUTER_BACK_S = 0.1, 1.0
+# Threads that run one after another between a kill and the router's word: the killed process's own
+# last one, the launcher's or the one that reads the shard's connection, the one that decides.
+WAKE_UPS = 3
+# For what has no promise; a machine may be under five times the load.
+PATIENCE_S = 60
+
+
+class Losses(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = WeftServer("--log-format=json", shards=2).start()
+        cls.log = ServerLog(cls.server)
+        # The same ones each time, so that they are learnt once.
+        cls.requests = through(mixed(STREAMS, random.Random(SEED), tokens=(60, 100)))
+        cls.checker = Checker(cls.server).learn([ask for _, ask in cls.requests])
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.stop()
+
+    def tearDown(self):
+        """Whole again, with nothing held."""
+        wait_until(lambda: self.ready() and len(children_of(self.server.process.pid)) == 3,
+                   "the server to be whole", PATIENCE_S)
+        self.server.wait_idle()
+        self.assertEqual(self.server.metric("weft_kv_blocks", state="used"), 0)
+
+    def ready(self):
+        try:
+            return self.server.request("GET", "/readyz")[0] == 200
+        except OSError:
+            return False
+
+    def streams(self, tokens=4):
+        """Streams that have all begun."""
+        streams = Streams(self.server, self.requests)
+        streams.wait_tokens(tokens)
+        return streams
+
+    def kill(self, streams, *pids):
+        """kill -9 of all at once under streams that have not ended. Returns the time of it."""
+        self.assertNotIn(None, pids)
+        running, at = len(streams.open()), time.time()
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+        self.assertGreater(running, STREAMS // 2, "the streams were over before the kill")
+        wait_until(lambda: not any(alive(pid) for pid in pids), "the killed to be gone")
+        return at
+
+    def shards(self):
+        return [self.server.shard_pid(rank) for rank in range(2)]
+
+    def test_both_shards_at_once(self):
+        old, restarts = self.shards(), self.server.metric("weft_shard_restarts_total")
+        streams = self.streams()
+        self.kill(streams, *old)
+        self.checker.check(streams.join())
+        self.assertFalse(set(self.shards()) & set(old))
+        self.assertGreaterEqual(self.server.metric("weft_shard_restarts_total"), restarts + 2)
+
+    def test_a_router_and_a_shard_at_once(self):
+        kept = self.server.shard_pid(0)
+        for order in (1, -1):
+            streams = self.streams()
+            self.kill(streams, *(self.server.router_pid(), self.server.shard_pid(1))[::order])
+            self.checker.check(streams.join(), CUT)
+            self.assertEqual(self.serving().shard_pid(0), kept)
+            self.checker.check(self.streams().join())
+
+    def serving(self):
+        wait_until(self.ready, "the router to serve", PATIENCE_S)
+        return self.server
+
+    def test_a_router_is_back_in_a_second_under_open_streams(self):
+        shards = self.shards()
+        streams = self.streams()
+        old = self.server.router_pid()
+        at = self.kill(streams, old)
+        wait_until(self.ready, "the router to serve", PATIENCE_S)
+        back_s = time.time() - at
+        router = self.server.router_pid()
+        waited_s = sum(queue_wait_s(pid) for pid in (router, self.server.process.pid))
+        print(f"\nback after {1e3 * back_s:.0f} ms, of which its threads waited for a CPU "
+              f"{1e3 * waited_s:.0f} ms")
+        # Clients see their streams break off, with all that had come so far and no false end.
+        self.checker.check(streams.join(), CUT)
+        self.assertNotEqual(router, old)
+        self.assertLess(back_s, ROUTER_BACK_S + waited_s)
+        # New requests are served at once, by shards that have kept their weights.
+        self.checker.check(self.streams().join())
+        self.assertEqual(self.shards(), shards)
+
+    def test_a_kill_is_seen_within_a_tenth_of_a_second(self):
+        seen = []
+        with WakeDelays() as delays:
+            for rank in (0, 1, 0, 1):
+                streams = self.streams()
+                at = self.kill(streams, self.server.shard_pid(rank))
+                loss = self.log.first_loss_after(at)
+                seen.append((at, loss.at))
+                self.assertEqual(loss.state, "serving")
+                self.checker.check(streams.join())
+        for at, noticed in seen:
+            worst_s = delays.worst_s(at, noticed)
+            print(f"\nseen after {1e3 * (noticed - at):.1f} ms; "
+                  f"threads ran up to {1e3 * worst_s:.1f} ms late")
+            self.assertLess(noticed - at, DETECTION_S + WAKE_UPS * worst_s)
+
+
+if __name__ == "__main__":
+    unittest.main()
