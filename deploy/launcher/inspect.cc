@@ -190,7 +190,11 @@ absl::Status Inspect(const InspectOptions& options) {
   WEFT_ASSIGN_OR_RETURN(const auto files, OpenModel(path, options.weights, /*serves=*/false));
   if (options.step.shown) {
     WEFT_ASSIGN_OR_RETURN(const StepOps ops, PlanStep(*files, options.plan, options.step));
-    std::fputs(StepText(options.step, ops).c_str(), stdout);
+    if (options.json) {
+      std::puts(boost::json::serialize(StepJson(ops)).c_str());
+    } else {
+      std::fputs(StepText(ops).c_str(), stdout);
+    }
     return absl::OkStatus();
   }
   WEFT_ASSIGN_OR_RETURN(const ModelPlans plans, PlanModel(*files, options.plan));

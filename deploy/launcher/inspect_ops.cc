@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/limits.h"
 #include "common/status.h"
 #include "deploy/launcher/read_bandwidth.h"
 #include "shard/device/cpu/planner.h"
@@ -139,6 +140,7 @@ uint64_t OpBytes(const Costs& costs, const PlanOp& op, uint64_t rows) {
     case OpKind::kExpertLinear:
       bytes += static_cast<uint64_t>(ExpertsRead(costs.files.spec().experts, rows) *
                                      static_cast<double>(MatrixBytes(costs, op.matrix, op.layer)));
+      if (op.routes) bytes += MatrixBytes(costs, Matrix::kRouter, op.layer);
       break;
     default:
       break;
@@ -175,8 +177,21 @@ std::vector<StepOp> JoinLayers(const std::vector<StepOp>& all) {
   return joined;
 }
 
-absl::Status CheckStep(const StepOptions& step) {
+// 1,024 tokens of context unless it says how many.
+constexpr uint32_t kContextDefault = 1024;
+
+absl::Status CheckAtMost(const char* flag, uint32_t value, uint32_t max) {
+  if (value <= max) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(flag, ": must be at most ", max, ", found ", value));
+}
+
+absl::Status CheckStep(const StepOptions& step, const shard::DecoderSpec& spec) {
   if (step.shards == 0) return absl::InvalidArgumentError("--plan-shards: 0 is not from 1");
+  WEFT_RETURN_IF_ERROR(CheckAtMost("--plan-rows", step.decode_rows, kRunningMax));
+  WEFT_RETURN_IF_ERROR(CheckAtMost("--plan-context", step.context, spec.context_tokens));
+  WEFT_RETURN_IF_ERROR(CheckAtMost("--plan-prompt", step.prompt_tokens,
+                                   std::min(spec.context_tokens, kStepTokensMax)));
   if (step.decode_rows == 0 && step.prompt_tokens == 0) {
     return absl::InvalidArgumentError(
         "--plan-rows and --plan-prompt: both are 0; a step has at least one row");
@@ -190,7 +205,8 @@ void DeclareStepFlags(Flags& flags, StepOptions* options) {
   flags.AddSwitch("plan", &options->shown, "Print the operations of a step instead");
   flags.Add("plan-shards", &options->shards, "Of a step in a group of so many shards");
   flags.Add("plan-rows", &options->decode_rows, "Sequences that decode in it");
-  flags.Add("plan-context", &options->context, "Tokens of context that each of them reads");
+  flags.Add("plan-context", &options->context,
+            "Tokens of context that each of them reads; 0 = 1024, or the model's if shorter");
   flags.Add("plan-prompt", &options->prompt_tokens, "Tokens of a prompt beside them; 0 = none");
   flags
       .Add("limit-gbytes-per-s", &options->limit_gbytes_per_s,
@@ -199,8 +215,10 @@ void DeclareStepFlags(Flags& flags, StepOptions* options) {
 }
 
 absl::StatusOr<StepOps> PlanStep(const shard::ModelFiles& files, const PlanOptions& options,
-                                 const StepOptions& step) {
-  WEFT_RETURN_IF_ERROR(CheckStep(step));
+                                 const StepOptions& given) {
+  WEFT_RETURN_IF_ERROR(CheckStep(given, files.spec()));
+  StepOptions step = given;
+  if (step.context == 0) step.context = std::min(kContextDefault, files.spec().context_tokens);
   WEFT_ASSIGN_OR_RETURN(const RankPlan rank, PlanFirstRank(files, step.shards, options));
   const uint32_t rows = step.decode_rows + step.prompt_tokens;
   const uint32_t sampled = step.decode_rows + (step.prompt_tokens > 0 ? 1 : 0);
@@ -221,6 +239,7 @@ absl::StatusOr<StepOps> PlanStep(const shard::ModelFiles& files, const PlanOptio
                            rank.memory.kv_groups.block_layers};
   StepOps out;
   out.cuda = rank.cuda;
+  out.step = step;
   out.layers = files.spec().layers;
   out.gbytes_per_s = step.limit_gbytes_per_s;
   if (out.gbytes_per_s == 0 && rank.cuda) out.gbytes_per_s = kH200GbytesPerS;
@@ -238,7 +257,30 @@ absl::StatusOr<StepOps> PlanStep(const shard::ModelFiles& files, const PlanOptio
   return out;
 }
 
-std::string StepText(const StepOptions& step, const StepOps& ops) {
+boost::json::object StepJson(const StepOps& ops) {
+  boost::json::object out = {
+      {"device", ops.cuda ? "cuda" : "cpu"},     {"shards", ops.step.shards},
+      {"decode_rows", ops.step.decode_rows},     {"context_tokens", ops.step.context},
+      {"prompt_tokens", ops.step.prompt_tokens}, {"bytes", ops.bytes}};
+  const auto add_time = [&ops](uint64_t bytes, boost::json::object& to) {
+    if (ops.gbytes_per_s > 0) to["limit_us"] = static_cast<double>(bytes) / ops.gbytes_per_s * 1e-3;
+  };
+  add_time(ops.bytes, out);
+  boost::json::array& list = out["ops"].emplace_array();
+  for (const StepOp& op : ops.ops) {
+    boost::json::object entry = {{"op", shard::PlanOpText(op.op)}, {"bytes", op.bytes}};
+    if (op.op.layer < ops.layers) {
+      entry["first_layer"] = op.op.layer;
+      entry["layers"] = op.times;
+    }
+    add_time(op.bytes, entry);
+    list.push_back(std::move(entry));
+  }
+  return out;
+}
+
+std::string StepText(const StepOps& ops) {
+  const StepOptions& step = ops.step;
   std::string text = absl::StrFormat(
       "a step of %d decode rows at context %d and a prompt of %d tokens, %s, rank 0 of %d\n",
       step.decode_rows, step.context, step.prompt_tokens, ops.cuda ? "CUDA" : "CPU", step.shards);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "boost/json.hpp"
 #include "common/flags.h"
 #include "deploy/launcher/inspect_plans.h"
 #include "shard/model/layer_plan.h"
@@ -20,9 +21,10 @@ namespace weft::launcher {
 struct StepOptions {
   bool shown = false;
   uint32_t shards = 1;
-  // Sequences that decode, and the tokens of context that each has read.
+  // Sequences that decode, and the tokens of context that each has read; 0 = 1,024, or the model's
+  // context where that is shorter.
   uint32_t decode_rows = 1;
-  uint32_t context = 1024;
+  uint32_t context = 0;
   // Tokens of one prompt's chunk beside them, from its beginning; 0 = none.
   uint32_t prompt_tokens = 0;
   // 0 = an H200's on CUDA, unknown on the CPU.
@@ -40,6 +42,8 @@ struct StepOp {
 
 struct StepOps {
   bool cuda = false;
+  // The step, with the context that it has.
+  StepOptions step;
   std::vector<StepOp> ops;
   // Of the model; operations behind the layers have this number.
   uint32_t layers = 0;
@@ -54,6 +58,8 @@ absl::StatusOr<StepOps> PlanStep(const shard::ModelFiles& files, const PlanOptio
                                  const StepOptions& step);
 
 // A table, layers that are alike in one block.
-std::string StepText(const StepOptions& step, const StepOps& ops);
+std::string StepText(const StepOps& ops);
+// The same: "ops" in their order, each with its first layer and the number of layers like it.
+boost::json::object StepJson(const StepOps& ops);
 
 }  // namespace weft::launcher

@@ -50,7 +50,10 @@ std::vector<ParamKind> MatricesRead(const PlanOp& op, bool tied_head) {
   if (op.kind == OpKind::kScaleShared) return {ParamKind::kSharedScale};
   const bool multiplies = op.kind == OpKind::kLinear || op.kind == OpKind::kHeadLinear ||
                           op.kind == OpKind::kExpertLinear;
-  return multiplies ? ParamsOf(op.matrix, tied_head) : std::vector<ParamKind>();
+  if (!multiplies) return {};
+  std::vector<ParamKind> params = ParamsOf(op.matrix, tied_head);
+  if (op.routes) params.push_back(ParamKind::kRouter);
+  return params;
 }
 
 // The rows that still serve an operation, narrowed by one of its properties after the other.

@@ -195,6 +195,8 @@ std::string PlanOpText(const PlanOp& op) {
   if (!is_norm && op.norm != Norm::kNone) {
     absl::StrAppend(&text, ", with the ", NormName(op.norm), " norm");
   }
+  if (op.norms_heads) absl::StrAppend(&text, ", normalises heads");
+  if (op.routes) absl::StrAppend(&text, ", routes");
   if (op.adds_bias) absl::StrAppend(&text, ", adds the bias");
   if (op.combines) absl::StrAppend(&text, ", combines");
   if (op.adds_to_residual) absl::StrAppend(&text, ", adds to the residual");

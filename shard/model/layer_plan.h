@@ -126,8 +126,8 @@ struct PlanOp {
   Buffer out = Buffer::kNone;
   // kLinear, kAddBias: whose.
   Matrix matrix = Matrix::kNone;
-  // The norm that this operation computes. kLinear: of its input first; kSumRanks: of the residual
-  // that it has added to, into `out`.
+  // The norm that this operation computes. kLinear and a kExpertLinear that routes: of its
+  // input first; kSumRanks: of the residual that it has added to, into `out`.
   Norm norm = Norm::kNone;
   // kNorm, kRound, kAttend, kActivate and a product that activates: the product that reads `out`.
   Matrix feeds = Matrix::kNone;
@@ -141,6 +141,11 @@ struct PlanOp {
   bool adds_to_residual = false;
   // kAttend: positions that a row sees, its own included; 0 = all up to it.
   uint32_t window_tokens = 0;
+  // kRotateAppend: query and key heads are normalised first, as kNormHeads does it.
+  bool norms_heads = false;
+  // kExpertLinear of kExperts: each row's experts are chosen here, from `in` by the router, as
+  // kRoute does it.
+  bool routes = false;
   // kRotateAppend (and a kLinear that rotates): false where positions do not turn heads.
   bool rotates = true;
   // kAttend: the rows that sample are picked from what it made, so that the next operation and all

@@ -61,7 +61,7 @@ bool NormIntoProduct(Ops& ops, size_t at) {
 
 bool RotationIntoProduct(Ops& ops, size_t at) {
   if (!IsPlainProduct(ops, at, Matrix::kQkv) || ops[at].way != Way::kFewRows) return false;
-  if (!Is(ops, at + 1, OpKind::kRotateAppend)) return false;
+  if (!Is(ops, at + 1, OpKind::kRotateAppend) || ops[at + 1].norms_heads) return false;
   ops[at].epilogue = Epilogue::kRotateAppend;
   ops[at].rotates = ops[at + 1].rotates;
   ops[at].adds_bias = ops[at + 1].adds_bias;
@@ -107,6 +107,28 @@ bool FewRowsExperts(Ops& ops, size_t at) {
   joined.combines = true;
   joined.out = ops[at + 4].out;
   Erase(ops, at + 2, 3);
+  return true;
+}
+
+bool RoutingIntoExperts(Ops& ops, size_t at) {
+  if (!Is(ops, at, OpKind::kNorm) || ops[at].adds_to_residual ||
+      !Is(ops, at + 1, OpKind::kLinear) || ops[at + 1].matrix != Matrix::kRouter ||
+      !Is(ops, at + 2, OpKind::kRoute) || !Is(ops, at + 3, OpKind::kExpertLinear) ||
+      !ops[at + 3].combines) {
+    return false;
+  }
+  PlanOp& joined = ops[at + 3];
+  joined.routes = true;
+  joined.norm = ops[at].norm;
+  joined.in = Buffer::kResidual;
+  Erase(ops, at, 3);
+  return true;
+}
+
+bool HeadNormIntoRotation(Ops& ops, size_t at) {
+  if (!Is(ops, at, OpKind::kNormHeads) || !Is(ops, at + 1, OpKind::kRotateAppend)) return false;
+  ops[at + 1].norms_heads = true;
+  Erase(ops, at);
   return true;
 }
 
@@ -220,6 +242,13 @@ const PlanRule kFewRowsExperts = {
     "few-rows-experts",
     "experts' products, activation and sum are one operation that is bound by reading the matrices",
     /*exact=*/false, FewRowsExperts};
+const PlanRule kRoutingIntoExperts = {
+    "routing-into-experts",
+    "an operation of experts normalises its input itself and chooses the experts",
+    /*exact=*/false, RoutingIntoExperts};
+const PlanRule kHeadNormIntoRotation = {"head-norm-into-rotation",
+                                        "query and key heads are normalised as they are rotated",
+                                        /*exact=*/true, HeadNormIntoRotation};
 const PlanRule kResidualIntoCombine = {
     "residual-into-combine",
     "what experts made is added to the residual as it is combined, before it is rounded",

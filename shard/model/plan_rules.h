@@ -47,6 +47,10 @@ extern const PlanRule kActivationIntoExperts;
 // The products of experts, their activation and the sum of what a row's experts make are one
 // operation of few rows.
 extern const PlanRule kFewRowsExperts;
+// An operation of experts of few rows normalises its input itself and chooses the experts.
+extern const PlanRule kRoutingIntoExperts;
+// Query and key heads are normalised as they are rotated.
+extern const PlanRule kHeadNormIntoRotation;
 // A product that stores float32 and has no bias behind it adds to the residual.
 extern const PlanRule kResidualIntoProduct;
 // What experts made is added to the residual as it is combined.

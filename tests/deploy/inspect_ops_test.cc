@@ -37,7 +37,7 @@ TEST_CASE("A step's operations are joined over layers and read the model once", 
   // All matrices but the embedding, whose rows are the head's here; activations add little.
   CHECK(ops->bytes > files->total_bytes());
   CHECK(ops->bytes < files->total_bytes() * 11 / 10);
-  const std::string text = StepText(step, *ops);
+  const std::string text = StepText(*ops);
   CHECK(absl::StrContains(text, "layers 1 to 14, each"));
   CHECK(absl::StrContains(text, "behind the layers"));
   CHECK_FALSE(absl::StrContains(text, " us"));
@@ -68,14 +68,14 @@ TEST_CASE("A known speed gives times", "[inspect][plan]") {
   step.limit_gbytes_per_s = 100;
   const auto ops = PlanStep(*Shape("llama-3.2-1b"), OnCpu(), step);
   REQUIRE(ops.ok());
-  CHECK(absl::StrContains(StepText(step, *ops), " us"));
+  CHECK(absl::StrContains(StepText(*ops), " us"));
 }
 
 TEST_CASE("More context is more bytes in attention alone", "[inspect][plan]") {
   const auto files = Shape("llama-3.2-1b");
   StepOptions step;
   const auto few = PlanStep(*files, OnCpu(), step);
-  step.context *= 2;
+  step.context = 2048;
   const auto more = PlanStep(*files, OnCpu(), step);
   REQUIRE(few.ok());
   REQUIRE(more.ok());
@@ -101,7 +101,7 @@ TEST_CASE("Latents of a context are read once, without values", "[inspect][plan]
   const uint64_t latents = uint64_t{2} * 27 * 4096 * (512 + 64);
   CHECK(attended > latents);
   CHECK(attended < latents * 11 / 10);
-  CHECK(absl::StrContains(StepText(step, *ops), "heads' linear key up"));
+  CHECK(absl::StrContains(StepText(*ops), "heads' linear key up"));
 }
 
 TEST_CASE("Steps that cannot be are refused by flag", "[inspect][plan]") {
@@ -114,6 +114,38 @@ TEST_CASE("Steps that cannot be are refused by flag", "[inspect][plan]") {
   CHECK(absl::StrContains(PlanStep(*files, OnCpu(), step).status().message(), "--plan-shards"));
   step.shards = 1000;
   CHECK(absl::StrContains(PlanStep(*files, OnCpu(), step).status().message(), "too many"));
+  const auto refusal = [&files](const StepOptions& of) {
+    return std::string(PlanStep(*files, OnCpu(), of).status().message());
+  };
+  step = {};
+  step.decode_rows = 1025;
+  CHECK(refusal(step) == "--plan-rows: must be at most 1024, found 1025");
+  step = {};
+  step.context = files->spec().context_tokens + 1;
+  CHECK(absl::StrContains(refusal(step), "--plan-context: must be at most 131072, found 131073"));
+  step = {};
+  step.prompt_tokens = 16385;
+  CHECK(refusal(step) == "--plan-prompt: must be at most 16384, found 16385");
+}
+
+TEST_CASE("A step as JSON has what its text has", "[inspect][plan]") {
+  StepOptions step;
+  step.decode_rows = 3;
+  step.limit_gbytes_per_s = 100;
+  const auto ops = PlanStep(*Shape("llama-3.2-1b"), OnCpu(), step);
+  REQUIRE(ops.ok());
+  const boost::json::object out = StepJson(*ops);
+  CHECK(out.at("decode_rows") == 3);
+  CHECK(out.at("context_tokens") == 1024);
+  CHECK(out.at("bytes").to_number<uint64_t>() == ops->bytes);
+  uint64_t bytes = 0;
+  for (const boost::json::value& op : out.at("ops").as_array()) {
+    const uint64_t times =
+        op.as_object().contains("layers") ? op.at("layers").to_number<uint64_t>() : 1;
+    bytes += times * op.at("bytes").to_number<uint64_t>();
+    CHECK(absl::StrContains(StepText(*ops), std::string(op.at("op").as_string())));
+  }
+  CHECK(bytes == ops->bytes);
 }
 
 }  // namespace

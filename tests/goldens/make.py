@@ -606,6 +606,18 @@ MODELS = {
         form="BF16",
         lengths=LONG,
     ),
+    # Heads of the size that published models have, which kernels normalise as they rotate.
+    "qwen3_wide_heads": dict(
+        config=dict(
+            QWEN3,
+            vocab_size=101,
+            hidden_size=48,
+            num_attention_heads=6,
+            head_dim=128,
+        ),
+        form="BF16",
+        lengths=LONG,
+    ),
     # A part of each head rotated, by the factors for long sequences: these prompts all are.
     "phi3_longrope": dict(
         config=dict(

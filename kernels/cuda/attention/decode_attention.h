@@ -44,9 +44,10 @@ struct DecodeAttentionParams {
   bool dependent = false;
   // Only with `dependent`: the kernel in front is RotateAndAppend or a Gemv that does its work, and
   // of what is read here it writes nothing but the query and each sequence's last position of the
-  // cache. All else, the schedule and the keys before, is read while it runs. RotateAndAppend lets
-  // the next kernel start only when everything in front of itself is complete; in front of a Gemv
-  // a kernel that is not launched as dependent has to stand behind whatever writes those.
+  // cache. All else, the schedule and the keys before, is read while it runs. RotateAndAppend
+  // without head norms lets the next kernel start only when everything in front of itself is
+  // complete; in front of one with them, or of a Gemv, a kernel that is not launched as dependent
+  // has to stand behind whatever writes those.
   bool after_append = false;
   // [query_heads], or null: attention.h. bf16 serves groups of up to kDecodeSinkGroupMax with them.
   const float* sinks = nullptr;

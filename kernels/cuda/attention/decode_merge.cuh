@@ -284,12 +284,13 @@ __device__ __forceinline__ void FinishPart(const DecodeKernelParams& params,
   const uint32_t shares = parts.count - 1;
   if (threadIdx.x == 0) {
     TakeTicket(ticket);
-    if (share != shares) AwaitCount(ticket, parts.count, shares);
+    if (share != shares) AwaitCount(ticket, parts.count);
   }
   if (share == shares) return;
   // What was written before the parts' tickets is seen after this.
   __syncthreads();
   MergeParts<Shape>(params, part, parts, heads, share, shares);
+  if (threadIdx.x == 0) LeaveCount(ticket, parts.count, shares);
 }
 
 }  // namespace weft::kernels::cuda

@@ -1,5 +1,6 @@
 #include <cuda_runtime.h>
 
+#include "kernels/cuda/elementwise/norm_rotate.cuh"
 #include "kernels/cuda/elementwise/rope.h"
 #include "kernels/cuda/elementwise/rotate.cuh"
 #include "kernels/cuda/ptx/dependent.cuh"
@@ -111,7 +112,18 @@ cudaError_t LaunchWidth(const RotateAndAppendParams& params, cudaStream_t stream
 }
 
 template <typename T, typename KvT>
+cudaError_t LaunchWithNorm(const RotateAndAppendParams& params, cudaStream_t stream) {
+  const uint32_t heads = params.query_heads + 2 * params.kv.kv_heads;
+  const dim3 grid(params.rows, (heads + kNormRotateHeads - 1) / kNormRotateHeads);
+  const auto kernel = params.kv.head_dim == 64    ? NormRotate<T, KvT, 1>
+                      : params.kv.head_dim == 128 ? NormRotate<T, KvT, 2>
+                                                  : NormRotate<T, KvT, 4>;
+  return LaunchKernel(kernel, grid, kNormRotateThreads, 0, params.dependent, stream, params);
+}
+
+template <typename T, typename KvT>
 cudaError_t Launch(const RotateAndAppendParams& params, cudaStream_t stream) {
+  if (params.head_norm.query != nullptr) return LaunchWithNorm<T, KvT>(params, stream);
   const bool in_octets = params.kv.head_dim % kOctet == 0 &&
                          params.rotary_dim % (2 * kOctet) == 0 && params.qkv_stride % kOctet == 0 &&
                          params.query_stride % kOctet == 0;
@@ -127,6 +139,12 @@ cudaError_t RotateAndAppend(const RotateAndAppendParams& given, cudaStream_t str
   const uint32_t heads = params.query_heads + 2 * params.kv.kv_heads;
   if (params.rows == 0 || heads == 0 || params.kv.head_dim == 0) return cudaSuccess;
   if (params.rotary_dim % 2 != 0 || params.rotary_dim > params.kv.head_dim) {
+    return cudaErrorInvalidValue;
+  }
+  if (params.head_norm.query != nullptr &&
+      (params.bias != nullptr || params.head_norm.key == nullptr ||
+       !NormsAndRotates(params.kv.head_dim) ||
+       (params.rotary_dim != 0 && params.rotary_dim != params.kv.head_dim))) {
     return cudaErrorInvalidValue;
   }
   const bool wide_cache = params.kv.type == DType::kFloat32;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "kernels/cuda/elementwise/activate.cuh"
+#include "kernels/cuda/experts/few_rows_route.cuh"
 #include "kernels/cuda/experts/few_rows_work.cuh"
 #include "kernels/cuda/gemm/gemv_multiply.cuh"
 #include "kernels/cuda/gemm/gemv_output.cuh"
@@ -23,14 +24,14 @@ using Slot = GemvSlot<kFewRowsElements>;
 // The warp that requests the weights.
 class FewRowsStream {
  public:
-  // Up to `tiles_max` experts are taken.
-  __device__ __forceinline__ FewRowsStream(const FewRowsExpertsParams& params, uint32_t tiles_max)
+  // Up to `count` experts are taken; expert_of(i): the one of tile i.
+  template <typename ExpertOf>
+  __device__ __forceinline__ FewRowsStream(uint32_t count, const ExpertOf& expert_of)
       : policy_(EvictFirstPolicy()) {
     static_assert(kFewRowsPlacesMax == 2 * kWarp);
     const uint32_t lane = threadIdx.x % kWarp;
-    const ExpertTile* tiles = params.routes.tiles;
-    if (lane < tiles_max) low_ = __ldcg(&tiles[lane].expert);
-    if (lane + kWarp < tiles_max) high_ = __ldcg(&tiles[lane + kWarp].expert);
+    if (lane < count) low_ = expert_of(lane);
+    if (lane + kWarp < count) high_ = expert_of(lane + kWarp);
   }
 
   // All of a product's weights of the block, in the order in which they are used.
@@ -219,16 +220,43 @@ class FewRowsBlock {
 };
 
 // By the warps that multiply, of all blocks: what they have stored is seen by all afterwards.
-__device__ __forceinline__ void AwaitBlocks(void* workspace) {
+__device__ __forceinline__ void AwaitBlocks(uint32_t* counter) {
   GemvBarrier();
   if (threadIdx.x == 0) {
-    auto* counter = static_cast<uint32_t*>(workspace);
     CountUp(counter);
-    AwaitCount(counter, gridDim.x, gridDim.x);
+    AwaitCount(counter, gridDim.x);
   }
   GemvBarrier();
 }
 
+// The warp that requests the weights.
+template <int kPerLane>
+__device__ __forceinline__ void StreamBlock(const FewRowsExpertsParams& params,
+                                            const FewRowsPlan& plan, uint32_t tiles,
+                                            uint32_t shared, FewRowsTables* tables) {
+  Slot up{shared, plan.up.slots};
+  Slot down{shared, plan.down.slots, kFewRowsSlotsMax};
+  const auto run = [&](FewRowsStream& stream) {
+    stream.Request<UpWalk>(params, tiles, up);
+    FewRowsStream::WaitForReaders(up);
+    stream.Request<DownWalk>(params, tiles, down);
+    PrefetchNext<kFewRowsElements>(params.next, plan.next);
+  };
+  if constexpr (kPerLane > 0) {
+    RouteRow<kPerLane>(params, tables);
+    RoutedBarrier();
+    FewRowsStream stream(tiles, [tables](uint32_t i) { return tables->experts[i]; });
+    run(stream);
+    LeaveRouting(params);
+  } else {
+    FewRowsStream stream(min(params.rows * params.per_token, params.experts),
+                         [&params](uint32_t i) { return __ldcg(&params.routes.tiles[i].expert); });
+    run(stream);
+  }
+}
+
+// `kPerLane`: 0, or of one row that chooses its experts, experts a lane of the warp that does it.
+template <int kPerLane>
 __global__ void __launch_bounds__(GemvShape::kAllThreads, 1)
     MultiplyFewRows(const __grid_constant__ FewRowsExpertsParams params,
                     const __grid_constant__ FewRowsPlan plan) {
@@ -242,29 +270,61 @@ __global__ void __launch_bounds__(GemvShape::kAllThreads, 1)
   }
   AllowNextKernel();
   __syncthreads();
-  WaitForEarlierKernels();
-  const uint32_t tiles = __ldcg(params.routes.tile_count);
   const uint32_t places = params.rows * params.per_token;
   if (threadIdx.x >= GemvShape::kThreads) {
-    FewRowsStream stream(params, min(places, params.experts));
-    Slot up{SharedAddress(shared), plan.up.slots};
-    Slot down{SharedAddress(shared), plan.down.slots, kFewRowsSlotsMax};
-    stream.Request<UpWalk>(params, tiles, up);
-    FewRowsStream::WaitForReaders(up);
-    stream.Request<DownWalk>(params, tiles, down);
-    PrefetchNext<kFewRowsElements>(params.next, plan.next);
+    WaitForEarlierKernels();
+    const uint32_t tiles = kPerLane > 0 ? places : __ldcg(params.routes.tile_count);
+    StreamBlock<kPerLane>(params, plan, tiles, SharedAddress(shared), &tables);
     return;
   }
+  uint32_t tiles = places;
+  if constexpr (kPerLane > 0) {
+    RowRouter router(params, reinterpret_cast<uint4*>(shared + plan.up.x_begin), shared);
+    WaitForEarlierKernels();
+    router.Run(params);
+    RoutedBarrier();
+  } else {
+    WaitForEarlierKernels();
+    tiles = __ldcg(params.routes.tile_count);
+  }
   FewRowsBlock up(shared, tables, tiles, plan.up, 0);
-  up.Fill(params.in, params.rows, params.hidden);
-  FillTables(params, tiles, &tables);
-  GemvBarrier();
+  if constexpr (kPerLane == 0) {
+    up.Fill(params.in, params.rows, params.hidden);
+    FillTables(params, tiles, &tables);
+    GemvBarrier();
+  }
   up.Up(params);
-  AwaitBlocks(params.workspace);
+  auto* const counter = static_cast<uint32_t*>(params.workspace);
+  AwaitBlocks(counter);
   FewRowsBlock down(shared, tables, tiles, plan.down, kFewRowsSlotsMax);
   down.Fill(params.made, places, params.mlp);
   GemvBarrier();
   down.Down(params);
+  if (threadIdx.x == 0) LeaveCount(counter, gridDim.x, gridDim.x);
+}
+
+bool IsValid(const FewRowsExpertsParams& params) {
+  if (params.per_token == 0 || params.hidden == 0 || params.mlp == 0 ||
+      params.workspace == nullptr || !IsValidNext(params.next)) {
+    return false;
+  }
+  const RouteParams& choice = params.router.choice;
+  if (params.router.weight != nullptr &&
+      (params.rows != 1 || params.router.numbers == nullptr || params.experts > kFewRowsRoutedMax ||
+       !IsValidChoice(choice) || choice.experts != params.experts ||
+       choice.per_token != params.per_token)) {
+    return false;
+  }
+  return ServesFewRowsExperts(params.rows, params.per_token, params.hidden, params.mlp,
+                              DType::kBfloat16);
+}
+
+using FewRowsKernel = void (*)(FewRowsExpertsParams, FewRowsPlan);
+
+FewRowsKernel KernelFor(const FewRowsExpertsParams& params) {
+  if (params.router.weight == nullptr) return MultiplyFewRows<0>;
+  if (params.experts <= 64) return MultiplyFewRows<2>;
+  return params.experts <= 128 ? MultiplyFewRows<4> : MultiplyFewRows<8>;
 }
 
 }  // namespace
@@ -280,12 +340,7 @@ bool ServesFewRowsExperts(uint32_t rows, uint32_t per_token, uint32_t hidden, ui
 
 cudaError_t FewRowsExperts(const FewRowsExpertsParams& params, cudaStream_t stream) {
   if (params.rows == 0) return cudaSuccess;
-  if (params.per_token == 0 || params.hidden == 0 || params.mlp == 0 ||
-      params.workspace == nullptr || !IsValidNext(params.next) ||
-      !ServesFewRowsExperts(params.rows, params.per_token, params.hidden, params.mlp,
-                            DType::kBfloat16)) {
-    return cudaErrorInvalidValue;
-  }
+  if (!IsValid(params)) return cudaErrorInvalidValue;
   uint32_t multiprocessors = 0;
   cudaError_t error = CountMultiprocessors(&multiprocessors);
   if (error != cudaSuccess) return error;
@@ -293,13 +348,14 @@ cudaError_t FewRowsExperts(const FewRowsExpertsParams& params, cudaStream_t stre
   plan.Make(params.rows, params.rows * params.per_token, params.hidden, params.mlp);
   plan.next = GemvNextPlan::Of(params.next, /*claims=*/true, GemvTuning(), multiprocessors);
   const uint32_t shared_bytes = std::max(plan.up.end, plan.down.end);
-  error = cudaFuncSetAttribute(MultiplyFewRows, cudaFuncAttributeMaxDynamicSharedMemorySize,
+  const FewRowsKernel kernel = KernelFor(params);
+  error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                static_cast<int>(shared_bytes));
   if (error != cudaSuccess) return error;
-  error = cudaFuncSetAttribute(MultiplyFewRows, cudaFuncAttributePreferredSharedMemoryCarveout,
+  error = cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
                                cudaSharedmemCarveoutMaxShared);
   if (error != cudaSuccess) return error;
-  return LaunchKernel(MultiplyFewRows, dim3(multiprocessors), GemvShape::kAllThreads, shared_bytes,
+  return LaunchKernel(kernel, dim3(multiprocessors), GemvShape::kAllThreads, shared_bytes,
                       params.dependent, stream, params, plan);
 }
 

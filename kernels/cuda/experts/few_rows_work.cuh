@@ -58,7 +58,7 @@ struct FewRowsPlan {
   }
 };
 
-// What the routes say, for the warps that multiply.
+// What the routes say.
 struct FewRowsTables {
   uint32_t experts[kFewRowsPlacesMax];
   // The place at which a row takes the expert of a tile, or kNoPlace.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/cuda/experts/choose.cuh"
 #include "kernels/cuda/experts/route.h"
 #include "kernels/cuda/ptx/dependent.cuh"
 #include "kernels/cuda/reduce.cuh"
@@ -11,7 +12,6 @@ namespace {
 
 constexpr uint32_t kChunkRows = 64;
 constexpr uint32_t kThreads = 512;
-constexpr float kInfinity = __builtin_inff();
 
 constexpr __host__ __device__ uint32_t DivideUp(uint32_t a, uint32_t b) { return (a + b - 1) / b; }
 
@@ -27,144 +27,17 @@ struct RouteSpace {
         counts(chosen + size_t{params.rows} * params.per_token) {}
 };
 
-struct Best {
-  float number;
-  uint32_t expert;
-};
-
-// The larger number of two, of equal ones that of the lower expert.
-__device__ __forceinline__ Best Better(const Best& a, const Best& b) {
-  const bool first = a.number > b.number || (a.number == b.number && a.expert < b.expert);
-  return first ? a : b;
-}
-
-__device__ __forceinline__ Best WarpBest(Best best) {
-#pragma unroll
-  for (int offset = kWarp / 2; offset > 0; offset /= 2) {
-    best = Better(best, {__shfl_xor_sync(kAllLanes, best.number, offset),
-                         __shfl_xor_sync(kAllLanes, best.expert, offset)});
-  }
-  return best;
-}
-
-// As transformers computes them, against a sum of 0.
-constexpr float kSigmoidSumMin = 1e-20f;
-
-__device__ __forceinline__ float Sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
-
-// A warp: how good group `group` is. x as in ChooseRow.
-template <int kPerLane>
-__device__ __forceinline__ float WorthOf(const RouteParams& params, uint32_t group,
-                                         const float (&x)[kPerLane]) {
-  const uint32_t size = params.experts / params.groups;
-  float first = -kInfinity;
-  float second = -kInfinity;
-#pragma unroll
-  for (int i = 0; i < kPerLane; ++i) {
-    const uint32_t expert = i * kWarp + threadIdx.x % kWarp;
-    if (expert >= params.experts || expert / size != group) continue;
-    second = fmaxf(second, fminf(first, x[i]));
-    first = fmaxf(first, x[i]);
-  }
-#pragma unroll
-  for (int offset = kWarp / 2; offset > 0; offset /= 2) {
-    const float other = __shfl_xor_sync(kAllLanes, first, offset);
-    const float next = __shfl_xor_sync(kAllLanes, second, offset);
-    second = fmaxf(fmaxf(second, next), fminf(first, other));
-    first = fmaxf(first, other);
-  }
-  return params.group_best == 1 ? first : first + second;
-}
-
-// A warp: hides the experts of groups that are not taken.
-template <int kPerLane>
-__device__ __forceinline__ void HideGroups(const RouteParams& params, float (&x)[kPerLane]) {
-  const uint32_t lane = threadIdx.x % kWarp;
-  // Lane g keeps what group g is worth.
-  float worth = -kInfinity;
-  for (uint32_t group = 0; group < params.groups; ++group) {
-    const float of_group = WorthOf<kPerLane>(params, group, x);
-    if (lane == group) worth = of_group;
-  }
-  uint32_t better = 0;
-  for (uint32_t group = 0; group < params.groups; ++group) {
-    const float other = __shfl_sync(kAllLanes, worth, group);
-    better += other > worth || (other == worth && group < lane) ? 1 : 0;
-  }
-  const unsigned taken = __ballot_sync(kAllLanes, better < params.groups_taken);
-  const uint32_t size = params.experts / params.groups;
-#pragma unroll
-  for (int i = 0; i < kPerLane; ++i) {
-    const uint32_t expert = i * kWarp + lane;
-    if (expert < params.experts && (taken >> (expert / size) & 1) == 0) x[i] = -kInfinity;
-  }
-}
-
-// A warp: the choices of one row. Lane l has the experts l, l + 32, ...
+// A warp: the choices of one row.
 template <int kPerLane>
 __device__ __forceinline__ void ChooseRow(const RouteParams& params, const RouteSpace& space,
                                           uint32_t row) {
-  const uint32_t lane = threadIdx.x % kWarp;
-  const float* numbers = params.numbers + size_t{row} * params.stride;
-  float x[kPerLane];
-  bool finite = true;
-  float largest = -kInfinity;
-#pragma unroll
-  for (int i = 0; i < kPerLane; ++i) {
-    const uint32_t expert = i * kWarp + lane;
-    x[i] = -kInfinity;
-    if (expert >= params.experts) continue;
-    x[i] = __ldcg(numbers + expert);
-    finite = finite && isfinite(x[i]);
-    largest = fmaxf(largest, x[i]);
-  }
-  finite = __all_sync(kAllLanes, finite);
-  largest = WarpMax(largest);
-  float all = 0.0f;
-#pragma unroll
-  for (int i = 0; i < kPerLane; ++i) all += __expf(x[i] - largest);
-  all = params.sigmoid ? 1.0f : WarpSum(all);
-  if (params.sigmoid) {
-#pragma unroll
-    for (int i = 0; i < kPerLane; ++i) {
-      const uint32_t expert = i * kWarp + lane;
-      if (expert >= params.experts) continue;
-      x[i] = Sigmoid(x[i]);
-      if (params.choice_bias != nullptr) x[i] += params.choice_bias[expert];
-    }
-  }
-  if (params.groups > 1) HideGroups<kPerLane>(params, x);
-  // Of an expert that was chosen by `number`.
-  const auto score_of = [&](const Best& best) {
-    return params.sigmoid ? Sigmoid(__ldcg(numbers + best.expert)) : __expf(best.number - largest);
-  };
-  // Lane i keeps choice i.
-  Best mine = {0.0f, lane};
-  float chosen = 0.0f;
-  for (uint32_t choice = 0; choice < params.per_token && finite; ++choice) {
-    Best best = {-kInfinity, UINT32_MAX};
-#pragma unroll
-    for (int i = 0; i < kPerLane; ++i) best = Better(best, {x[i], i * kWarp + lane});
-    best = WarpBest(best);
-#pragma unroll
-    for (int i = 0; i < kPerLane; ++i) {
-      if (best.expert == i * kWarp + lane) x[i] = -kInfinity;
-    }
-    chosen += score_of(best);
-    if (lane == choice) mine = best;
-  }
-  if (params.sigmoid) chosen += kSigmoidSumMin;
-  const float sum = params.renormalised ? chosen : all;
-  const bool has_weight = finite && lane < params.per_token;
-  const float weight = has_weight ? score_of(mine) / sum * params.scale : __builtin_nanf("");
-  uint32_t order = 0;
-  for (uint32_t choice = 0; choice < params.per_token; ++choice) {
-    order += __shfl_sync(kAllLanes, mine.expert, choice) < mine.expert ? 1 : 0;
-  }
-  if (lane >= params.per_token) return;
-  const size_t at = size_t{row} * params.per_token + order;
-  space.chosen[at] = mine.expert;
-  params.out.weights[at] = weight;
+  const float* const numbers = params.numbers + size_t{row} * params.stride;
+  const RouteChoice choice = ChooseExperts<kPerLane>(
+      params, [numbers](uint32_t expert) { return __ldcg(numbers + expert); });
+  if (threadIdx.x % kWarp >= params.per_token) return;
+  const size_t at = size_t{row} * params.per_token + choice.order;
+  space.chosen[at] = choice.expert;
+  params.out.weights[at] = choice.weight;
 }
 
 // A block: the choices of a chunk's rows, and how many rows take each expert.
@@ -330,14 +203,18 @@ uint32_t ExpertTilesMax(uint32_t rows, uint32_t experts, uint32_t per_token, uin
   return std::min(experts, places) + places / tile_rows;
 }
 
+bool IsValidChoice(const RouteParams& params) {
+  return params.experts != 0 && params.experts <= kRouteExpertsMax && params.per_token != 0 &&
+         params.per_token <= std::min(kRouteChoicesMax, params.experts) && params.groups != 0 &&
+         params.groups <= kRouteGroupsMax && params.experts % params.groups == 0 &&
+         params.groups_taken != 0 &&
+         params.per_token <= params.groups_taken * (params.experts / params.groups);
+}
+
 cudaError_t RouteRows(const RouteParams& params, cudaStream_t stream) {
   if (params.rows == 0) return cudaSuccess;
-  if (params.experts == 0 || params.experts > kRouteExpertsMax || params.per_token == 0 ||
-      params.per_token > std::min(kRouteChoicesMax, params.experts) ||
-      params.tile_rows < kExpertTileRowsMin || params.stride < params.experts ||
-      params.groups == 0 || params.groups > kRouteGroupsMax ||
-      params.experts % params.groups != 0 || params.groups_taken == 0 ||
-      params.per_token > params.groups_taken * (params.experts / params.groups)) {
+  if (!IsValidChoice(params) || params.tile_rows < kExpertTileRowsMin ||
+      params.stride < params.experts) {
     return cudaErrorInvalidValue;
   }
   if (params.experts <= 32) return Launch<1>(params, stream);

@@ -69,6 +69,8 @@ struct RouteParams {
   bool dependent = false;
 };
 
+// Whether experts, choices and groups are within their limits.
+bool IsValidChoice(const RouteParams& params);
 size_t RouteWorkspaceBytes(uint32_t rows_max, uint32_t experts, uint32_t per_token);
 // The most tiles that `rows` rows may make.
 uint32_t ExpertTilesMax(uint32_t rows, uint32_t experts, uint32_t per_token, uint32_t tile_rows);

@@ -67,6 +67,9 @@ struct GemvPanel {
   // Those that k has.
   uint32_t count;
 
+  // All of k.
+  __device__ __forceinline__ explicit GemvPanel(const GemvParams& params)
+      : first(0), count(params.k / GemvShape::kVector) {}
   // `chunk`: vectors of a chunk.
   __device__ __forceinline__ GemvPanel(const GemvParams& params, const GemvPlan& plan,
                                        uint32_t panel, uint32_t chunk)

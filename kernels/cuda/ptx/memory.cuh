@@ -90,12 +90,16 @@ __device__ __forceinline__ uint32_t LoadCounter(const uint32_t* counter) {
   return value;
 }
 
-// Waits until the counter, which began at zero, has been counted up `count` times. One thread of
-// each of the `waiting` blocks calls it; the last of them to see it leaves the counter at zero
-// again.
-__device__ __forceinline__ void AwaitCount(uint32_t* counter, uint32_t count, uint32_t waiting) {
+// Waits until the counter has been counted up `count` times.
+__device__ __forceinline__ void AwaitCount(const uint32_t* counter, uint32_t count) {
   while (LoadCounter(counter) < count) {
   }
+}
+
+// After AwaitCount of a counter that began at zero, by one thread of each of the `waiting` blocks:
+// the last of them leaves the counter at zero again. Apart from waiting, since it takes as long as
+// another round trip to the L2.
+__device__ __forceinline__ void LeaveCount(uint32_t* counter, uint32_t count, uint32_t waiting) {
   if (CountUp(counter) + 1 == count + waiting) *counter = 0;
 }
 

@@ -15,6 +15,7 @@
 #include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/elementwise/norm.h"
 #include "kernels/cuda/elementwise/rope.h"
+#include "kernels/cuda/experts/few_rows.h"
 #include "kernels/cuda/experts/product.h"
 #include "kernels/cuda/gemm/gemv.h"
 #include "shard/comm/nccl_communicator.h"
@@ -154,6 +155,10 @@ class CudaOps : public Ops {
   absl::Status AttendLatent(const PlanOp& op);
   absl::Status Activate(const PlanOp& op, const Rows& rows);
   // Of experts (ops_experts.cc).
+  // How a layer's router chooses: neither its numbers nor the rows.
+  kernels::cuda::RouteParams ChoiceOf(uint32_t layer) const;
+  // Of one row.
+  kernels::cuda::FewRowsRouter RouterOf(const PlanOp& op, const Rows& rows) const;
   absl::Status Route(const PlanOp& op, const Rows& rows);
   // Adds the rows that were just routed to those of their experts.
   absl::Status CountRows(const PlanOp& op, const Rows& rows);

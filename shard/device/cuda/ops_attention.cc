@@ -65,6 +65,11 @@ kernels::cuda::RotateAndAppendParams CudaOps::HeadsOf(const PlanOp& op, const Ro
   params.qkv = ws_.qkv;
   params.qkv_stride = shape_.qkv_columns();
   if (op.adds_bias) params.bias = weights_.layer(op.layer).qkv_bias;
+  if (op.norms_heads) {
+    const CudaLayer& layer = weights_.layer(op.layer);
+    params.head_norm = {layer.query_norm, layer.key_norm, spec_.norm_weight_offset,
+                        spec_.norm_epsilon};
+  }
   params.query_heads = shape_.query_heads;
   const uint32_t kind = spec_.KindOf(op.layer);
   params.rotary = ws_.rotary[spec_.RopeKind(kind)];

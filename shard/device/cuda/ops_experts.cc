@@ -29,20 +29,25 @@ uint32_t TileRows(const CudaShape& shape, uint32_t rows) {
 
 }  // namespace
 
+kernels::cuda::RouteParams CudaOps::ChoiceOf(uint32_t layer) const {
+  kernels::cuda::RouteParams choice;
+  choice.experts = shape_.experts;
+  choice.per_token = shape_.experts_per_token;
+  choice.renormalised = spec_.experts.renormalised;
+  choice.sigmoid = spec_.experts.score == ExpertScore::kSigmoid;
+  choice.choice_bias = weights_.layer(layer).choice_bias;
+  choice.groups = spec_.experts.groups;
+  choice.groups_taken = spec_.experts.groups_taken;
+  choice.group_best = spec_.experts.group_best;
+  choice.scale = spec_.experts.weight_scale;
+  return choice;
+}
+
 absl::Status CudaOps::Route(const PlanOp& op, const Rows& rows) {
-  kernels::cuda::RouteParams route;
+  kernels::cuda::RouteParams route = ChoiceOf(op.layer);
   route.numbers = ws_.routes;
   route.stride = shape_.router_rows;
   route.rows = rows.count;
-  route.experts = shape_.experts;
-  route.per_token = shape_.experts_per_token;
-  route.renormalised = spec_.experts.renormalised;
-  route.sigmoid = spec_.experts.score == ExpertScore::kSigmoid;
-  route.choice_bias = weights_.layer(op.layer).choice_bias;
-  route.groups = spec_.experts.groups;
-  route.groups_taken = spec_.experts.groups_taken;
-  route.group_best = spec_.experts.group_best;
-  route.scale = spec_.experts.weight_scale;
   route.tile_rows = TileRows(shape_, rows.count);
   route.out = ws_.expert_routes;
   route.workspace = ws_.route_workspace;
@@ -106,6 +111,7 @@ absl::Status CudaOps::MultiplyFewRowsByExperts(const PlanOp& op, const Rows& row
     if (AddsBias(Matrix::kExpertDown, slice_.rank)) params.down_bias = layer.expert_down_bias;
   }
   params.in = ws_.normed;
+  if (op.routes) params.router = RouterOf(op, rows);
   params.made = ws_.expert_mlp;
   params.out = At(op.out, rows, Matrix::kNone);
   params.accumulates = op.epilogue == Epilogue::kAddToOut;
@@ -121,7 +127,22 @@ absl::Status CudaOps::MultiplyFewRowsByExperts(const PlanOp& op, const Rows& row
   params.workspace = ws_.gemv;
   params.next = NextOf(op);
   params.dependent = !op.after_collective;
-  return CudaStatus(kernels::cuda::FewRowsExperts(params, stream_), "experts of few rows");
+  WEFT_RETURN_IF_ERROR(
+      CudaStatus(kernels::cuda::FewRowsExperts(params, stream_), "experts of few rows"));
+  return op.routes && limits_.expert_load ? CountRows(op, rows) : absl::OkStatus();
+}
+
+kernels::cuda::FewRowsRouter CudaOps::RouterOf(const PlanOp& op, const Rows& rows) const {
+  const CudaLayer& layer = weights_.layer(op.layer);
+  kernels::cuda::FewRowsRouter router;
+  router.weight = layer.router;
+  router.bias = layer.router_bias;
+  router.residual = rows.residual;
+  router.norm_weight = WeightsOf(op.norm, op.layer).weight;
+  router.epsilon = spec_.norm_epsilon;
+  router.numbers = ws_.routes;
+  router.choice = ChoiceOf(op.layer);
+  return router;
 }
 
 absl::Status CudaOps::MultiplyByExperts(const PlanOp& op, const Rows& rows) {

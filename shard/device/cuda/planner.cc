@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/algorithm/container.h"
+#include "kernels/cuda/elementwise/rope.h"
 #include "kernels/cuda/experts/few_rows.h"
 #include "kernels/cuda/experts/product.h"
 #include "shard/model/decoder.h"
@@ -45,6 +46,11 @@ CudaPlanFacts FactsOf(const DecoderSpec& spec, const CudaShape& shape, const Sli
       facts.few_rows_experts_max = rows;
     }
   }
+  facts.routed_experts = facts.few_rows_experts_max > 0 && spec.experts.shared_hidden == 0 &&
+                         spec.experts.count <= kernels::cuda::kFewRowsRoutedMax;
+  facts.norms_and_rotates = facts.whole_heads &&
+                            kernels::cuda::NormsAndRotates(shape.head_stride) &&
+                            shape.head_dim == shape.head_stride;
   facts.few_rows_activate =
       !(spec.gated_mlp && spec.mlp_bias) && spec.activation != Activation::kClampedSwiglu;
   facts.gated_silu = spec.gated_mlp && spec.activation == Activation::kSilu;
@@ -62,9 +68,13 @@ std::vector<const PlanRule*> CudaPlanRules(const CudaPlanFacts& facts, RowClass 
   if (few) rules.push_back(&kFewRowsProduct);
   rules.push_back(&kBiasIntoRotation);
   if (few) rules.push_back(&kBiasIntoFewRows);
+  if (facts.norms_and_rotates) rules.push_back(&kHeadNormIntoRotation);
   if (few && facts.whole_heads) rules.push_back(&kRotationIntoProduct);
   if (few && facts.few_rows_activate) rules.push_back(&kActivationIntoFewRows);
   if (few && rows_max <= facts.few_rows_experts_max) rules.push_back(&kFewRowsExperts);
+  if (few && rows_max == 1 && facts.world == 1 && facts.rms_norm && facts.routed_experts) {
+    rules.push_back(&kRoutingIntoExperts);
+  }
   if (facts.tensor_core_experts && facts.gated_silu) rules.push_back(&kActivationIntoExperts);
   if (facts.world == 1) {
     rules.push_back(&kResidualIntoRoundedProduct);

@@ -60,6 +60,10 @@ struct CudaPlanFacts {
   bool experts = false;
   // So many rows at most go through their experts in one operation.
   uint32_t few_rows_experts_max = 0;
+  // A single row can choose its experts in that operation.
+  bool routed_experts = false;
+  // Heads can be normalised as they are rotated.
+  bool norms_and_rotates = false;
   // Products of experts that can activate what they store.
   bool tensor_core_experts = false;
   // What is added to the residual is normalised first.

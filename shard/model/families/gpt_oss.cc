@@ -110,6 +110,13 @@ absl::StatusOr<bool> InMxfp4(const HfObject& root) {
                        absl::StrCat("\"", method, "\" is not supported; known is: ", kMxfp4,
                                     "; or use a checkpoint in F32, F16 or BF16, or a GGUF file"));
   }
+  WEFT_RETURN_IF_ERROR(quantisation.GetStrings("modules_to_not_convert").status());
+  // MXFP4 has one layout; whoever names another does not mean it.
+  for (const char* const key : {"bits", "group_size", "weight_block_size"}) {
+    if (quantisation.Has(key)) {
+      return Unsupported(quantisation.Where(key), "is not supported with quant_method \"mxfp4\"");
+    }
+  }
   WEFT_RETURN_IF_ERROR(CheckBlocks(root, "hidden_size"));
   WEFT_RETURN_IF_ERROR(CheckBlocks(root, "intermediate_size"));
   return true;

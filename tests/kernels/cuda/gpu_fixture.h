@@ -50,6 +50,10 @@ class DeviceArray {
   T* data() { return data_; }
   const T* data() const { return data_; }
   size_t size() const { return size_; }
+  // REQUIRES: as many as there are.
+  void Set(const std::vector<T>& values) {
+    WEFT_CUDA_CHECK(cudaMemcpy(data_, values.data(), size_ * sizeof(T), cudaMemcpyHostToDevice));
+  }
   // Waits for the device.
   std::vector<T> Host() const {
     std::vector<T> out(size_);

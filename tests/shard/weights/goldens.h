@@ -82,6 +82,7 @@ inline const std::vector<std::string>& GoldenModels() {
                                                           "qwen2_yarn",
                                                           "qwen2_yarn_gguf",
                                                           "qwen3_window_yarn",
+                                                          "qwen3_wide_heads",
                                                           "phi3_longrope",
                                                           "phi3_longrope_gguf",
                                                           "phi3_gguf",

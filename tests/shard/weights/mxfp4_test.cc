@@ -95,6 +95,12 @@ TEST_CASE("Another way of packing, and sizes that are no whole blocks, are refus
   CHECK(absl::StrContains(Describe(config).status().message(),
                           "quantization_config.quant_method: \"fp8\" is not supported; known is: "
                           "mxfp4"));
+  config["quantization_config"] = {{"quant_method", "mxfp4"}, {"group_size", 16}};
+  CHECK(absl::StrContains(Describe(config).status().message(),
+                          "quantization_config.group_size: is not supported with quant_method"));
+  config["quantization_config"] = {{"quant_method", "mxfp4"}, {"modules_to_not_convert", 4}};
+  CHECK(absl::StrContains(Describe(config).status().message(),
+                          "quantization_config.modules_to_not_convert"));
   config["quantization_config"] = boost::json::object{};
   CHECK(absl::StrContains(Describe(config).status().message(), "quant_method"));
   config["quantization_config"] = 4;

@@ -6,6 +6,7 @@
 #include <limits>
 #include <numeric>
 
+#include "kernels/cuda/elementwise/heads.h"
 #include "tests/kernels/cuda/gpu_fixture.h"
 
 namespace weft::kernels::cuda {
@@ -238,6 +239,83 @@ TEST_CASE("Rotation and append agree with double precision and touch nothing els
           shape.rotary_dim, static_cast<int>(type), static_cast<int>(kv_type),
           static_cast<int>(layout));
   CheckCase(shape, type, kv_type, layout);
+}
+
+// Query, keys and values behind the rotation of heads that are normalised, in one launch or two.
+std::vector<std::vector<float>> NormedAndRotated(const Case& shape, DType type, DType kv_type,
+                                                 uint64_t seed, bool in_one) {
+  std::mt19937_64 random(seed);
+  const Places places = DrawPlaces(random, shape);
+  const uint32_t stride = shape.width() + 8;
+  DeviceTensor qkv(type, testing::RandomFloats(random, size_t{shape.rows} * stride));
+  DeviceTensor query_norm(type, testing::RandomFloats(random, shape.head_dim));
+  DeviceTensor key_norm(type, testing::RandomFloats(random, shape.head_dim));
+  const size_t pool = size_t{places.blocks} * shape.kv_heads * kKvBlockTokens * shape.head_dim;
+  DeviceTensor keys(kv_type, std::vector<float>(pool));
+  DeviceTensor values(kv_type, std::vector<float>(pool));
+  const DeviceArray<float2> rotary(RotaryTable(places.position_end, shape.rotary_dim));
+  const DeviceArray<uint32_t> positions(places.positions), sequences(places.sequences),
+      tables(places.tables);
+  const HeadNorm norm = {query_norm.data(), key_norm.data(), 1.0f, 1e-6f};
+  RotateAndAppendParams params;
+  params.qkv = params.query = qkv.data();
+  params.qkv_stride = params.query_stride = stride;
+  params.query_heads = shape.query_heads;
+  params.rotary = shape.rotary_dim > 0 ? rotary.data() : nullptr;
+  params.rotary_dim = shape.rotary_dim;
+  params.positions = positions.data();
+  params.sequences = sequences.data();
+  params.kv = {keys.data(), values.data(), shape.kv_heads, shape.head_dim, kv_type};
+  params.tables = {tables.data(), places.table_stride};
+  params.rows = shape.rows;
+  params.type = type;
+  if (in_one) {
+    params.head_norm = norm;
+  } else {
+    WEFT_CUDA_CHECK(
+        NormHeads({qkv.data(), stride, norm.query, norm.key, norm.weight_offset, shape.query_heads,
+                   shape.kv_heads, shape.head_dim, shape.head_dim, shape.rows, norm.epsilon, type},
+                  nullptr));
+  }
+  WEFT_CUDA_CHECK(RotateAndAppend(params, nullptr));
+  // What is left of the keys beside the queries nobody reads.
+  std::vector<float> queries;
+  const std::vector<float> all = qkv.Host();
+  for (size_t row = 0; row < shape.rows; ++row) {
+    const auto begin = all.begin() + row * stride;
+    queries.insert(queries.end(), begin, begin + shape.query_heads * shape.head_dim);
+  }
+  return {queries, keys.Host(), values.Host()};
+}
+
+TEST_CASE("Heads that are normalised on the way have the bits of two launches", "[cuda][rope]") {
+  const auto shape =
+      GENERATE(Case{1, 1, 1, 1, 64, 64}, Case{1, 1, 32, 4, 128, 128}, Case{33, 2, 16, 8, 128, 128},
+               Case{20, 3, 8, 4, 256, 256}, Case{9, 2, 5, 1, 64, 0});
+  const DType type = GENERATE(DType::kFloat32, DType::kBfloat16);
+  const DType kv_type = GENERATE(DType::kFloat32, DType::kBfloat16);
+  CAPTURE(shape.rows, shape.query_heads, shape.head_dim, shape.rotary_dim, static_cast<int>(type));
+  const uint64_t seed = testing::Seed();
+  const auto in_one = NormedAndRotated(shape, type, kv_type, seed, true);
+  const auto in_two = NormedAndRotated(shape, type, kv_type, seed, false);
+  const bool same_queries = in_one[0] == in_two[0];
+  CHECK(same_queries);
+  const bool same_cache = in_one[1] == in_two[1] && in_one[2] == in_two[2];
+  CHECK(same_cache);
+  const bool appends = in_one[1] != std::vector<float>(in_one[1].size());
+  CHECK(appends);
+}
+
+TEST_CASE("Rotation refuses norms of heads that it has no kernel for", "[cuda][rope]") {
+  RotateAndAppendParams params;
+  params.rows = params.query_heads = params.kv.kv_heads = 1;
+  params.kv.head_dim = 96;
+  const DeviceArray<float> norm(256);
+  params.head_norm = {norm.data(), norm.data(), 0, 1e-6f};
+  CHECK(RotateAndAppend(params, nullptr) == cudaErrorInvalidValue);
+  params.kv.head_dim = 128;
+  params.bias = norm.data();
+  CHECK(RotateAndAppend(params, nullptr) == cudaErrorInvalidValue);
 }
 
 TEST_CASE("Rotation refuses a size that no head has", "[cuda][rope]") {

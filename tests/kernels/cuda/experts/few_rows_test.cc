@@ -135,7 +135,7 @@ struct Problem {
   const std::vector<float> gate_up, gate_up_bias, down, down_bias, in;
   const std::vector<float> numbers;
   DeviceTensor device_gate_up, device_gate_up_bias, device_down, device_down_bias, device_in;
-  const DeviceArray<float> device_numbers;
+  DeviceArray<float> device_numbers;
   const HostRoutes expected;
   DeviceRoutes routes;
   DeviceTensor made;
@@ -252,6 +252,130 @@ TEST_CASE("A few row's bits depend on its own experts alone", "[cuda][experts]")
   }
 }
 
+// A row that chooses its experts itself, with a router that has a bias where the experts have some.
+struct RoutedRow {
+  RoutedRow(std::mt19937_64& random, const Size& size)
+      : problem(random, size),
+        residual(testing::RandomFloats(random, size.hidden, 3.0f)),
+        norm(Problem::Random(random, size.hidden, 1.0f)),
+        router(Problem::Random(random, size_t{size.experts} * size.hidden,
+                               1.0f / std::sqrt(float(size.hidden)))),
+        bias(Problem::Random(random, size.experts, 1.0f)),
+        device_residual(residual),
+        device_norm(kType, norm),
+        device_router(kType, router),
+        device_bias(kType, bias),
+        numbers(size.experts) {}
+
+  FewRowsExpertsParams Params(void* out) {
+    FewRowsExpertsParams params = problem.Params(out);
+    params.in = nullptr;
+    params.router.weight = device_router.data();
+    if (problem.size.bias) params.router.bias = device_bias.data();
+    params.router.residual = device_residual.data();
+    params.router.norm_weight = device_norm.data();
+    params.router.epsilon = 1e-6f;
+    params.router.numbers = numbers.data();
+    params.router.choice.experts = problem.size.experts;
+    params.router.choice.per_token = problem.size.per_token;
+    params.router.choice.renormalised = true;
+    return params;
+  }
+  std::vector<float> Normed() const {
+    double squares = 0;
+    for (const float x : residual) squares += double{x} * x;
+    const double scale = 1 / std::sqrt(squares / residual.size() + 1e-6);
+    std::vector<float> out;
+    for (size_t i = 0; i < residual.size(); ++i) out.push_back(residual[i] * scale * norm[i]);
+    return testing::Rounded(out, kType);
+  }
+  std::vector<double> NumbersOf(const std::vector<float>& normed) const {
+    std::vector<double> out;
+    for (uint32_t expert = 0; expert < problem.size.experts; ++expert) {
+      double sum = problem.size.bias ? bias[expert] : 0;
+      for (size_t i = 0; i < normed.size(); ++i) {
+        sum += double{normed[i]} * router[expert * normed.size() + i];
+      }
+      out.push_back(sum);
+    }
+    return out;
+  }
+
+  Problem problem;
+  std::vector<float> residual;
+  const std::vector<float> norm, router, bias;
+  DeviceArray<float> device_residual;
+  DeviceTensor device_norm, device_router, device_bias;
+  DeviceArray<float> numbers;
+};
+
+TEST_CASE("A single row chooses its experts as routing in front would", "[cuda][experts]") {
+  std::mt19937_64 random(testing::Seed());
+  for (const Size size :
+       {Size{1, 8, 2, 256, 512}, Size{1, 128, 8, 2048, 768}, Size{1, 200, 32, 4104, 64},
+        Size{1, 256, 6, 72, 96}, Size{1, 32, 4, 2880, 96, true}, Size{1, 1, 1, 8, 8}}) {
+    INFO(size.per_token << " of " << size.experts << ", hidden " << size.hidden);
+    RoutedRow row(random, size);
+    DeviceTensor out(kType, size.hidden);
+    WEFT_CUDA_CHECK(FewRowsExperts(row.Params(out.data()), nullptr));
+    const std::vector<float> routed = out.Host();
+    const std::vector<float> normed = row.Normed();
+    const std::vector<float> numbers = row.numbers.Host();
+    CHECK(testing::RelativeError(numbers, row.NumbersOf(normed)) < 1e-3);
+    const HostRoutes routes =
+        testing::RouteOnHost(numbers, 1, size.experts, size.experts, size.per_token, true);
+    CHECK(row.problem.routes.expert_of_place() == routes.expert_of_place);
+    CHECK(row.problem.routes.row_of_place() == std::vector<uint32_t>(size.per_token));
+    // The same by the routing's own launch, of the numbers that were used here.
+    row.problem.device_numbers.Set(numbers);
+    row.problem.Route(nullptr);
+    DeviceTensor in(kType, normed);
+    FewRowsExpertsParams params = row.problem.Params(out.data());
+    params.in = in.data();
+    WEFT_CUDA_CHECK(FewRowsExperts(params, nullptr));
+    const std::vector<float> apart = out.Host();
+    const std::vector<double> expected(apart.begin(), apart.end());
+    CHECK(testing::RelativeError(routed, expected) < 1e-2);
+  }
+}
+
+// As a step has it: what the row makes is added to what it was chosen from, layer by layer.
+TEST_CASE("Rows that choose their experts overlap without a race", "[cuda][experts]") {
+  std::mt19937_64 random(testing::Seed());
+  RoutedRow row(random, {1, 128, 8, 2048, 768});
+  cudaStream_t stream;
+  WEFT_CUDA_CHECK(cudaStreamCreate(&stream));
+  std::vector<float> first;
+  bool same = true;
+  for (int turn = 0; turn < 50 && same; ++turn) {
+    row.device_residual.Set(row.residual);
+    WEFT_CUDA_CHECK(cudaDeviceSynchronize());
+    for (int layer = 0; layer < 4; ++layer) {
+      FewRowsExpertsParams params = row.Params(row.device_residual.data());
+      params.accumulates = true;
+      params.dependent = layer > 0;
+      WEFT_CUDA_CHECK(FewRowsExperts(params, stream));
+    }
+    WEFT_CUDA_CHECK(cudaStreamSynchronize(stream));
+    if (turn == 0) first = row.device_residual.Host();
+    same = row.device_residual.Host() == first;
+  }
+  CHECK(same);
+  CHECK(first != row.residual);
+  WEFT_CUDA_CHECK(cudaStreamDestroy(stream));
+}
+
+TEST_CASE("A row of NaN takes experts and gives NaN", "[cuda][experts]") {
+  std::mt19937_64 random(testing::Seed());
+  RoutedRow row(random, {1, 16, 3, 256, 64});
+  row.residual[77] = NAN;
+  row.device_residual.Set(row.residual);
+  DeviceTensor out(kType, 256);
+  WEFT_CUDA_CHECK(FewRowsExperts(row.Params(out.data()), nullptr));
+  CHECK(row.problem.routes.expert_of_place() == std::vector<uint32_t>{0, 1, 2});
+  for (const float x : out.Host()) CHECK(std::isnan(x));
+}
+
 TEST_CASE("Few rows' experts have limits", "[cuda][experts]") {
   CHECK(ServesFewRowsExperts(4, 8, 2048, 768, kType));
   CHECK(ServesFewRowsExperts(1, 2, 4096, 14336, kType));
@@ -271,6 +395,13 @@ TEST_CASE("Few rows' experts have limits", "[cuda][experts]") {
   CHECK(FewRowsExperts(params, nullptr) == cudaErrorInvalidValue);
   params = problem.Params(out.data());
   params.workspace = nullptr;
+  CHECK(FewRowsExperts(params, nullptr) == cudaErrorInvalidValue);
+  RoutedRow row(random, {1, 4, 2, 16, 8});
+  params = row.Params(out.data());
+  params.router.choice.per_token = 1;
+  CHECK(FewRowsExperts(params, nullptr) == cudaErrorInvalidValue);
+  params = row.Params(out.data());
+  params.rows = 2;
   CHECK(FewRowsExperts(params, nullptr) == cudaErrorInvalidValue);
 }
 

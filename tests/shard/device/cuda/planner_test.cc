@@ -148,9 +148,33 @@ TEST_CASE("Experts of few rows are one operation, of those rows that fit", "[sha
   CHECK(joined(1, RowClass::kOne));
   CHECK_FALSE(joined(1, RowClass::kFew));
   CHECK_FALSE(joined(0, RowClass::kOne));
+  // A single row chooses its experts there, where nothing else reads what the norm makes.
+  spec.experts.shared_hidden = 0;
+  facts.routed_experts = true;
+  facts.few_rows_experts_max = kFewRowsMax;
+  const CudaPlans plans = MakeCudaPlans(spec, facts);
+  const std::string routes =
+      "experts' linear experts: residual -> residual, with the mlp norm, routes, combines, adds to "
+      "it, for few rows";
+  CHECK(absl::c_linear_search(Texts(PlanOf(plans, RowClass::kOne)), routes));
+  CHECK_FALSE(absl::c_linear_search(Texts(PlanOf(plans, RowClass::kFew)), routes));
   // In float32, and where all rows take one way, nothing is joined.
   facts.deterministic = true;
   CHECK_FALSE(joined(kFewRowsMax, RowClass::kOne));
+}
+
+TEST_CASE("Heads are normalised as they are rotated, or in attention", "[shard][cuda][plan]") {
+  DecoderSpec spec = Spec();
+  spec.head_norms = true;
+  CudaPlanFacts facts;
+  const auto lines = [&](RowClass rows) {
+    const std::vector<std::string> texts = Texts(PlanOf(MakeCudaPlans(spec, facts), rows));
+    return std::vector<std::string>(texts.begin() + 2, texts.begin() + 5);
+  };
+  CHECK(lines(RowClass::kFew)[0] == "norm of heads: qkv -> qkv");
+  facts.norms_and_rotates = true;
+  CHECK(lines(RowClass::kFew)[0] == "rotate and append: qkv -> qkv, normalises heads");
+  CHECK(lines(RowClass::kMany)[1] == "rotate and append: qkv -> qkv, normalises heads");
 }
 
 TEST_CASE("Products of few rows take RMS norms, those of one row LayerNorms too",
