@@ -51,8 +51,8 @@ class Losses(unittest.TestCase):
         except OSError:
             return False
 
-    def streams(self, tokens=4):
-        """Streams that have all begun."""
+    def streams(self, tokens=16):
+        """Streams that have all had some tokens, so that penalties have something to count."""
         streams = Streams(self.server, self.requests)
         streams.wait_tokens(tokens)
         return streams

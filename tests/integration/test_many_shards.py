@@ -25,14 +25,15 @@ class ManyShards(unittest.TestCase):
             self.assertEqual(len(set(pids) - {None}), shards)
             said = server.post("/v1/chat/completions", QUESTION)
             self.assertIn("Paris", said["choices"][0]["message"]["content"])
-            requests = through(mixed(STREAMS, source, tokens=(40, 60)))
+            requests = through(mixed(STREAMS, source, tokens=(50, 70)))
             checker = Checker(server).learn([ask for _, ask in requests])
             checker.check(Streams(server, requests).join())
             # Each rank in turn would take minutes: one between the ends, and the last one, which
             # has the least to do.
             for rank in (1, shards - 1):
                 streams = Streams(server, requests)
-                streams.wait_tokens(4)
+                # Late enough for penalties to have something to count.
+                streams.wait_tokens(16)
                 losses = server.metric("weft_group_losses_total")
                 running, pid = len(streams.open()), server.shard_pid(rank)
                 os.kill(pid, signal.SIGKILL)

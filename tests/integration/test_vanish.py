@@ -21,17 +21,15 @@ STREAMS = 200
 LONG, LONG_STREAMS = 1500, 8
 # A machine may be under five times the load.
 PATIENCE_S = 60
-# Streams of a process of its own, which says so when all have begun, and does not end.
+# A process of its own with streams through one door, that does not end by itself.
 PROCESS = """
-import sys, time
-import types
+import sys
 from stream_clients import Streams
-from stream_doors import GRPC, Ask
-server = types.SimpleNamespace(grpc=sys.argv[1])
-streams = Streams(server, [(GRPC, Ask(f"Tell {index}.", max_tokens=%d)) for index in range(%d)])
-streams.wait_tokens(2)
-print("all run", flush=True)
-streams.join()
+from stream_doors import Ask
+from weft_server import WeftServer
+server = WeftServer()
+server.http, server.grpc, door = sys.argv[1:4]
+Streams(server, [(door, Ask(f"Tell {index}.", max_tokens=%d)) for index in range(%d)]).join()
 """ % (LONG, LONG_STREAMS)
 
 
@@ -73,23 +71,41 @@ class VanishTest(unittest.TestCase):
                 wait_until(lambda: server.metric("weft_requests_cancelled_total", by="client")
                            == before + LONG_STREAMS, f"{door}: all to be counted as cancelled")
 
-    def test_a_client_process_that_is_killed_is_gone_over_grpc_too(self):
+    def kill_a_client(self, server, door, running, waiting):
+        """kill -9 of a process with LONG_STREAMS streams, of which so many run or wait then, beside
+        the others of `server`."""
+        before = server.metric("weft_requests_cancelled_total", by="client")
+        client = subprocess.Popen(
+            [sys.executable, "-c", PROCESS, server.http, server.grpc, door],
+            env={**os.environ, "PYTHONPATH": str(pathlib.Path(__file__).parent)})
+        try:
+            wait_until(lambda: (server.metric("weft_num_requests_running"),
+                                server.metric("weft_num_requests_waiting")) == (running, waiting),
+                       f"{door}: {running} to run and {waiting} to wait", PATIENCE_S)
+        finally:
+            client.send_signal(signal.SIGKILL)
+            client.wait()
+        wait_until(lambda: server.metric("weft_requests_cancelled_total", by="client")
+                   == before + LONG_STREAMS, f"{door}: all to be counted as cancelled", PATIENCE_S)
+
+    def test_a_client_process_that_is_killed_is_gone(self):
         with WeftServer(shards=2) as server:
-            before = server.metric("weft_requests_cancelled_total", by="client")
-            client = subprocess.Popen(
-                [sys.executable, "-c", PROCESS, server.grpc], stdout=subprocess.PIPE, text=True,
-                env={**os.environ, "PYTHONPATH": str(pathlib.Path(__file__).parent)})
-            try:
-                self.assertEqual(client.stdout.readline(), "all run\n")
-                self.assertEqual(server.metric("weft_num_requests_running"), LONG_STREAMS)
-                self.assertGreater(server.metric("weft_kv_blocks", state="used"), 0)
-            finally:
-                client.send_signal(signal.SIGKILL)
-                client.wait()
-                client.stdout.close()
-            self.nothing_is_held(server)
-            wait_until(lambda: server.metric("weft_requests_cancelled_total", by="client")
-                       == before + LONG_STREAMS, "all to be counted as cancelled")
+            for door in (GRPC, TGI):
+                self.kill_a_client(server, door, LONG_STREAMS, 0)
+                self.nothing_is_held(server)
+
+    def test_a_client_that_is_gone_waits_no_more(self):
+        """Where nothing was written to it yet that could fail."""
+        with WeftServer("--running-max=1", shards=2) as server:
+            ask = Ask("Once", max_tokens=LONG)
+            checker = Checker(server).learn([Ask("Once", max_tokens=100)])
+            streams = Streams(server, [(TGI, ask)])
+            streams.wait_tokens(1)
+            for door in (GRPC, TGI):
+                self.kill_a_client(server, door, 1, LONG_STREAMS)
+                self.assertEqual(server.metric("weft_num_requests_waiting"), 0)
+                self.assertEqual(len(streams.open()), 1)
+            checker.check(streams.join())
 
 
 if __name__ == "__main__":
