@@ -321,6 +321,11 @@ class ConnectionTest(unittest.TestCase):
         refused = self.seen(b"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 2\r\n\r\n{}")
         self.assertEqual(faults(refused, end=FAILED), [])
 
+    def test_a_reader_that_fails_is_a_finding_and_no_broken_stream(self):
+        out = new_history(TGI)
+        read_stream(types.SimpleNamespace(), TGI, Ask("x"), out)
+        self.assertIn(FORM, faults(out, end=CUT)[0])
+
     def test_no_server_at_all_is_a_broken_stream(self):
         with socket.create_server(("127.0.0.1", 0)) as listener:
             address = "127.0.0.1:%d" % listener.getsockname()[1]
