@@ -128,7 +128,7 @@ def main():
         "tokenizer.json": make_tokenizer(vocabulary, pairs, special),
         "tokenizer_config.json": {
             "tokenizer_class": "PreTrainedTokenizerFast",
-            "model_max_length": config["max_position_embeddings"],
+            "model_max_length": config.get("max_position_embeddings") or config["seq_length"],
             "clean_up_tokenization_spaces": False, **names, "chat_template": CHAT_TEMPLATE,
         },
         "generation_config.json": {f"{key}_token_id": value for key, value in ids.items()},
