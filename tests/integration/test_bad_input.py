@@ -9,6 +9,8 @@ import json
 import unittest
 
 from bad_cases import ACCEPTED, IDS_1024, MALFORMED, PARAMETERS, REFUSED
+from stream_clients import Checker, Streams
+from stream_doors import TEXT_DOORS, Ask
 from weft_server import WeftServer
 
 TGI, CHAT, COMPLETIONS = 0, 1, 2
@@ -339,17 +341,15 @@ class BadInputTest(unittest.TestCase):
         other.close()
 
     def test_many_bad_requests_beside_a_stream_leave_it_alone(self):
-        body = {"inputs": "Once upon a time", "parameters": {"max_new_tokens": 100,
-                                                             "do_sample": False}}
-        alone = self.server.post("/generate", body)["generated_text"]
-        events = self.server.events("/generate_stream", body)
-        last = next(events)
+        ask = Ask("Once upon a time", max_tokens=100)
+        checker = Checker(self.server).learn([ask])
+        streams = Streams(self.server, [(door, ask) for door in TEXT_DOORS])
+        streams.wait_tokens(1)
         for door in DOORS:
             for value in ("-2", '"x"', IDS_1024):
                 self.assert_refused(door.path, door.body(("top_k", value)), door.full_name("top_k"))
-        for last in events:
-            pass
-        self.assertEqual(last["generated_text"], alone)
+        self.assertEqual(len(streams.open()), len(TEXT_DOORS))
+        checker.check(streams.join())
 
 
 if __name__ == "__main__":

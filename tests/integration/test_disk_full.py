@@ -14,9 +14,9 @@ import tempfile
 import unittest
 
 from stream_clients import Checker, Streams, mixed, through
-from weft_server import BIN, DEMO_MODEL, WeftServer, run_tests, wait_until
+from weft_server import BIN, DEMO_MODEL, WeftServer, run_tests, seed, wait_until
 
-SEED = int(os.environ.get("WEFT_SEED", "37"))
+SEED = seed(37)
 STREAMS = 8
 DISK_KIB = 64
 NO_SPACE = os.strerror(errno.ENOSPC)

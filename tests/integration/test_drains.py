@@ -13,9 +13,9 @@ import unittest
 from machine_delay import WakeDelays
 from stream_clients import Checker, Streams, mixed, through
 from stream_history import CUT, FAILED
-from weft_server import BIN, DEMO_MODEL, WeftServer, alive, children_of, wait_until
+from weft_server import BIN, DEMO_MODEL, WeftServer, alive, children_of, seed, wait_until
 
-SEED = int(os.environ.get("WEFT_SEED", "32"))
+SEED = seed(32)
 STREAMS = 12
 EXIT_CUT = 2  # common/exit_code.h
 # What "at once" is, on a machine that lets a thread run when it can, and the threads that run one

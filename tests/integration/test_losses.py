@@ -12,9 +12,9 @@ from machine_delay import WakeDelays, queue_wait_s
 from recovery_record import ServerLog
 from stream_clients import Checker, Streams, mixed, through
 from stream_history import CUT
-from weft_server import WeftServer, alive, children_of, wait_until
+from weft_server import WeftServer, alive, children_of, seed, wait_until
 
-SEED = int(os.environ.get("WEFT_SEED", "31"))
+SEED = seed(31)
 STREAMS = 12
 # What is promised, on a machine that lets a thread run when it can.
 DETECTION_S, ROUTER_BACK_S = 0.1, 1.0

@@ -8,9 +8,9 @@ import signal
 import unittest
 
 from stream_clients import Checker, Streams, mixed, through
-from weft_server import WeftServer, alive, children_of, wait_until
+from weft_server import WeftServer, alive, children_of, seed, wait_until
 
-SEED = int(os.environ.get("WEFT_SEED", "34"))
+SEED = seed(34)
 STREAMS = 8
 PATIENCE_S = 60
 QUESTION = {"messages": [{"role": "user", "content": "What is the capital of France?"}],

@@ -3,7 +3,6 @@ those that run or wait do not notice.
 """
 
 import json
-import os
 import random
 import statistics
 import time
@@ -12,9 +11,9 @@ import unittest
 from machine_delay import WakeDelays
 from stream_clients import Checker, Streams, mixed, through
 from stream_doors import CHAT, COMPLETIONS, TGI, Ask, grpc_request, http_body
-from weft_server import WeftServer, grpc_modules, wait_until
+from weft_server import WeftServer, grpc_modules, seed, wait_until
 
-SEED = int(os.environ.get("WEFT_SEED", "35"))
+SEED = seed(35)
 RUNNING, WAITING, REFUSED = 4, 4, 25
 # What "at once" is, on a machine that lets a thread run when it can, and the threads that run one
 # after another for it: the client's, the door's, the client's.

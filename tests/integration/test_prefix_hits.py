@@ -3,15 +3,14 @@ says, and the answers are those of a cold cache.
 """
 
 import dataclasses
-import os
 import random
 import unittest
 
 from stream_clients import Checker, Streams, mixed
 from stream_doors import CHAT, COMPLETIONS, GRPC, TGI
-from weft_server import WeftServer
+from weft_server import WeftServer, seed
 
-SEED = int(os.environ.get("WEFT_SEED", "36"))
+SEED = seed(36)
 # Tokens of a block on the CPU (docs/ARCHITECTURE.md); of a prompt at most its last token but one's
 # block can be a hit.
 BLOCK = 16

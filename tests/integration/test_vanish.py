@@ -13,9 +13,9 @@ import unittest
 from stream_clients import Checker, Streams, mixed
 from stream_doors import COMPLETIONS, GRPC, PLAIN_COMPLETIONS, TGI, Ask, after
 from stream_history import HUNG_UP, LEFT
-from weft_server import WeftServer, wait_until
+from weft_server import WeftServer, seed, wait_until
 
-SEED = int(os.environ.get("WEFT_SEED", "7"))
+SEED = seed(7)
 STREAMS = 200
 # Answers that nobody waits for to the end, and how many of them.
 LONG, LONG_STREAMS = 1500, 8
@@ -39,7 +39,6 @@ class VanishTest(unittest.TestCase):
         self.assertEqual(server.metric("weft_kv_blocks", state="used"), 0)
 
     def test_blocks_slots_and_permits_come_back(self):
-        print(f"seed {SEED}")
         source = random.Random(SEED)
         doors = (TGI, GRPC, COMPLETIONS, PLAIN_COMPLETIONS)
         requests = [(source.choice(doors), ask)

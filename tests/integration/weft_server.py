@@ -238,6 +238,13 @@ def make_grpc_modules():
     return grpc, generation_pb2, generation_pb2_grpc
 
 
+def seed(usual):
+    """What a test draws from: WEFT_SEED, or the usual one. Printed, so that a run can be repeated."""
+    number = int(os.environ.get("WEFT_SEED", usual))
+    print(f"seed {number}", flush=True)
+    return number
+
+
 SKIPPED = 77  # SKIP_RETURN_CODE in CMakeLists.txt
 
 
