@@ -49,13 +49,25 @@ class WakeDelays:
                     if due < until and ran > since), default=0.001)
 
 
-def queue_wait_s(pid):
-    """How long the threads of a process could have run and did not, all together; 0 where the
-    kernel does not say."""
-    total_ns = 0
+def queue_waits_s(pid):
+    """{thread: how long it could have run and did not}; empty where the kernel does not say."""
+    waits = {}
     for path in pathlib.Path(f"/proc/{pid}/task").glob("*/schedstat"):
         try:
-            total_ns += int(path.read_text().split()[1])
+            waits[path.parent.name] = int(path.read_text().split()[1]) / 1e9
         except OSError:
             continue
-    return total_ns / 1e9
+    return waits
+
+
+class QueueWaits:
+    """How long threads wait for a CPU from here on."""
+
+    def __init__(self, *pids):
+        self.before = {pid: queue_waits_s(pid) for pid in pids}
+
+    def longest_s(self, pid):
+        """Of the thread of a process that waited longest; of its whole life where it is new."""
+        before = self.before.get(pid, {})
+        return max((wait - before.get(thread, 0.0)
+                    for thread, wait in queue_waits_s(pid).items()), default=0.0)
