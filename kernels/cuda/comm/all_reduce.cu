@@ -33,27 +33,27 @@ __device__ __forceinline__ void PrefetchForMeeting(const AllReduceParams& params
 // The end of a row whose sum is made: norm and residual. `sums`: the CTA's own of this row.
 template <typename Part>
 __device__ __forceinline__ void FinishRow(const AllReduceParams& params, const AllReducePlan& plan,
-                                          const Part& part, uint32_t row, float* sums) {
+                                          const Part& part, uint32_t row, RowSums* sums) {
   if (params.weight != nullptr) {
-    part.ShareSquares(sums);
+    part.ShareSums(sums);
     if (plan.ctas > 1) {
       ClusterBarrier();
     } else {
       __syncthreads();
     }
-    part.StoreNormed(row, sums);
+    part.StoreNormed(row, *sums);
   }
   // Not earlier: the cluster's barrier would wait for these stores.
   part.StoreResidual(row);
 }
 
 // Cluster c of the grid takes rows c, c + clusters, ...; its CTAs share a row's chunks.
-template <int kWorldMax, int kVectors>
+template <int kWorldMax, int kVectors, bool kLayerNorm>
 __global__ void __launch_bounds__(kWarpsMax* kWarp)
     AllReduceRows(const __grid_constant__ AllReduceParams params,
                   const __grid_constant__ AllReducePlan plan) {
   // In turns: a CTA may be one row ahead of another of its cluster.
-  __shared__ float sums[2][kRowChunksMax];
+  __shared__ RowSums sums[2];
   AllowNextKernel();
   // Until this has been waited for, the other CTAs' shared memory may not be there yet.
   if (plan.ctas > 1) ClusterArrive();
@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(kWarpsMax* kWarp)
   if (meets) meeting.Arrive(params);
   uint32_t row = blockIdx.x / plan.ctas;
   const uint32_t stride = gridDim.x / plan.ctas;
-  RowPart<kWorldMax, kVectors> part(params, plan, blockIdx.x % plan.ctas);
+  RowPart<kWorldMax, kVectors, kLayerNorm> part(params, plan, blockIdx.x % plan.ctas);
   part.LoadWeight();
   part.LoadResidual(row);
   const bool met = __syncthreads_and(!meets || meeting.Await(params));
@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(kWarpsMax* kWarp)
 
   for (uint32_t turn = 0;; turn ^= 1) {
     if (met) part.AddPartials(row);
-    FinishRow(params, plan, part, row, sums[turn]);
+    FinishRow(params, plan, part, row, &sums[turn]);
     row += stride;
     if (row >= params.rows) break;
     part.LoadResidual(row);
@@ -81,17 +81,17 @@ __global__ void __launch_bounds__(kWarpsMax* kWarp)
 }
 
 // Cluster c of the grid takes row c, each thread one vector.
-template <int kWorldMax>
+template <int kWorldMax, bool kLayerNorm>
 __global__ void __launch_bounds__(kWarpsMax* kWarp)
     AllReduceByMail(const __grid_constant__ AllReduceParams params,
                     const __grid_constant__ AllReducePlan plan) {
-  __shared__ float sums[kRowChunksMax];
+  __shared__ RowSums sums;
   AllowNextKernel();
   // As above.
   if (plan.ctas > 1) ClusterArrive();
   PrefetchForMeeting(params);
   const uint32_t row = blockIdx.x / plan.ctas;
-  RowPart<kWorldMax, 1> part(params, plan, blockIdx.x % plan.ctas);
+  RowPart<kWorldMax, 1, kLayerNorm> part(params, plan, blockIdx.x % plan.ctas);
   part.LoadWeight();
   WaitForEarlierKernels();
 
@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(kWarpsMax* kWarp)
   if (threadIdx.x == 0) mail.Count(params);
   if (plan.ctas > 1) ClusterWait();
   if (met) part.AddReceived(bits);
-  FinishRow(params, plan, part, row, sums);
+  FinishRow(params, plan, part, row, &sums);
 }
 
 struct Shape {
@@ -174,14 +174,22 @@ cudaError_t Launch(Kernel kernel, const AllReduceParams& params, const Shape& sh
   return error != cudaSuccess ? error : cudaGetLastError();
 }
 
-template <int kWorldMax>
-Kernel KernelFor(const AllReduceParams& params, const Shape& shape) {
+template <int kWorldMax, bool kLayerNorm>
+Kernel KernelOf(const AllReduceParams& params, const Shape& shape) {
   const bool by_mail = params.mail[params.rank] != nullptr &&
                        AllReduceGoesByMail(params.world, params.rows, params.hidden);
   if (shape.vectors == 1) {
-    return by_mail ? AllReduceByMail<kWorldMax> : AllReduceRows<kWorldMax, 1>;
+    return by_mail ? AllReduceByMail<kWorldMax, kLayerNorm>
+                   : AllReduceRows<kWorldMax, 1, kLayerNorm>;
   }
-  return shape.vectors == 2 ? AllReduceRows<kWorldMax, 2> : AllReduceRows<kWorldMax, kVectorsMax>;
+  return shape.vectors == 2 ? AllReduceRows<kWorldMax, 2, kLayerNorm>
+                            : AllReduceRows<kWorldMax, kVectorsMax, kLayerNorm>;
+}
+
+template <int kWorldMax>
+Kernel KernelFor(const AllReduceParams& params, const Shape& shape) {
+  return params.layer_norm ? KernelOf<kWorldMax, true>(params, shape)
+                           : KernelOf<kWorldMax, false>(params, shape);
 }
 
 bool Aligned(const void* pointer) {
@@ -200,6 +208,8 @@ bool IsValid(const AllReduceParams& params) {
     if ((params.mail[p] == nullptr) != (params.mail[0] == nullptr)) return false;
   }
   if (params.weight != nullptr && (!Aligned(params.weight) || !Aligned(params.out))) return false;
+  const bool is_layer_norm = params.layer_norm && params.weight != nullptr;
+  if (params.bias != nullptr && (!is_layer_norm || !Aligned(params.bias))) return false;
   return params.state != nullptr && Aligned(params.residual);
 }
 

@@ -1,14 +1,15 @@
-// The sum of all ranks' partial products, added to the residual, and the RMSNorm after it, in one
+// The sum of all ranks' partial products, added to the residual, and the norm after it, in one
 // kernel on each rank's GPU (one-shot pull, for the few rows of a decode step):
 //
 //   residual[r, i] += partial_0[r, i] + partial_1[r, i] + ...      (float32, in rank order)
 //   out[r, i] = residual * rsqrt(mean(residual^2) + epsilon) * weight[i]      (with a weight)
 //
-// Rows are bf16 in every rank's memory, mapped into this rank's; the residual is float32 and each
-// rank has its own copy. All ranks make the same calls in the same order and get the same bits; a
-// row's bits do not depend on the other rows nor on the grid. Reads (world - 1) * rows * hidden * 2
-// bytes over NVLink. hidden: a multiple of 8, at most 16,384; any number of rows, meant for 1..128:
-// beyond about 0.5 MB (8 ranks) to 2 MB (2 ranks) a two-step sum moves less.
+// or LayerNorm of it, as norm.h has it. Rows are bf16 in every rank's memory, mapped into this
+// rank's; the residual is float32 and each rank has its own copy. All ranks make the same calls in
+// the same order and get the same bits; a row's bits do not depend on the other rows nor on the
+// grid. Reads (world - 1) * rows * hidden * 2 bytes over NVLink. hidden: a multiple of 8, at most
+// 16,384; any number of rows, meant for 1..128: beyond about 0.5 MB (8 ranks) to 2 MB (2 ranks) a
+// two-step sum moves less.
 //
 // The fewest rows (AllReduceGoesByMail) go by mail instead, where the ranks have mailboxes: each
 // rank stores its partial sums into a place of its own in every other rank's mailbox, four bytes at
@@ -101,6 +102,9 @@ struct AllReduceParams {
   float* residual = nullptr;
   // [hidden] bf16, 16-byte aligned, or null for no norm.
   const void* weight = nullptr;
+  // LayerNorm instead of RMSNorm, and then [hidden] bf16, 16-byte aligned, or null.
+  bool layer_norm = false;
+  const void* bias = nullptr;
   // [rows, hidden] bf16, 16-byte aligned; only with a weight.
   void* out = nullptr;
   uint32_t rows = 0;

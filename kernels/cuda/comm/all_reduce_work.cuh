@@ -14,8 +14,8 @@
 
 namespace weft::kernels::cuda {
 
-// Elements of one 16-byte load, and of the chunk that a warp loads at once. A row's sum of squares
-// is made of the chunks' sums, whichever warps had them.
+// Elements of one 16-byte load, and of the chunk that a warp loads at once. What a norm needs to
+// know of a row is made of what its chunks say, whichever warps had them.
 inline constexpr uint32_t kRowVector = 8;
 inline constexpr uint32_t kRowChunk = kWarp * kRowVector;
 inline constexpr uint32_t kRowChunksMax = kAllReduceHiddenMax / kRowChunk;
@@ -103,8 +103,17 @@ __device__ __forceinline__ void Widen(uint4 bits, float (&out)[kRowVector]) {
   }
 }
 
+// What the chunks of a row say, for its norm.
+struct RowSums {
+  // RMSNorm: of the squares; LayerNorm: of the squares of what lies beyond the chunk's own mean, so
+  // that a large mean costs no digits.
+  float squares[kRowChunksMax];
+  // LayerNorm alone: of the elements.
+  float elements[kRowChunksMax];
+};
+
 // What one thread has of a row: vector v lies in chunk ChunkOf(v).
-template <int kWorldMax, int kVectors>
+template <int kWorldMax, int kVectors, bool kLayerNorm>
 class RowPart {
  public:
   __device__ __forceinline__ RowPart(const AllReduceParams& params, const AllReducePlan& plan,
@@ -117,6 +126,11 @@ class RowPart {
     for (int v = 0; v < kVectors; ++v) {
       if (!Has(v)) continue;
       weight_[v] = __ldg(static_cast<const uint4*>(params_.weight) + VectorOf(v));
+      if constexpr (kLayerNorm) {
+        bias_[v] = params_.bias != nullptr
+                       ? __ldg(static_cast<const uint4*>(params_.bias) + VectorOf(v))
+                       : make_uint4(0, 0, 0, 0);
+      }
     }
   }
 
@@ -169,41 +183,62 @@ class RowPart {
     }
   }
 
-  // Each chunk's sum of squares into `sums` of all the row's CTAs.
-  __device__ __forceinline__ void ShareSquares(float* sums) const {
+  // Each chunk's sums into `sums` of all the row's CTAs.
+  __device__ __forceinline__ void ShareSums(RowSums* sums) const {
 #pragma unroll
     for (int v = 0; v < kVectors; ++v) {
+      float mean = 0;
+      if constexpr (kLayerNorm) {
+        float sum = 0;
+        if (Has(v)) {
+#pragma unroll
+          for (int i = 0; i < kRowVector; ++i) sum += row_[v][i];
+        }
+        sum = WarpSum(sum);
+        Share(sums->elements, ChunkOf(v), sum);
+        mean = sum / SizeOf(ChunkOf(v));
+      }
       float sum = 0;
       if (Has(v)) {
         // Fused by hand: the same bits from every instance of this template.
 #pragma unroll
-        for (int i = 0; i < kRowVector; ++i) sum = __fmaf_rn(row_[v][i], row_[v][i], sum);
+        for (int i = 0; i < kRowVector; ++i) {
+          const float x = kLayerNorm ? row_[v][i] - mean : row_[v][i];
+          sum = __fmaf_rn(x, x, sum);
+        }
       }
-      sum = WarpSum(sum);
-      const uint32_t lane = threadIdx.x % kWarp;
-      if (ChunkOf(v) >= plan_.chunks || lane >= plan_.ctas) continue;
-      if (plan_.ctas == 1) {
-        sums[ChunkOf(v)] = sum;
-      } else {
-        StoreToCluster(static_cast<uint32_t>(__cvta_generic_to_shared(sums + ChunkOf(v))), lane,
-                       sum);
-      }
+      Share(sums->squares, ChunkOf(v), WarpSum(sum));
     }
   }
 
   // `sums`: of all chunks of the row.
-  __device__ __forceinline__ void StoreNormed(uint32_t row, const float* sums) const {
+  __device__ __forceinline__ void StoreNormed(uint32_t row, const RowSums& sums) const {
     const uint32_t lane = threadIdx.x % kWarp;
-    const float low = lane < plan_.chunks ? sums[lane] : 0.0f;
-    const float high = lane + kWarp < plan_.chunks ? sums[lane + kWarp] : 0.0f;
-    const float scale = rsqrtf(WarpSum(low + high) / params_.hidden + params_.epsilon);
+    float mean = 0;
+    if constexpr (kLayerNorm) {
+      const float low = lane < plan_.chunks ? sums.elements[lane] : 0.0f;
+      const float high = lane + kWarp < plan_.chunks ? sums.elements[lane + kWarp] : 0.0f;
+      mean = WarpSum(low + high) / params_.hidden;
+    }
+    const float squares =
+        WarpSum(SquaresOf(sums, lane, mean) + SquaresOf(sums, lane + kWarp, mean));
+    const float scale = rsqrtf(squares / params_.hidden + params_.epsilon);
 #pragma unroll
     for (int v = 0; v < kVectors; ++v) {
       if (!Has(v)) continue;
       float out[kRowVector];
       Widen(weight_[v], out);
+      if constexpr (kLayerNorm) {
+        float bias[kRowVector];
+        Widen(bias_[v], bias);
 #pragma unroll
-      for (int i = 0; i < kRowVector; ++i) out[i] = row_[v][i] * scale * out[i];
+        for (int i = 0; i < kRowVector; ++i) {
+          out[i] = fmaf((row_[v][i] - mean) * scale, out[i], bias[i]);
+        }
+      } else {
+#pragma unroll
+        for (int i = 0; i < kRowVector; ++i) out[i] = row_[v][i] * scale * out[i];
+      }
       Write(static_cast<__nv_bfloat16*>(params_.out) + At(row, v), out);
     }
   }
@@ -217,6 +252,30 @@ class RowPart {
  private:
   __device__ __forceinline__ uint32_t ChunkOf(int v) const {
     return (v * plan_.ctas + cta_) * (blockDim.x / kWarp) + threadIdx.x / kWarp;
+  }
+  // Elements of a chunk that there is; the last may be shorter.
+  __device__ __forceinline__ float SizeOf(uint32_t chunk) const {
+    const uint32_t begin = min(chunk * kRowChunk, params_.hidden);
+    return static_cast<float>(min(kRowChunk, params_.hidden - begin));
+  }
+  // What a chunk adds to the sum of squares of the row, less `mean`.
+  __device__ __forceinline__ float SquaresOf(const RowSums& sums, uint32_t chunk,
+                                             float mean) const {
+    if (chunk >= plan_.chunks) return 0.0f;
+    if constexpr (!kLayerNorm) return sums.squares[chunk];
+    const float size = SizeOf(chunk);
+    const float beyond = sums.elements[chunk] / size - mean;
+    return sums.squares[chunk] + size * beyond * beyond;
+  }
+  // A chunk's sum, by its warp, into `sums` of all the row's CTAs.
+  __device__ __forceinline__ void Share(float* sums, uint32_t chunk, float sum) const {
+    const uint32_t lane = threadIdx.x % kWarp;
+    if (chunk >= plan_.chunks || lane >= plan_.ctas) return;
+    if (plan_.ctas == 1) {
+      sums[chunk] = sum;
+    } else {
+      StoreToCluster(static_cast<uint32_t>(__cvta_generic_to_shared(sums + chunk)), lane, sum);
+    }
   }
   __device__ __forceinline__ size_t At(uint32_t row, int v) const {
     return size_t{row} * params_.hidden + VectorOf(v) * kRowVector;
@@ -243,6 +302,7 @@ class RowPart {
   const uint32_t cta_;
   float row_[kVectors][kRowVector];
   uint4 weight_[kVectors];
+  uint4 bias_[kLayerNorm ? kVectors : 1];
 };
 
 }  // namespace weft::kernels::cuda

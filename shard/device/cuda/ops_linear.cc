@@ -339,7 +339,10 @@ absl::Status CudaOps::SumRanks(const PlanOp& op, const Rows& rows) {
   }
   kernels::cuda::AllReduceParams params;
   params.residual = rows.residual;
-  params.weight = WeightsOf(op.norm, op.layer).weight;
+  const CudaNorm norm = WeightsOf(op.norm, op.layer);
+  params.weight = norm.weight;
+  params.layer_norm = spec_.norm == NormKind::kLayerNorm;
+  params.bias = norm.bias;
   params.out = ws_.normed;
   params.rows = rows.count;
   params.epsilon = spec_.norm_epsilon;

@@ -36,6 +36,8 @@ CudaPlanFacts FactsOf(const DecoderSpec& spec, const CudaShape& shape, const Sli
   facts.rms_norm = spec.norm == NormKind::kRmsNorm && spec.norm_weight_offset == 0;
   facts.layer_norm = spec.norm == NormKind::kLayerNorm && spec.norm_weight_offset == 0;
   facts.post_norms = spec.post_norms;
+  facts.wide_rows = spec.hidden > kPeerHiddenMax;
+  facts.paired_sums = !spec.parallel_residual && !spec.residual_norms;
   facts.experts = shape.experts > 0;
   facts.tensor_core_experts = shape.experts > 0 && kernels::cuda::ServesExpertGemm(
                                                        shape.expert_mlp, shape.hidden, shape.type);
@@ -84,8 +86,9 @@ std::vector<const PlanRule*> CudaPlanRules(const CudaPlanFacts& facts, RowClass 
     }
     if (facts.post_norms) rules.push_back(&kResidualIntoNorm);
   } else {
-    // Sums through peers' memory come in pairs, and those of experts have no kernel for it.
-    if (facts.peers && facts.rms_norm && !facts.experts && rows != RowClass::kMany) {
+    // Those of experts have no kernel for peers' memory.
+    if (facts.peers && (facts.rms_norm || facts.layer_norm) && facts.paired_sums &&
+        !facts.experts && rows <= (facts.wide_rows ? RowClass::kFew : RowClass::kSome)) {
       rules.push_back(&kSumByPeers);
     }
     rules.push_back(&kResidualIntoNorm);

@@ -28,8 +28,10 @@ inline constexpr uint32_t kRowClasses = 4;
 // Up to so many rows a product with norm, activation and residual sum in it is faster than cuBLASLt
 // and kernels of their own for those (docs/PERFORMANCE.md).
 inline constexpr uint32_t kFewRowsMax = 4;
-// Beyond, NCCL's two-step sums move less than one-shot reads of all peers.
+// Beyond, NCCL's two-step sums move less than one-shot reads of all peers; of rows wider than this,
+// beyond kFewRowsMax (docs/PERFORMANCE.md).
 inline constexpr uint32_t kPeerRowsMax = 128;
+inline constexpr uint32_t kPeerHiddenMax = 8192;
 
 constexpr RowClass RowClassOf(uint32_t rows) {
   if (rows <= 1) return RowClass::kOne;
@@ -49,8 +51,8 @@ struct CudaPlanFacts {
   bool whole_heads = true;
   // Norms are RMS norms by the weights as they are, which products and sums over ranks can compute.
   bool rms_norm = true;
-  // Norms are LayerNorms, which products of one row can compute; with four rows, each block's work
-  // on its own copy of them takes longer than a kernel that does it once.
+  // Norms are LayerNorms, which sums over ranks can compute, and products of one row; with four
+  // rows, each block's work on its own copy of them takes longer than a kernel that does it once.
   bool layer_norm = false;
   // MLPs are gated by SiLU, which products of experts can compute.
   bool gated_silu = true;
@@ -68,6 +70,11 @@ struct CudaPlanFacts {
   bool tensor_core_experts = false;
   // What is added to the residual is normalised first.
   bool post_norms = false;
+  // Each layer sums over ranks twice, with a norm behind either sum: sums through peers' memory
+  // must take their two buffers in turns (kernels/cuda/comm/all_reduce.h).
+  bool paired_sums = true;
+  // Rows are wider than kPeerHiddenMax.
+  bool wide_rows = false;
   // The ranks map each other's memory.
   bool peers = false;
   // Rules that are not to be used, of those that IsOptional; tests leave some out.

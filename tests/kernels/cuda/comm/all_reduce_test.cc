@@ -109,14 +109,8 @@ std::vector<Result> Run(PeerRig& rig, const std::function<AllReduceParams(uint32
   return results;
 }
 
-// Of a second call, whose rows the ranks load from each other.
-Result Pulled(PeerRig& rig, const Data& data, uint32_t rows) {
-  UploadData(rig, data, 1);
-  return Run(rig, [&](uint32_t rank) { return WithoutMail(rig.Params(rank, 1, rows)); })[0];
-}
-
 void CheckAgainstReference(const Data& data, const Result& result, uint32_t rows, uint32_t hidden,
-                           float epsilon) {
+                           float epsilon, bool layer_norm) {
   std::vector<double> residual(data.residual.begin(), data.residual.end());
   std::vector<double> out(residual.size());
   for (const std::vector<float>& partial : data.partial) {
@@ -124,10 +118,16 @@ void CheckAgainstReference(const Data& data, const Result& result, uint32_t rows
   }
   for (size_t r = 0; r < rows; ++r) {
     const double* const row = residual.data() + r * hidden;
+    double mean = 0;
+    for (size_t i = 0; layer_norm && i < hidden; ++i) mean += row[i] / hidden;
     double squares = 0;
-    for (size_t i = 0; i < hidden; ++i) squares += row[i] * row[i];
+    for (size_t i = 0; i < hidden; ++i) squares += (row[i] - mean) * (row[i] - mean);
     const double scale = 1 / std::sqrt(squares / hidden + epsilon);
-    for (size_t i = 0; i < hidden; ++i) out[r * hidden + i] = row[i] * scale * data.weight[i];
+    for (size_t i = 0; i < hidden; ++i) {
+      // The weights are the biases too.
+      const double bias = layer_norm ? data.weight[i] : 0;
+      out[r * hidden + i] = (row[i] - mean) * scale * data.weight[i] + bias;
+    }
   }
   CHECK(testing::RelativeError(result.residual, residual) < 1e-6);
   CHECK(testing::RelativeError(Floats(result.out), out) < testing::Tolerance(DType::kBfloat16));
@@ -136,6 +136,7 @@ void CheckAgainstReference(const Data& data, const Result& result, uint32_t rows
 TEST_CASE("All-reduce with residual and norm agrees with double precision", "[cuda][all_reduce]") {
   std::mt19937_64 random(testing::Seed());
   const uint32_t world = GENERATE(1u, 2u, 3u, 4u, 8u);
+  const bool layer_norm = GENERATE(false, true);
   const auto [rows, hidden] = GENERATE(table<uint32_t, uint32_t>({{1, 8},
                                                                   {1, 576},
                                                                   {2, 576},
@@ -155,13 +156,23 @@ TEST_CASE("All-reduce with residual and norm agrees with double precision", "[cu
                                                                   {130, 16384}}));
   if (world == 8 && testing::GpuCount() < 8) return;
   if (!CanRun(world, rows)) return;
-  CAPTURE(world, rows, hidden);
+  CAPTURE(world, rows, hidden, layer_norm);
   // A row more than is used: nothing may be written there.
   PeerRig rig(world, rows + 1, hidden);
-  const Data data = RandomData(random, world, rows, hidden);
+  Data data = RandomData(random, world, rows, hidden);
+  // A mean that is large beside what lies beyond it.
+  for (float& x : data.residual) x += layer_norm ? 30.0f : 0.0f;
+  const auto params_of = [&](uint32_t rank, uint32_t call) {
+    AllReduceParams params = rig.Params(rank, call, rows);
+    params.layer_norm = layer_norm;
+    if (layer_norm) params.bias = params.weight;
+    return params;
+  };
   UploadData(rig, data, 0);
-  std::vector<Result> results = Run(rig, [&](uint32_t rank) { return rig.Params(rank, 0, rows); });
-  const Result pulled = Pulled(rig, data, rows);
+  std::vector<Result> results = Run(rig, [&](uint32_t rank) { return params_of(rank, 0); });
+  UploadData(rig, data, 1);
+  // Rows that the ranks load from each other.
+  const Result pulled = Run(rig, [&](uint32_t rank) { return WithoutMail(params_of(rank, 1)); })[0];
   CHECK(SameBits(pulled.residual, results[0].residual));
   CHECK(SameBits(pulled.out, results[0].out));
   const size_t size = size_t{rows} * hidden;
@@ -175,7 +186,7 @@ TEST_CASE("All-reduce with residual and norm agrees with double precision", "[cu
     CHECK(SameBits(result.residual, results[0].residual));
     CHECK(SameBits(result.out, results[0].out));
   }
-  CheckAgainstReference(data, results[0], rows, hidden, 1e-5f);
+  CheckAgainstReference(data, results[0], rows, hidden, 1e-5f, layer_norm);
 }
 
 TEST_CASE("A row's bits depend neither on the grid nor on other rows", "[cuda][all_reduce]") {

@@ -196,10 +196,16 @@ TEST_CASE("Products of few rows take RMS norms, those of one row LayerNorms too"
   CHECK(norms(RowClass::kFew, "linear") == 0);
   facts.world = 2;
   facts.peers = true;
-  CHECK(norms(RowClass::kOne, "sum") == 0);
+  CHECK(norms(RowClass::kOne, "sum") == 4);
   facts.rms_norm = true;
   facts.layer_norm = false;
   CHECK(norms(RowClass::kOne, "sum") == 4);
+  CHECK(norms(RowClass::kSome, "sum") == 4);
+  facts.wide_rows = true;
+  CHECK(norms(RowClass::kFew, "sum") == 4);
+  CHECK(norms(RowClass::kSome, "sum") == 0);
+  facts.paired_sums = false;
+  CHECK(norms(RowClass::kOne, "sum") == 0);
 }
 
 TEST_CASE("The sums of a step come in pairs, output's first", "[shard][cuda][plan]") {
