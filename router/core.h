@@ -15,6 +15,7 @@
 #include "absl/time/time.h"
 #include "common/limits.h"
 #include "router/doors/entrance.h"
+#include "router/recording/part_writer.h"
 #include "router/shards/claims.h"
 #include "router/shards/client.h"
 
@@ -58,6 +59,8 @@ struct EngineOptions {
   // prompt may add a step's decode time.
   uint32_t inter_token_target_us = 0;
   bool prefix_cache = true;
+  // Where the scheduler's events and decisions go; with an empty path nowhere.
+  recording::RecordOptions record;
 
   // No heartbeat and no CPU time for this long = hung; 0 = 5,000 for "cpu" shards, 2,000 for
   // others.

@@ -152,6 +152,11 @@ void DeclareLife(Flags& flags, RouterFlagValues* values) {
   flags.Group("Logs");
   flags.Add("log-format", &values->log_format, "text or json");
   flags.Add("log-level", &values->log_level, "trace, debug, info, warn or error");
+  flags.Add("record", &values->record,
+            "Records the scheduler's events and decisions, no text and no token, to the files "
+            "named so with .1, .2 ... behind it, for weft replay; empty = nothing");
+  flags.AddNumber("record-bytes-max", &values->record_bytes_max, 1 << 20, uint64_t{1} << 40,
+                  "Those files together, bytes; the oldest go");
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include "common/flags.h"
 #include "common/limits.h"
+#include "router/recording/bounds.h"
 
 namespace weft::router {
 
@@ -80,6 +81,8 @@ struct RouterFlagValues {
   // -- Logs
   std::string log_format = "text";
   std::string log_level = "info";
+  std::string record;
+  uint64_t record_bytes_max = recording::kRecordBytesDefault;
 
   // Threads by the machine.
   RouterFlagValues();

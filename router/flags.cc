@@ -39,6 +39,8 @@ EngineOptions MakeEngineOptions(const RouterFlagValues& values) {
   engine.queue_timeout_s = values.queue_timeout_s;
   engine.inter_token_target_us = values.inter_token_target_ms * 1000;
   engine.prefix_cache = values.prefix_cache;
+  engine.record.path = values.record;
+  engine.record.bytes_max = values.record_bytes_max;
   engine.hang_timeout_ms = values.hang_timeout_ms;
   engine.recovery_timeout_s = values.recovery_timeout_s;
   return engine;

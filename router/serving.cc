@@ -66,6 +66,16 @@ Serving::Serving(EngineOptions options, ModelText text, std::unique_ptr<Tokenize
 }
 
 absl::Status Serving::Start() {
+  if (!options_.record.path.empty()) {
+    absl::StatusOr<std::unique_ptr<Recorder>> recorder =
+        Recorder::Create(options_.record, RandomId());
+    if (!recorder.ok()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("--record: ", recorder.status().message(),
+                       "; name a file in a directory that this user may write to"));
+    }
+    recorder_ = *std::move(recorder);
+  }
   if (!options_.supervisor_socket.empty()) {
     supervisor_ = std::make_unique<SupervisorClient>(
         options_.supervisor_socket, [this](ShardDeath death) { loop_.ShardDied(death); });
@@ -82,7 +92,7 @@ absl::Status Serving::Start() {
     }
     return clients;
   };
-  return loop_.Start(make_clients, &text_out_, supervisor_.get());
+  return loop_.Start(make_clients, &text_out_, supervisor_.get(), recorder_.get());
 }
 
 // -- Requests ------------------------------------------------------------------------------------
@@ -284,6 +294,7 @@ void Serving::Shutdown() {
   // In the order of a request's walk, so that each stage's last words find the next one there.
   text_in_.Stop();
   loop_.Stop();
+  if (recorder_ != nullptr) recorder_->Finish();
   supervisor_.reset();  // its news go to the loop's closed queue
   text_out_.Stop();
 }

@@ -23,6 +23,7 @@
 #include "router/core.h"
 #include "router/doors/entrance.h"
 #include "router/engine/loop.h"
+#include "router/recording/recorder.h"
 #include "router/shards/supervisor_client.h"
 #include "router/text/chat_template.h"
 #include "router/text/model_text.h"
@@ -112,6 +113,7 @@ class Serving : public AnswerRegistry {
 
   Admission admission_;
   TextOut text_out_;
+  std::unique_ptr<Recorder> recorder_;
   EngineLoop loop_;
   std::unique_ptr<SupervisorClient> supervisor_;
   TextIn text_in_;

@@ -26,6 +26,7 @@ constexpr char kUsage[] =
     "  weft inspect  what is in a model, and what memory it needs\n"
     "  weft convert  safetensors and tokenizer.json for models that lack them\n"
     "  weft key      makes, lists and revokes API keys\n"
+    "  weft replay   plays a recording of the scheduler (--record) again and compares\n"
     "\n"
     "weft COMMAND --help lists the flags of a command.\n";
 
@@ -37,9 +38,10 @@ struct Command {
 };
 
 constexpr Command kCommands[] = {
-    {"serve", weft::launcher::RunServe, false}, {"chat", weft::launcher::RunChat, true},
-    {"bench", weft::launcher::RunBench, true},  {"inspect", weft::launcher::RunInspect, false},
-    {"key", weft::launcher::RunKey, true},      {"convert", weft::launcher::RunConvert, true},
+    {"serve", weft::launcher::RunServe, false},  {"chat", weft::launcher::RunChat, true},
+    {"bench", weft::launcher::RunBench, true},   {"inspect", weft::launcher::RunInspect, false},
+    {"key", weft::launcher::RunKey, true},       {"convert", weft::launcher::RunConvert, true},
+    {"replay", weft::launcher::RunReplay, true},
 };
 
 int Run(const Command& command, int argc, char** argv) {

@@ -43,8 +43,9 @@ EngineLoop::EngineLoop(EngineLoopOptions options, Admission* admission, Probe* p
 EngineLoop::~EngineLoop() { Stop(); }
 
 absl::Status EngineLoop::Start(const ClientFactory& make_clients, StreamSink* text,
-                               ShardRestarter* restarter) {
+                               ShardRestarter* restarter, Recorder* recorder) {
   text_ = text;
+  recorder_ = recorder;
   outbox_.resize(text->workers());
   ShardGroupOptions group_options;
   group_options.health.hang_timeout_ms = options_.hang_timeout_ms;

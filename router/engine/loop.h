@@ -30,6 +30,7 @@
 #include "router/engine/stages.h"
 #include "router/engine/step_message.h"
 #include "router/observe/probe.h"
+#include "router/recording/recorder.h"
 #include "router/scheduler/scheduler.h"
 #include "router/shards/client.h"
 #include "router/shards/group.h"
@@ -70,9 +71,9 @@ class EngineLoop : public Inbox, public ShardGroupListener {
   ~EngineLoop() override;
 
   // Starts the thread, or says why the clients cannot be made. `text` must outlive it; `restarter`
-  // too, and may be null.
-  absl::Status Start(const ClientFactory& make_clients, StreamSink* text,
-                     ShardRestarter* restarter);
+  // and `recorder` too, and may be null.
+  absl::Status Start(const ClientFactory& make_clients, StreamSink* text, ShardRestarter* restarter,
+                     Recorder* recorder);
   // Ends live requests with UNAVAILABLE, leaves the group and joins the thread. Idempotent.
   void Stop();
 
@@ -188,6 +189,7 @@ class EngineLoop : public Inbox, public ShardGroupListener {
 
   // -- The thread's own
   StreamSink* text_ = nullptr;
+  Recorder* recorder_ = nullptr;
   std::unique_ptr<ShardGroup> group_;
   std::unique_ptr<Scheduler> scheduler_;
   StepMessage message_;

@@ -99,6 +99,7 @@ void EngineLoop::MakeScheduler(const FormedGroup& group) {
   config.hash_key[1] = RandomId();
   config.eos_ids = options_.eos_ids;
   scheduler_ = std::make_unique<Scheduler>(config);
+  if (recorder_ != nullptr) recorder_->Begin(config, scheduler_.get());
   slot_sequence_.assign(config.running_max, 0);
   admission_->SetRunningMax(config.running_max);
   vocab_size_.store(group.info.vocab_size(), std::memory_order_release);

@@ -42,7 +42,7 @@ absl::Status Scheduler::Impl::CheckArrival(const Arrival& arrival) const {
   return absl::OkStatus();
 }
 
-absl::Status Scheduler::Impl::OnArrival(Arrival arrival) {
+absl::Status Scheduler::Impl::OnArrival(Arrival& arrival) {
   if (absl::Status status = CheckArrival(arrival); !status.ok()) return status;
   auto owner = std::make_unique<Sequence>();
   Sequence* const s = owner.get();

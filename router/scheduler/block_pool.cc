@@ -115,6 +115,36 @@ void BlockPool::UnlinkCached(BlockId block) {
   --cached_in_[linked.group];
 }
 
+void BlockPool::Save(SchedulerState* state) const {
+  state->kv_blocks = total();
+  state->plain = plain_;
+  state->cached.clear();
+  state->cached.reserve(cached_count_);
+  for (BlockId block = oldest_cached_; block != kNoBlock; block = blocks_[block].newer) {
+    state->cached.push_back(block);
+  }
+  state->freed_count = freed_count_;
+}
+
+void BlockPool::Restore(const SchedulerState& state) {
+  Reset(state.kv_blocks);
+  plain_.assign(state.plain.begin(), state.plain.end());
+  for (const PublishedBlock& block : state.published) {
+    blocks_[block.block].group = static_cast<uint16_t>(block.group);
+  }
+  for (const BlockId block : state.cached) LinkCached(block);
+  freed_count_ = state.freed_count;
+}
+
+void BlockPool::RestoreHolder(BlockId block, uint32_t group, bool rolls) {
+  Block& held = blocks_[block];
+  set_aside_ -= held.set_aside();
+  held.group = static_cast<uint16_t>(group);
+  if (held.references++ == 0) ++used_in_[group];
+  held.rolling += rolls;
+  set_aside_ += held.set_aside();
+}
+
 void BlockPool::CheckInvariantsForTest() const {
   std::vector<bool> free(total(), false);
   for (const BlockId block : plain_) {

@@ -18,6 +18,7 @@
 #include "common/ids.h"
 #include "router/scheduler/kv_groups.h"
 #include "router/scheduler/prefix_cache.h"
+#include "router/scheduler/scheduler_state.h"
 
 namespace weft::router {
 
@@ -59,6 +60,12 @@ class BlockPool {
   void StopRolling(BlockId block);
 
   uint32_t references(BlockId block) const { return blocks_[block].references; }
+
+  // Its part of a scheduler's state, and the way back. The cache is empty then, and of the blocks
+  // in use only their number is known until each holder was named.
+  void Save(SchedulerState* state) const;
+  void Restore(const SchedulerState& state);
+  void RestoreHolder(BlockId block, uint32_t group, bool rolls);
 
   // Lists and counts agree; for tests.
   void CheckInvariantsForTest() const;

@@ -39,6 +39,12 @@ class BlockTable {
     untold_appended_ = end - first;
   }
   void Clear() { SetRange(0, 0); }
+  // The same for blocks of which the shards know some (scheduler_state.h).
+  void Restore(uint32_t first, uint32_t end, uint32_t untold_left, uint32_t untold_appended) {
+    SetRange(first, end);
+    untold_left_ = untold_left;
+    untold_appended_ = untold_appended;
+  }
 
   // -- While it is in use
   void Append(BlockId id) {

@@ -120,6 +120,22 @@ void CostModel::Observe(const StepShape& shape, uint32_t measured_us) {
   }
 }
 
+void CostModel::Save(SchedulerState* state) const {
+  state->cost_known = known_;
+  state->knots_us.assign(knots_us_.begin(), knots_us_.end());
+  state->context_token_us = context_token_us_;
+}
+
+absl::Status CostModel::Restore(const SchedulerState& state) {
+  if (state.knots_us.size() != knots_us_.size()) {
+    return absl::InvalidArgumentError("the scheduler's state has another cost model");
+  }
+  known_ = state.cost_known;
+  std::copy(state.knots_us.begin(), state.knots_us.end(), knots_us_.begin());
+  context_token_us_ = state.context_token_us;
+  return absl::OkStatus();
+}
+
 uint32_t CostModel::PromptTokensWithin(StepShape rows, uint32_t prompt_start, uint32_t tokens_max,
                                        uint32_t target_us) const {
   const auto fits = [&](uint32_t tokens) {

@@ -9,8 +9,10 @@
 #include <array>
 #include <cstdint>
 
+#include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "router/scheduler/events.h"
+#include "router/scheduler/scheduler_state.h"
 
 namespace weft::router {
 
@@ -28,6 +30,10 @@ class CostModel {
 
   // Corrects the model by a measured step.
   void Observe(const StepShape& shape, uint32_t measured_us);
+
+  // Its part of a scheduler's state, and the way back.
+  void Save(SchedulerState* state) const;
+  absl::Status Restore(const SchedulerState& state);
 
   // 0 while nothing is known.
   double StepUs(const StepShape& shape) const;

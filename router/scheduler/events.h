@@ -51,6 +51,8 @@ struct SchedulerConfig {
   bool prefix_cache = true;
   // Key of the prefix hash; random per process.
   uint64_t hash_key[2] = {0, 0};
+  // For replays: the last id of a block is its hash (scheduler_state.h).
+  bool label_ids = false;
   // Ids that end a sequence unless it ignores them. Sorted.
   std::vector<TokenId> eos_ids;
 };

@@ -38,6 +38,15 @@ void PrefixCache::Forget(BlockId block) {
   index_.erase(keys_[block]);
 }
 
+void PrefixCache::Save(std::vector<PublishedBlock>* published) const {
+  published->clear();
+  published->reserve(index_.size());
+  for (BlockId block = 0; block < published_.size(); ++block) {
+    if (!published_[block]) continue;
+    published->push_back({block, keys_[block].group, keys_[block].hash});
+  }
+}
+
 void PrefixCache::CheckInvariantsForTest() const {
   size_t count = 0;
   for (BlockId block = 0; block < published_.size(); ++block) {

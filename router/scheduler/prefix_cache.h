@@ -13,6 +13,7 @@
 #include "absl/types/span.h"
 #include "common/ids.h"
 #include "router/scheduler/prefix_hash.h"
+#include "router/scheduler/scheduler_state.h"
 
 namespace weft::router {
 
@@ -35,6 +36,9 @@ class PrefixCache {
 
   bool Holds(BlockId block) const { return published_[block]; }
   void Forget(BlockId block);
+
+  // All published blocks, by block.
+  void Save(std::vector<PublishedBlock>* published) const;
 
   // The index and the blocks say the same; for tests.
   void CheckInvariantsForTest() const;

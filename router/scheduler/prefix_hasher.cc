@@ -8,8 +8,11 @@ constexpr size_t kOutputRoom = 256;
 
 }  // namespace
 
-PrefixHasher::PrefixHasher(const uint64_t key[2], uint32_t block_tokens)
-    : key_{key[0], key[1]}, block_tokens_(block_tokens), identity_(Identity()) {}
+PrefixHasher::PrefixHasher(const uint64_t key[2], uint32_t block_tokens, bool label_ids)
+    : key_{key[0], key[1]},
+      block_tokens_(block_tokens),
+      label_ids_(label_ids),
+      identity_(Identity()) {}
 
 Prompt PrefixHasher::Hash(std::vector<TokenId> ids, uint64_t cache_salt) const {
   Prompt prompt(std::move(ids), cache_salt);
@@ -41,11 +44,12 @@ bool PrefixHasher::Take(Prompt prompt, std::vector<TokenId>* ids,
 
 BlockHash PrefixHasher::Next(uint64_t cache_salt, absl::Span<const BlockHash> before,
                              absl::Span<const TokenId> ids) const {
+  if (label_ids_) return {ids.back(), 0};
   return HashBlock(key_, before.empty() ? RootHash(cache_salt) : before.back(), ids);
 }
 
 BlockHash PrefixHasher::Identity() const {
-  BlockHash identity = HashBlock(key_, {block_tokens_, 0}, {});
+  BlockHash identity = HashBlock(key_, {block_tokens_, label_ids_}, {});
   identity.low |= 1;
   return identity;
 }

@@ -49,7 +49,8 @@ class Prompt {
 
 class PrefixHasher {
  public:
-  PrefixHasher(const uint64_t key[2], uint32_t block_tokens);
+  // `label_ids`: nothing is hashed, the last id of a block is its hash (scheduler_state.h).
+  PrefixHasher(const uint64_t key[2], uint32_t block_tokens, bool label_ids = false);
 
   // Hashes the full blocks of `ids`. Also makes room for the first output tokens, so that the
   // scheduler need not move a long prompt for them. Thread-safe; about 0.1 us for 16 tokens.
@@ -72,6 +73,7 @@ class PrefixHasher {
 
   uint64_t key_[2];
   uint32_t block_tokens_;
+  bool label_ids_;
   BlockHash identity_;
 };
 

@@ -13,12 +13,18 @@ namespace {
 // share of the slots.
 constexpr uint32_t kReserveShare = 16;
 
+// What an event appended.
+template <typename T>
+absl::Span<const T> From(const std::vector<T>& records, size_t before) {
+  return absl::MakeConstSpan(records).subspan(before);
+}
+
 }  // namespace
 
 Scheduler::Impl::Impl(const SchedulerConfig& config)
     : config_(config),
       groups_(config.kv_windows, config.block_tokens, config.step_tokens_max),
-      hasher_(config.hash_key, config.block_tokens),
+      hasher_(config.hash_key, config.block_tokens, config.label_ids),
       waiting_(&tenants_),
       slots_(config.running_max, nullptr),
       free_slots_(config.running_max),
@@ -58,17 +64,21 @@ void Scheduler::Impl::OnGroupFormed(const GroupInfo& group, std::vector<Ended>* 
   next_step_ = 1;
   for (Slot slot = 0; slot < config_.running_max; ++slot) free_slots_.Insert(slot);
   pool_.Reset(group.kv_blocks);
-  watermark_blocks_ =
-      static_cast<uint32_t>((uint64_t{group.kv_blocks} * config_.watermark_permille + 999) / 1000);
   cost_.Reset(group.costs);
-  reserve_blocks_ = reserve_slots_ > 0 ? group.kv_blocks / kReserveShare : 0;
+  SizeForPool(group.kv_blocks);
   EndWhoFitsNoMore(ended);
+}
+
+void Scheduler::Impl::SizeForPool(uint32_t kv_blocks) {
+  watermark_blocks_ =
+      static_cast<uint32_t>((uint64_t{kv_blocks} * config_.watermark_permille + 999) / 1000);
+  reserve_blocks_ = reserve_slots_ > 0 ? kv_blocks / kReserveShare : 0;
   // Per step: whole tables of the new sequences, which may share blocks, and no block is taken
   // twice.
-  const uint64_t tables_blocks_max = std::min<uint64_t>(
-      groups_.SequenceMax(BlocksFor(config_.context_tokens_max)), group.kv_blocks);
+  const uint64_t tables_blocks_max =
+      std::min<uint64_t>(groups_.SequenceMax(BlocksFor(config_.context_tokens_max)), kv_blocks);
   const size_t admissions_max = std::min(config_.running_max, kChunksPerStepMax);
-  plan_.block_ids.reserve(admissions_max * tables_blocks_max + group.kv_blocks);
+  plan_.block_ids.reserve(admissions_max * tables_blocks_max + kv_blocks);
 }
 
 void Scheduler::Impl::OnGroupLost(std::vector<Ended>* ended) {
@@ -158,38 +168,66 @@ SchedulerStats Scheduler::Impl::Stats() const {
 Scheduler::Scheduler(const SchedulerConfig& config) : impl_(std::make_unique<Impl>(config)) {}
 Scheduler::~Scheduler() = default;
 
+absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Restore(const SchedulerConfig& config,
+                                                              const SchedulerState& state) {
+  auto scheduler = std::make_unique<Scheduler>(config);
+  if (absl::Status status = scheduler->impl_->Restore(state); !status.ok()) return status;
+  return scheduler;
+}
+
 void Scheduler::OnGroupFormed(const GroupInfo& group, int64_t now_us, std::vector<Ended>* ended) {
+  const size_t before = ended->size();
   impl_->Advance(now_us);
   impl_->OnGroupFormed(group, ended);
+  if (tap_ != nullptr) tap_->OnGroupFormed(group, now_us, From(*ended, before));
 }
 void Scheduler::OnGroupLost(int64_t now_us, std::vector<Ended>* ended) {
+  const size_t before = ended->size();
   impl_->Advance(now_us);
   impl_->OnGroupLost(ended);
+  if (tap_ != nullptr) tap_->OnGroupLost(now_us, From(*ended, before));
 }
 absl::Status Scheduler::OnArrival(Arrival arrival, int64_t now_us) {
+  const auto prompt_tokens = static_cast<uint32_t>(arrival.prompt.ids().size());
   impl_->Advance(now_us);
-  return impl_->OnArrival(std::move(arrival));
+  const absl::Status status = impl_->OnArrival(arrival);
+  if (tap_ != nullptr) tap_->OnArrival(arrival, prompt_tokens, now_us, status);
+  return status;
 }
 absl::Status Scheduler::CutLimit(SequenceId id, uint32_t tokens_max, int64_t now_us) {
   impl_->Advance(now_us);
-  return impl_->CutLimit(id, tokens_max);
+  const absl::Status status = impl_->CutLimit(id, tokens_max);
+  if (tap_ != nullptr) tap_->OnCutLimit(id, tokens_max, now_us, status);
+  return status;
 }
 void Scheduler::OnCancel(SequenceId id, int64_t now_us, std::vector<Ended>* ended) {
+  const size_t before = ended->size();
   impl_->Advance(now_us);
   impl_->OnCancel(id, ended);
+  if (tap_ != nullptr) tap_->OnCancel(id, now_us, From(*ended, before));
 }
 void Scheduler::OnStepDone(StepNumber step, absl::Span<const SampledRow> rows, const StepTime& time,
                            int64_t now_us, std::vector<Emitted>* emitted,
                            std::vector<Ended>* ended) {
+  const size_t emitted_before = emitted->size();
+  const size_t ended_before = ended->size();
   impl_->Advance(now_us);
   impl_->OnStepDone(step, rows, time, emitted, ended);
+  if (tap_ == nullptr) return;
+  tap_->OnStepDone(step, time, now_us, From(*emitted, emitted_before), From(*ended, ended_before));
 }
 const StepPlan* Scheduler::Plan(int64_t now_us) {
   impl_->Advance(now_us);
-  return impl_->Plan();
+  const StepPlan* const plan = impl_->Plan();
+  if (tap_ != nullptr) tap_->OnPlan(plan, now_us);
+  return plan;
 }
 
 absl::Span<const TokenId> Scheduler::Log(SequenceId id) const { return impl_->Live(id).log; }
+absl::Span<const BlockHash> Scheduler::BlockHashes(SequenceId id) const {
+  return impl_->Live(id).block_hashes;
+}
+void Scheduler::Save(SchedulerState* state) const { impl_->Save(state); }
 uint32_t Scheduler::PromptLength(SequenceId id) const { return impl_->Live(id).prompt_length; }
 uint32_t Scheduler::CachedTokens(SequenceId id) const { return impl_->Live(id).cached_tokens; }
 bool Scheduler::IsLive(SequenceId id) const { return impl_->IsLive(id); }

@@ -7,6 +7,7 @@
 //   preemption.cc  who loses both when blocks run out
 //   suspects.cc    who may be what loses the groups, and its steps alone
 //   completion.cc  the answer to a step: tokens, ends, published blocks
+//   state.cc       all of it as plain data, and back
 //   invariants.cc  how all of it belongs together
 
 #pragma once
@@ -25,22 +26,13 @@
 #include "router/scheduler/prefix_cache.h"
 #include "router/scheduler/prefix_hasher.h"
 #include "router/scheduler/scheduler.h"
+#include "router/scheduler/scheduler_state.h"
 #include "router/scheduler/sequence.h"
 #include "router/scheduler/slot_set.h"
 #include "router/scheduler/tenant_table.h"
 #include "router/scheduler/waiting_queue.h"
 
 namespace weft::router {
-
-// A sequence's part in a step in flight. By id: the sequence may be gone when the answer comes.
-struct StepRow {
-  SequenceId id;
-  Slot slot;
-  // Positions below have their KV once the step has run.
-  Position kv_end;
-  // The answer has a token for it.
-  bool samples;
-};
 
 struct StepInFlight {
   StepNumber step = 0;
@@ -57,7 +49,8 @@ class Scheduler::Impl {
   void Advance(int64_t now_us);
   void OnGroupFormed(const GroupInfo& group, std::vector<Ended>* ended);
   void OnGroupLost(std::vector<Ended>* ended);
-  absl::Status OnArrival(Arrival arrival);
+  // Takes the prompt unless it refuses.
+  absl::Status OnArrival(Arrival& arrival);
   absl::Status CutLimit(SequenceId id, uint32_t tokens_max);
   void OnCancel(SequenceId id, std::vector<Ended>* ended);
   void OnStepDone(StepNumber step, absl::Span<const SampledRow> rows, const StepTime& time,
@@ -70,6 +63,9 @@ class Scheduler::Impl {
   const PrefixHasher& hasher() const { return hasher_; }
   uint64_t TokensIn(uint32_t kv_blocks) const;
   SchedulerStats Stats() const;
+  void Save(SchedulerState* state) const;
+  // REQUIRES: nothing has happened yet.
+  absl::Status Restore(const SchedulerState& state);
   void CheckInvariantsForTest() const;
 
  private:
@@ -181,6 +177,8 @@ class Scheduler::Impl {
   bool FitsPool(uint32_t length_limit) const {
     return groups_.SequenceMax(BlocksFor(length_limit - 1)) <= pool_.total();
   }
+  // What follows from the number of blocks of the group's pool.
+  void SizeForPool(uint32_t kv_blocks);
   // Ends whom the pool of the group that has just formed cannot hold.
   void EndWhoFitsNoMore(std::vector<Ended>* ended);
   // Ends a recovery's claim on the full budget.
@@ -191,6 +189,12 @@ class Scheduler::Impl {
 
   // -- arrival.cc
   absl::Status CheckArrival(const Arrival& arrival) const;
+
+  // -- state.cc
+  // Whether it can be gone on from without leaving any bounds.
+  absl::Status CheckState(const SchedulerState& state) const;
+  void RestorePrefixes(const std::vector<PublishedBlock>& published);
+  void RestoreSequence(const SequenceState& saved);
 
   // -- invariants.cc
   void CheckSequence(const Sequence& sequence) const;

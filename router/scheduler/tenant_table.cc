@@ -34,12 +34,17 @@ void TenantTable::Leave(Tenant* tenant, int64_t now_us) {
   WEFT_CHECK_GT(tenant->live, 0u);
   if (--tenant->live > 0) return;
   WEFT_CHECK(tenant->waiting.empty() && tenant->running == 0);
-  tenant->idle_since_us = now_us;
+  LinkIdle(tenant, now_us);
+  if (idle_count_ > kTenantsIdleMax) ForgetOldest();
+}
+
+void TenantTable::LinkIdle(Tenant* tenant, int64_t since_us) {
+  tenant->idle_since_us = since_us;
   tenant->idle_longer = idle_shortest_;
   tenant->idle_shorter = nullptr;
   (idle_shortest_ == nullptr ? idle_longest_ : idle_shortest_->idle_shorter) = tenant;
   idle_shortest_ = tenant;
-  if (++idle_count_ > kTenantsIdleMax) ForgetOldest();
+  ++idle_count_;
 }
 
 void TenantTable::ForgetIdle(int64_t now_us) {
@@ -125,6 +130,54 @@ void TenantTable::SiftDown(size_t place) {
     place = child;
   }
   Place(tenant, place);
+}
+
+void TenantTable::Save(SchedulerState* state) const {
+  state->tenants.clear();
+  const auto save = [state](const Tenant& t, bool idle) {
+    state->tenants.push_back(
+        {t.index, t.weight, t.served, t.wait_number, idle, idle ? t.idle_since_us : 0});
+  };
+  for (const auto& [index, tenant] : tenants_) {
+    if (tenant->live > 0) save(*tenant, false);
+  }
+  // The map's order is not that of the events.
+  std::sort(state->tenants.begin(), state->tenants.end(),
+            [](const TenantState& a, const TenantState& b) { return a.index < b.index; });
+  for (const Tenant* t = idle_longest_; t != nullptr; t = t->idle_shorter) save(*t, true);
+  state->turn_served = turn_served_;
+  state->weights = weights_;
+  state->waits = waits_;
+}
+
+absl::Status TenantTable::Restore(const SchedulerState& state) {
+  const auto bad = [] {
+    return absl::InvalidArgumentError("the scheduler's state has tenants that do not fit");
+  };
+  if (idle_count_ != 0) return bad();
+  for (const TenantState& saved : state.tenants) {
+    std::unique_ptr<Tenant>& owner = tenants_[saved.index];
+    if (saved.idle != (owner == nullptr) || !(saved.weight > 0)) return bad();
+    if (owner == nullptr) {
+      owner = std::make_unique<Tenant>();
+      owner->index = saved.index;
+      owner->heap_place = kNoPlace;
+      LinkIdle(owner.get(), saved.idle_since_us);
+    }
+    owner->weight = saved.weight;
+    owner->served = saved.served;
+    owner->wait_number = saved.wait_number;
+  }
+  if (state.tenants.size() != tenants_.size()) return bad();
+  heap_.reserve(2 * tenants_.size());
+  // What is sorted is a heap.
+  std::sort(heap_.begin(), heap_.end(),
+            [](const Tenant* a, const Tenant* b) { return Before(*a, *b); });
+  for (size_t place = 0; place < heap_.size(); ++place) Place(heap_[place], place);
+  turn_served_ = state.turn_served;
+  weights_ = state.weights;
+  waits_ = state.waits;
+  return absl::OkStatus();
 }
 
 void TenantTable::CheckInvariantsForTest() const {

@@ -16,7 +16,9 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
 #include "router/scheduler/events.h"
+#include "router/scheduler/scheduler_state.h"
 #include "router/scheduler/sequence.h"
 
 namespace weft::router {
@@ -78,6 +80,11 @@ class TenantTable {
   // Tenants with sequences.
   uint32_t active() const { return size() - idle_count_; }
 
+  // Its part of a scheduler's state, and the way back: when every live sequence has come in again
+  // (and, where it waits, its tenant has begun to), the tenants get their state.
+  void Save(SchedulerState* state) const;
+  absl::Status Restore(const SchedulerState& state);
+
   void CheckInvariantsForTest() const;
 
  private:
@@ -88,6 +95,7 @@ class TenantTable {
   void SiftUp(size_t place);
   void SiftDown(size_t place);
   void Restore(size_t place);
+  void LinkIdle(Tenant* tenant, int64_t since_us);
   void UnlinkIdle(Tenant* tenant);
   void ForgetOldest();
 

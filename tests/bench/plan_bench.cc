@@ -1,16 +1,19 @@
 // Time of Scheduler::Plan() at 256 running and 10,000 waiting sequences of 1,000 tenants: the
 // budget is 20 us. Prints p50 and p99 of Plan(), OnStepDone() and of a step with an arrival, an end
-// and chunks mixed in.
+// and chunks mixed in. `weft_plan_bench FILE` records it all as --record FILE does.
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <deque>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "router/recording/recorder.h"
 #include "router/scheduler/scheduler.h"
 
 namespace weft::router {
@@ -44,7 +47,7 @@ struct Load {
   uint32_t block_tokens = kKvBlockTokensCpu;
 };
 
-void Run(const Load& load) {
+void Run(const Load& load, const char* record) {
   SchedulerConfig config;
   config.running_max = kRunning;
   config.step_tokens_max = 2048;
@@ -54,7 +57,15 @@ void Run(const Load& load) {
   config.eos_ids = {0};
   config.kv_windows = load.kv_windows;
   config.block_tokens = load.block_tokens;
+  std::unique_ptr<Recorder> recorder;
   Scheduler scheduler(config);
+  if (record != nullptr) {
+    recording::RecordOptions options;
+    options.path = record;
+    // A recording for each load: names differ in their lengths.
+    recorder = Recorder::Create(options, std::strlen(load.name)).value();
+    recorder->Begin(config, &scheduler);
+  }
   const GroupInfo::Cost costs[] = {{1, 0, 100, 5000}, {0, 64, 64, 6000}, {0, 512, 512, 20000}};
   GroupInfo group;
   group.epoch = 1;
@@ -137,17 +148,31 @@ void Run(const Load& load) {
   if (!plan_us.empty()) Print("  Plan(), with chunks", &plan_us);
   Print("  OnStepDone()", &done_us);
   Print("  OnArrival(), hashed elsewhere", &arrival_us);
+  std::vector<double> save_us;
+  while (save_us.size() < 50) {
+    SchedulerState state;
+    const double start = NowUs();
+    scheduler.Save(&state);
+    save_us.push_back(NowUs() - start);
+  }
+  Print("  Save()", &save_us);
+  if (recorder == nullptr) return;
+  if (recorder->ended()) std::abort();
+  recorder->Finish();
 }
 
 }  // namespace
 }  // namespace weft::router
 
-int main() {
-  weft::router::Run({"long outputs", 2000, 4000});
-  weft::router::Run({"short outputs", 20, 200});
+int main(int argc, char** argv) {
+  const char* const record = argc > 1 ? argv[1] : nullptr;
+  weft::router::Run({"long outputs", 2000, 4000}, record);
+  weft::router::Run({"short outputs", 20, 200}, record);
   // Groups as of a Gemma 3, with a GPU's blocks: one in six sees the whole context.
   const std::vector<uint32_t> windows = {1024, 1024, 1024, 1024, 1024, 0};
-  weft::router::Run({"long outputs, six KV groups", 2000, 4000, windows, weft::kKvBlockTokensCuda});
-  weft::router::Run({"short outputs, six KV groups", 20, 200, windows, weft::kKvBlockTokensCuda});
+  weft::router::Run({"long outputs, six KV groups", 2000, 4000, windows, weft::kKvBlockTokensCuda},
+                    record);
+  weft::router::Run({"short outputs, six KV groups", 20, 200, windows, weft::kKvBlockTokensCuda},
+                    record);
   return 0;
 }

@@ -54,6 +54,14 @@ TEST_CASE("Control tokens in messages are read as such only when that is asked",
   CHECK(Parsed({"--allow-control-tokens"}).engine.allow_control_tokens);
 }
 
+TEST_CASE("The scheduler is recorded where that is asked, within bounds", "[router][flags]") {
+  CHECK(Parsed({}).engine.record.path == "");
+  const RouterFlags flags = Parsed({"--record=/var/weft/rec", "--record-bytes-max=2000000"});
+  CHECK(flags.engine.record.path == "/var/weft/rec");
+  CHECK(flags.engine.record.bytes_max == 2000000);
+  CHECK(Parsed({"--record=r"}).engine.record.bytes_max == recording::kRecordBytesDefault);
+}
+
 TEST_CASE("A model is served by the names that its path has", "[router][flags]") {
   using Names = std::vector<std::string>;
   const RouterFlags flags = Parsed({"--model-alias=gpt-x"});

@@ -5,6 +5,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+
+#include "router/scheduler/scheduler.h"
 
 namespace weft::router {
 
@@ -18,6 +21,8 @@ struct SimulationOptions {
   bool check_invariants = true;
   // Several KV groups, most of them with windows; off, one that sees the whole context.
   bool kv_windows = false;
+  // Called with the new scheduler of each world, before its first event.
+  std::function<void(const SchedulerConfig&, Scheduler*)> on_scheduler;
 };
 
 // How often what the simulation is for did happen.

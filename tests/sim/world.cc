@@ -24,6 +24,7 @@ World::World(uint64_t seed, uint32_t requests, const SimulationOptions& options,
   if (options.kv_windows) ChooseWindows();
   ChoosePool();
   scheduler_ = std::make_unique<Scheduler>(config_);
+  if (options.on_scheduler) options.on_scheduler(config_, scheduler_.get());
   shard_ = std::make_unique<MockShard>(config_);
 }
 

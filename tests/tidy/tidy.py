@@ -20,7 +20,8 @@ TOP_LEVEL = {
 }
 
 # Folder -> folders it may include besides itself. deploy is the outermost: `weft inspect` reads
-# models with the shard's own code, `weft key` writes the key file with the router's.
+# models with the shard's own code, `weft key` writes the key file with the router's, `weft replay`
+# plays recordings with its scheduler.
 MAY_INCLUDE = {
     "common": set(),
     "kernels": set(),
@@ -35,7 +36,7 @@ MAY_INCLUDE = {
 # router's own table, which knows nothing of the router behind it.
 MAY_INCLUDE_HEADER = {
     "deploy": {"router/flag_table.h", "router/doors/identity/api_key.h",
-               "router/doors/identity/key_file.h"},
+               "router/doors/identity/key_file.h", "router/recording/replay.h"},
 }
 
 # Inside a process: inner folder -> inner folders it may include besides itself. A deeper folder
@@ -54,7 +55,8 @@ ROOMS = {
         "doors/ops": {"doors", "doors/http", "text", "engine", "observe"},
         "doors/grpc": {"doors", "doors/identity", "text", "engine", "observe"},
         "text": {"engine", "scheduler", "observe", "text/ffi"},
-        "engine": {"scheduler", "shards", "observe"},
+        "engine": {"recording", "scheduler", "shards", "observe"},
+        "recording": {"scheduler"},
         "shards": {"scheduler", "observe"},
         "observe": {"scheduler"},
         "scheduler": set(),

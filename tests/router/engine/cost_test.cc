@@ -31,13 +31,15 @@ std::map<std::string, double> ThreadCpuUs() {
   return times;
 }
 
-TEST_CASE("A token costs the engine and text threads microseconds", "[router][engine][slow]") {
+// With `record`, the scheduler's events are recorded there.
+void MeasureTokens(const std::string& record) {
   constexpr uint32_t kRows = 256;
   constexpr uint32_t kTokens = 300;
   RigOptions options;
   options.shape.running_max = kRows;
   options.shape.kv_blocks = kRows * 24;
   options.engine.running_max = kRows;
+  options.engine.record.path = record;
   options.step_us = 4000;
   EngineRig rig(options);
   rig.WaitReady();
@@ -60,18 +62,29 @@ TEST_CASE("A token costs the engine and text threads microseconds", "[router][en
     const auto it = before.find(name);
     const double used_us = cpu_us - (it == before.end() ? 0 : it->second);
     report << name << " " << used_us / static_cast<double>(tokens) << " us a token\n";
-    if (name == "engine" || name.rfind("text-", 0) == 0) own_us += used_us;
+    const bool is_own = name == "engine" || name == "record" || name.rfind("text-", 0) == 0;
+    if (is_own) own_us += used_us;
   }
   const double us_a_token = own_us / static_cast<double>(tokens);
   const double bytes_a_row = static_cast<double>(bytes) / static_cast<double>(tokens);
-  WARN(tokens << " tokens; engine and text threads " << us_a_token << " us a token; " << bytes_a_row
-              << " bytes to the shard a row\n"
-              << report.str());
+  WARN((record.empty() ? "" : "recorded: ")
+       << tokens << " tokens; engine and text threads " << us_a_token << " us a token; "
+       << bytes_a_row << " bytes to the shard a row\n"
+       << report.str());
   CHECK(bytes_a_row <= 32);
   // Ten times the budget: this machine may be busy; the number above is the measurement.
   CHECK(us_a_token <= 20);
   for (auto& sink : sinks) sink->WaitEnd();
   rig.CheckClean();
+}
+
+TEST_CASE("A token costs the engine and text threads microseconds", "[router][engine][slow]") {
+  MeasureTokens("");
+}
+
+TEST_CASE("A token that is recorded costs them hardly more", "[router][engine][slow][recording]") {
+  const TempDir dir;
+  MeasureTokens(dir.path() + "/rec");
 }
 
 }  // namespace

@@ -1,0 +1,34 @@
+#include "tests/router/recording/recorded_world.h"
+
+#include <catch2/catch.hpp>
+
+namespace weft::router {
+
+recording::RecordOptions UnhurriedOptions(const std::string& path) {
+  recording::RecordOptions options;
+  options.path = path;
+  options.pending_bytes_max = uint64_t{1} << 32;
+  return options;
+}
+
+RecordedWorld RecordWorld(uint64_t seed, uint32_t requests, bool kv_windows,
+                          const recording::RecordOptions& options) {
+  auto recorder = Recorder::Create(options, /*recording=*/seed);
+  REQUIRE(recorder.ok());
+  SimulationOptions simulation;
+  simulation.seed = seed;
+  simulation.requests = requests;
+  simulation.worlds = 1;
+  simulation.check_invariants = false;
+  simulation.kv_windows = kv_windows;
+  simulation.on_scheduler = [&recorder](const SchedulerConfig& config, Scheduler* scheduler) {
+    (*recorder)->Begin(config, scheduler);
+  };
+  RecordedWorld world;
+  world.report = RunSimulation(simulation);
+  world.ended = (*recorder)->ended();
+  (*recorder)->Finish();
+  return world;
+}
+
+}  // namespace weft::router
