@@ -37,7 +37,7 @@ CudaPlanFacts FactsOf(const DecoderSpec& spec, const CudaShape& shape, const Sli
   facts.layer_norm = spec.norm == NormKind::kLayerNorm && spec.norm_weight_offset == 0;
   facts.post_norms = spec.post_norms;
   facts.wide_rows = spec.hidden > kPeerHiddenMax;
-  facts.paired_sums = !spec.parallel_residual && !spec.residual_norms;
+  facts.paired_sums = !spec.parallel_residual && !spec.residual_norms && spec.final_norm;
   facts.experts = shape.experts > 0;
   facts.tensor_core_experts = shape.experts > 0 && kernels::cuda::ServesExpertGemm(
                                                        shape.expert_mlp, shape.hidden, shape.type);

@@ -8,6 +8,9 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
+#include "shard/device/cuda/memory_plan.h"
+#include "shard/weights/loader.h"
+#include "tests/shard/weights/goldens.h"
 
 namespace weft::shard {
 namespace {
@@ -226,6 +229,39 @@ TEST_CASE("The sums of a step come in pairs, output's first", "[shard][cuda][pla
       CHECK(sums == 2);
     }
   }
+}
+
+TEST_CASE("The sums of every family's steps come in pairs or not at all", "[shard][cuda][plan]") {
+  size_t with_sums = 0;
+  for (const std::string& name : test::GoldenModels()) {
+    const auto files = ModelFiles::Open(test::GoldenModelPath(name));
+    REQUIRE(files.ok());
+    const DecoderSpec& spec = (*files)->spec();
+    const auto slice = MakeSlicePlan(spec, 0, 2, (*files)->mlp_multiple());
+    if (!slice.ok()) continue;  // its heads are too few for two
+    MemoryFlags flags;
+    flags.dtype = NumberType::kBfloat16;
+    const auto shape = PlanCudaShape(spec, *slice, flags);
+    REQUIRE(shape.ok());
+    CudaPlanFacts facts = FactsOf(spec, *shape, *slice, /*deterministic=*/false);
+    facts.peers = true;
+    for (const LayerPlan& plan : MakeCudaPlans(spec, facts)) {
+      for (const auto* part : {&plan.body, &plan.tail}) {
+        size_t sums = 0;
+        bool in_turns = true;
+        for (const PlanOp& op : *part) {
+          if (op.way != Way::kPeers) continue;
+          in_turns = in_turns && op.matrix == (sums % 2 == 0 ? Matrix::kOutput : Matrix::kDown);
+          ++sums;
+        }
+        INFO(name << ": " << sums << " sums");
+        CHECK(in_turns);
+        CHECK(sums % 2 == 0);
+        with_sums += sums > 0 ? 1 : 0;
+      }
+    }
+  }
+  CHECK(with_sums > 0);
 }
 
 }  // namespace
