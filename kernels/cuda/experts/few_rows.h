@@ -12,14 +12,14 @@
 // computes the norm and makes the choice for itself; the numbers they share, one or two each.
 //
 // Built as Gemv (gemm/gemv.h) and of its parts: one block per multiprocessor, a ring of weights
-// under way, one to eight rows by the same matrix instructions. Blocks wait for each other between
-// the two products, while the second one's first weights come in, up to 200 KB a block, and for the
-// router's numbers: the
-// device must hold as many blocks as it has multiprocessors at once, as it does when no other
-// process shares it by streams of its own. Moves each matrix that a row takes once; the work is
-// dealt out on the device, so that a captured launch serves whatever the router chose. Sums in
-// float32 in an order that depends on hidden and mlp alone, then on the row's own experts: a row's
-// bits depend neither on its neighbours nor on their number.
+// under way, one to eight rows by the same matrix instructions. Blocks wait for each other for the
+// router's numbers, and between the two products, while the second one's first weights come in, up
+// to 200 KB a block: the device must hold as many blocks as it has multiprocessors at once, as it
+// does when no other process shares it by streams of its own. Moves each matrix that a row takes
+// once; the work is dealt out on the device, so that a captured launch serves whatever the router
+// chose. Sums in float32 in an order that depends on hidden and mlp alone, then on the row's own
+// experts: of rows whose experts are chosen in front, bits depend neither on neighbours nor on
+// their number.
 //
 // bf16 throughout but for what is added to; all pointers 16-byte aligned, everything contiguous.
 
