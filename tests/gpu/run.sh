@@ -7,18 +7,19 @@
 #   tests/gpu/run.sh [FOLDER_WITH_BIN] [--only PART,...] [--logs FOLDER] [--limit SECONDS]
 #
 # FOLDER_WITH_BIN  default build/release
-# --only           of: kernels device peers serve sanitizer time step; default all, in this order
+# --only           of: kernels device peers serve memcheck racecheck synccheck initcheck time step;
+#                  default all, in this order; the four checks are compute-sanitizer's
 # --logs           where each part's output goes; default a temporary folder
 # --limit          seconds a part may take, default 600
 # Further variables: WEFT_SEED; SERVE_FLAGS, handed to serve_test.py; SHAPES of `step`, folders of
-# tests/bench/shapes.
+# tests/bench/shapes; CHECKED, the Catch2 filter of what compute-sanitizer looks at.
 # Without a GPU only what needs none runs. Exits 0 when all that ran passed, 1 when a part failed,
 # 77 when none could run.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 
 build=build/release
-parts=kernels,device,peers,serve,sanitizer,time,step
+parts=kernels,device,peers,serve,memcheck,racecheck,synccheck,initcheck,time,step
 logs="" limit=600
 usage() { echo "run.sh: $1; see the head of tests/gpu/run.sh" >&2; exit 2; }
 while [ $# -gt 0 ]; do
@@ -42,7 +43,7 @@ bin="$build/bin"
 [ -d "$bin" ] || usage "no folder $bin: build there, or name a build or an unpacked bundle"
 for part in ${parts//,/ }; do
   case "$part" in
-    kernels|device|peers|serve|sanitizer|time|step) ;;
+    kernels|device|peers|serve|memcheck|racecheck|synccheck|initcheck|time|step) ;;
     *) usage "unknown part $part" ;;
   esac
 done
@@ -137,11 +138,31 @@ part_serve() {
   python3 tests/gpu/serve_test.py --bin "$bin" ${WEFT_SEED:+--seed "$WEFT_SEED"} ${SERVE_FLAGS:-}
 }
 
-part_sanitizer() {
+# compute-sanitizer over the kernels' tests. Not every machine lets it look into the device: that is
+# no verdict on the kernels.
+check_kernels() {  # TOOL [ARGUMENT ...]
   command -v compute-sanitizer >/dev/null || { echo "no compute-sanitizer here"; return 77; }
   [ -x "$bin/weft_cuda_kernels_test" ] && [ "$gpus" -gt 0 ] || return 77
-  compute-sanitizer --error-exitcode 1 "$bin/weft_cuda_kernels_test" "~[time]~[.]~[long]"
+  local said code
+  said="$(mktemp)"
+  compute-sanitizer --error-exitcode 1 --tool "$@" "$bin/weft_cuda_kernels_test" \
+    "${CHECKED:-~[time]~[.]~[long]}" 2>&1 | tee "$said"
+  code=${PIPESTATUS[0]}
+  if grep -q "Device not supported" "$said"; then
+    echo "compute-sanitizer: this machine does not let it see the device"
+    code=77
+  fi
+  rm -f "$said"
+  return "$code"
 }
+
+part_memcheck() { check_kernels memcheck; }
+
+part_racecheck() { check_kernels racecheck; }
+
+part_synccheck() { check_kernels synccheck; }
+
+part_initcheck() { check_kernels initcheck; }
 
 part_time() {
   export CUDA_MODULE_LOADING=EAGER
@@ -168,7 +189,8 @@ else
   echo "run.sh: no GPU here (no nvidia-smi, so no NVIDIA driver); only what needs none runs"
 fi
 find_libraries
-export -f run_all part_kernels part_device part_peers part_serve part_sanitizer part_time part_step
+export -f run_all check_kernels part_kernels part_device part_peers part_serve part_memcheck \
+  part_racecheck part_synccheck part_initcheck part_time part_step
 export bin gpus
 
 rows=() failed=() idle=()
