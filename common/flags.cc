@@ -6,6 +6,10 @@
 #include <iterator>
 #include <sstream>
 
+#include "CLI/App.hpp"
+#include "CLI/Config.hpp"
+#include "CLI/Formatter.hpp"
+#include "CLI/Validators.hpp"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -46,6 +50,20 @@ std::vector<std::string> Values(const CLI::Option& option) {
   return last && !all.empty() ? std::vector<std::string>{all.back()} : all;
 }
 
+template <typename T>
+struct IsVector : std::false_type {};
+template <typename T>
+struct IsVector<std::vector<T>> : std::true_type {};
+
+CLI::Validator Validator(const Flags::Check& check) {
+  return CLI::Validator([check](std::string& text) { return check(text); }, "");
+}
+
+std::string IsTrueOrFalse(const std::string& text) {
+  const bool fits = text == "true" || text == "false" || text == "1" || text == "0";
+  return fits ? std::string() : absl::StrCat(text, " is neither true nor false");
+}
+
 }  // namespace
 
 bool ParseNumber(absl::string_view text, int64_t* number) { return absl::SimpleAtoi(text, number); }
@@ -57,36 +75,74 @@ bool ParseNumber(absl::string_view text, double* number) {
 }
 
 Flags::Flags(const std::string& program, const std::string& description, FlagSources sources)
-    : sources_(sources), app_(description, program) {
-  app_.set_version_flag("--version", absl::StrCat(program, " ", Version(), " (", Revision(), ")"));
+    : program_(program),
+      sources_(sources),
+      app_(std::make_unique<CLI::App>(description, program)),
+      unused_(std::make_unique<CLI::App>()) {
+  app_->set_version_flag("--version", absl::StrCat(program, " ", Version(), " (", Revision(), ")"));
   if (sources_.file) {
     Add("config", &config_path_, "File with values (TOML or INI), one key per flag");
   }
   // For `weft serve` alone, which knows better than a command line where a value came from.
-  app_.add_option(absl::StrCat("--", kOrigins), handed_origins_)->delimiter(',')->group("");
-  app_.add_option(absl::StrCat("--", kHandedConfig), handed_config_)->group("");
-  app_.get_formatter()->column_width(44);
+  app_->add_option(absl::StrCat("--", kOrigins), handed_origins_)->delimiter(',')->group("");
+  app_->add_option(absl::StrCat("--", kHandedConfig), handed_config_)->group("");
+  app_->get_formatter()->column_width(44);
 }
 
-CLI::Validator Flags::IsTrueOrFalse() {
-  return CLI::Validator(
-      [](std::string& text) {
-        const bool fits = text == "true" || text == "false" || text == "1" || text == "0";
-        return fits ? std::string() : absl::StrCat(text, " is neither true nor false");
-      },
-      "");
+Flags::~Flags() = default;
+
+template <typename T>
+void Flags::Add(const std::string& name, T* value, const std::string& help, const Check& check) {
+  CLI::Option* option = AppOf(name).add_option("--" + name, *value, help);
+  if constexpr (!IsVector<T>::value) {
+    option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  }
+  Finish(option, name)->capture_default_str();
+  if constexpr (std::is_same_v<T, bool>) {
+    option->check(Validator(IsTrueOrFalse))->default_str(*value ? "true" : "false");
+  }
+  if (check != nullptr) option->check(Validator(check));
+}
+
+#define WEFT_FLAG_TYPE(T) \
+  template void Flags::Add(const std::string&, T*, const std::string&, const Check&)
+WEFT_FLAG_TYPE(bool);
+WEFT_FLAG_TYPE(int);
+WEFT_FLAG_TYPE(int64_t);
+WEFT_FLAG_TYPE(uint16_t);
+WEFT_FLAG_TYPE(uint32_t);
+WEFT_FLAG_TYPE(uint64_t);
+WEFT_FLAG_TYPE(float);
+WEFT_FLAG_TYPE(double);
+WEFT_FLAG_TYPE(std::string);
+WEFT_FLAG_TYPE(std::vector<std::string>);
+#undef WEFT_FLAG_TYPE
+
+void Flags::AddList(const std::string& name, std::vector<std::string>* values,
+                    const std::string& help) {
+  CLI::Option* const option = AppOf(name).add_option("--" + name, *values, help);
+  Finish(option, name)->capture_default_str()->delimiter(',');
+}
+
+void Flags::AddSwitch(const std::string& name, bool* value, const std::string& help) {
+  CLI::Option* const option = AppOf(name).add_flag("--" + name, *value, help);
+  Finish(option, name)->check(Validator(IsTrueOrFalse))->default_str(*value ? "true" : "false");
+}
+
+void Flags::AddArgument(const std::string& name, std::string* value, const std::string& help) {
+  app_->add_option(name, *value, help);
 }
 
 CLI::App& Flags::AppOf(const std::string& name) {
   const bool withheld = withheld_.count(name) != 0;
   if (withheld) decided_.insert(name);
   if (!owner_.empty() && !withheld) owners_[name].insert(owner_);
-  const bool used = !withheld && app_.get_option_no_throw("--" + name) == nullptr;
-  if (used) return app_;
-  if (CLI::Option* const other = unused_.get_option_no_throw("--" + name)) {
-    unused_.remove_option(other);
+  const bool used = !withheld && app_->get_option_no_throw("--" + name) == nullptr;
+  if (used) return *app_;
+  if (CLI::Option* const other = unused_->get_option_no_throw("--" + name)) {
+    unused_->remove_option(other);
   }
-  return unused_;
+  return *unused_;
 }
 
 CLI::Option* Flags::Finish(CLI::Option* option, const std::string& name) {
@@ -98,7 +154,7 @@ CLI::Option* Flags::Finish(CLI::Option* option, const std::string& name) {
 }
 
 void Flags::NoteOrigins(int argc, char** argv) {
-  for (const CLI::Option* option : app_.get_options()) {
+  for (const CLI::Option* option : app_->get_options()) {
     // Hidden ones have no name.
     if (option->count() == 0 || option->get_group().empty()) continue;
     bool on_line = false;
@@ -115,10 +171,10 @@ void Flags::NoteOrigins(int argc, char** argv) {
 std::string Flags::Unknown(absl::string_view kind, const std::string& name) const {
   const std::string typed = absl::StrCat(kind == "flag" ? "--" : "", name);
   if (decided_.count(name) != 0) {
-    return absl::StrCat(kind, " ", typed, " is not taken: ", app_.get_name(), " decides it itself");
+    return absl::StrCat(kind, " ", typed, " is not taken: ", program_, " decides it itself");
   }
   std::string out = absl::StrCat("unknown ", kind, " ", typed);
-  const std::vector<std::string> names = KnownNames();
+  const std::vector<std::string> names = Names();
   const absl::string_view dashes = kind == "flag" ? "--" : "";
   absl::string_view positive = name;
   if (absl::ConsumePrefix(&positive, "no-")) {
@@ -132,9 +188,9 @@ std::string Flags::Unknown(absl::string_view kind, const std::string& name) cons
   return out;
 }
 
-std::vector<std::string> Flags::KnownNames() const {
+std::vector<std::string> Flags::Names() const {
   std::vector<std::string> names;
-  for (const CLI::Option* option : app_.get_options()) {
+  for (const CLI::Option* option : app_->get_options()) {
     const std::string known = option->get_name();
     // Hidden ones have no group.
     if (absl::StartsWith(known, "--") && !option->get_group().empty()) {
@@ -145,7 +201,7 @@ std::vector<std::string> Flags::KnownNames() const {
 }
 
 bool Flags::IsTruth(const std::string& name) const {
-  const CLI::Option* const option = app_.get_option_no_throw("--" + name);
+  const CLI::Option* const option = app_->get_option_no_throw("--" + name);
   if (option == nullptr || name == "help" || name == "version") return false;
   return option->get_default_str() == "true" || option->get_default_str() == "false";
 }
@@ -159,11 +215,11 @@ std::string Flags::WithoutValue(int argc, char** argv) const {
   for (int i = 1; i + 1 < argc; ++i) {
     const absl::string_view typed = argv[i];
     if (!absl::StartsWith(typed, "--") || absl::StrContains(typed, '=')) continue;
-    const CLI::Option* const option = app_.get_option_no_throw(std::string(typed));
+    const CLI::Option* const option = app_->get_option_no_throw(std::string(typed));
     if (option == nullptr || option->get_items_expected_min() == 0) continue;
     const absl::string_view next = argv[++i];
     const std::string name(next.substr(0, next.find('=')));
-    if (!absl::StartsWith(next, "--") || app_.get_option_no_throw(name) == nullptr) continue;
+    if (!absl::StartsWith(next, "--") || app_->get_option_no_throw(name) == nullptr) continue;
     return std::string(typed.substr(2));
   }
   return "";
@@ -175,7 +231,7 @@ std::vector<std::string> Flags::WithEmptyValues(int argc, char** argv) const {
     const std::string text = argv[i];
     const bool empty = text.size() > 3 && text.find('=') == text.size() - 1;
     const std::string name = empty ? text.substr(0, text.size() - 1) : "";
-    const CLI::Option* const option = empty ? app_.get_option_no_throw(name) : nullptr;
+    const CLI::Option* const option = empty ? app_->get_option_no_throw(name) : nullptr;
     if (option == nullptr || option->get_items_expected_min() == 0) {
       arguments.push_back(text);
       continue;
@@ -211,7 +267,7 @@ std::vector<Flags::UnknownVariable> Flags::UnknownVariables(
 }
 
 std::string Flags::ExtrasMessage() const {
-  const std::vector<std::string> extras = app_.remaining();
+  const std::vector<std::string> extras = app_->remaining();
   for (const std::string& extra : extras) {
     // What stands behind an unknown flag may be its value.
     if (extra == "--" || !absl::StartsWith(extra, "--")) continue;
@@ -219,7 +275,7 @@ std::string Flags::ExtrasMessage() const {
   }
   for (const std::string& extra : extras) {
     if (extra.size() < 3 || extra[0] != '-' || !absl::ascii_isalpha(extra[1])) continue;
-    const std::string near = NearName(extra.substr(1, extra.find('=') - 1), KnownNames());
+    const std::string near = NearName(extra.substr(1, extra.find('=') - 1), Names());
     if (near.empty()) continue;
     return absl::StrCat("unexpected argument ", extra, "; the nearest flag is --", near);
   }
@@ -229,7 +285,7 @@ std::string Flags::ExtrasMessage() const {
 std::string Flags::ParseMessage(const CLI::Error& error, int argc, char** argv) const {
   const std::string message = error.what();
   const bool no_value = dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr;
-  for (const CLI::Option* option : app_.get_options()) {
+  for (const CLI::Option* option : app_->get_options()) {
     const std::string name = option->get_name();
     const std::string variable = option->get_envname();
     if (!absl::StartsWith(message, absl::StrCat(name, ":"))) continue;
@@ -253,15 +309,15 @@ absl::Status Flags::Parse(int argc, char** argv, std::string* help_text) {
   try {
     std::vector<std::string> arguments = WithEmptyValues(argc, argv);
     std::reverse(arguments.begin(), arguments.end());  // as the library wants them
-    app_.parse(std::move(arguments));
+    app_->parse(std::move(arguments));
     NoteOrigins(argc, argv);
     return ApplyFile();
   } catch (const CLI::CallForHelp&) {
-    *help_text = app_.help();
+    *help_text = app_->help();
   } catch (const CLI::CallForAllHelp&) {
-    *help_text = app_.help("", CLI::AppFormatMode::All);
+    *help_text = app_->help("", CLI::AppFormatMode::All);
   } catch (const CLI::CallForVersion&) {
-    *help_text = absl::StrCat(app_.version(), "\n");
+    *help_text = absl::StrCat(app_->version(), "\n");
   } catch (const CLI::ExtrasError&) {
     return absl::InvalidArgumentError(absl::StrCat(ExtrasMessage(), " (see --help)"));
   } catch (const CLI::Error& error) {
@@ -278,7 +334,7 @@ absl::Status Flags::ApplyFile() {
   std::istringstream stream(*text);
   for (const CLI::ConfigItem& item : CLI::ConfigTOML().from_config(stream)) {
     if (item.name == "++" || item.name == "--") continue;  // CLI11's section marks
-    CLI::Option* option = app_.get_option_no_throw("--" + item.name);
+    CLI::Option* option = app_->get_option_no_throw("--" + item.name);
     if (option == nullptr) {
       return absl::InvalidArgumentError(
           absl::StrCat(config_path_, ": ", Unknown("key", item.fullname()), " (see --help)"));
@@ -303,7 +359,7 @@ std::string Flags::Origin(const std::string& name) const {
 
 std::map<std::string, std::string> Flags::Effective() const {
   std::map<std::string, std::string> out;
-  for (const CLI::Option* option : app_.get_options()) {
+  for (const CLI::Option* option : app_->get_options()) {
     const std::string name = option->get_name();
     if (name == "--help" || name == "--version" || option->get_group().empty()) continue;
     if (!absl::StartsWith(name, "--")) continue;
@@ -334,7 +390,7 @@ std::vector<std::string> Flags::HandedOn(
 std::vector<Flags::GivenFlag> Flags::Given(const std::string& owner) const {
   std::vector<GivenFlag> out;
   for (const auto& [name, owners] : owners_) {
-    const CLI::Option* const option = app_.get_option_no_throw("--" + name);
+    const CLI::Option* const option = app_->get_option_no_throw("--" + name);
     if (owners.count(owner) == 0 || option == nullptr || option->count() == 0) continue;
     out.push_back({name, Values(*option), Origin(name)});
   }

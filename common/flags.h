@@ -10,21 +10,26 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
-#include "CLI/App.hpp"
-#include "CLI/Config.hpp"
-#include "CLI/Formatter.hpp"
-#include "CLI/Validators.hpp"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/flag_sources.h"
+
+// CLI11's headers take seconds to compile and are flags.cc's own.
+namespace CLI {
+class App;
+class Error;
+class Option;
+}  // namespace CLI
 
 namespace weft {
 
@@ -37,17 +42,18 @@ bool ParseNumber(absl::string_view text, int64_t* number);
 bool ParseNumber(absl::string_view text, uint64_t* number);
 bool ParseNumber(absl::string_view text, double* number);
 
-template <typename T>
-struct IsVector : std::false_type {};
-template <typename T>
-struct IsVector<std::vector<T>> : std::true_type {};
-
 class Flags {
  public:
   // `program` as it is typed; `description` is the first line of --help.
   Flags(const std::string& program, const std::string& description)
       : Flags(program, description, SourcesOf(program)) {}
   Flags(const std::string& program, const std::string& description, FlagSources sources);
+  ~Flags();
+  Flags(const Flags&) = delete;
+  Flags& operator=(const Flags&) = delete;
+
+  // What is wrong with a value as it was typed; empty = nothing.
+  using Check = std::function<std::string(const std::string& text)>;
 
   // Flags added from here on stand under `title` in --help.
   void Group(const std::string& title) { group_ = title; }
@@ -62,40 +68,32 @@ class Flags {
 
   // Adds "--<name>", filled into *value, whose present content is the default. `help` says what it
   // is, with its unit. Names are lower case with dashes. Given twice, the last one counts; a vector
-  // takes all.
+  // takes all. T is bool, a number, std::string, or a vector of numbers or strings; flags.cc has
+  // the list.
   template <typename T>
-  CLI::Option* Add(const std::string& name, T* value, const std::string& help) {
-    CLI::Option* option = AppOf(name).add_option("--" + name, *value, help);
-    if constexpr (!IsVector<T>::value) {
-      option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-    }
-    Finish(option, name)->capture_default_str();
-    if constexpr (std::is_same_v<T, bool>) {
-      option->check(IsTrueOrFalse())->default_str(*value ? "true" : "false");
-    }
-    return option;
-  }
+  void Add(const std::string& name, T* value, const std::string& help, const Check& check = {});
+
+  // The same for several, given one by one or with commas between them.
+  void AddList(const std::string& name, std::vector<std::string>* values, const std::string& help);
 
   // The same for a number in least .. most, which --help and a refusal name.
   template <typename T>
-  CLI::Option* AddNumber(const std::string& name, T* value, NumberOf<T> least, NumberOf<T> most,
-                         const std::string& help) {
+  void AddNumber(const std::string& name, T* value, NumberOf<T> least, NumberOf<T> most,
+                 const std::string& help) {
     const std::string range = absl::StrCat(least, " .. ", most);
-    return Add(name, value, absl::StrCat(help, "; ", range))
-        ->check(CLI::Validator(
-            [least, most, range](std::string& text) {
-              NumberOf<T> number = 0;
-              const bool fits = ParseNumber(text, &number) && number >= least && number <= most;
-              return fits ? std::string() : absl::StrCat(text, " is not in ", range);
-            },
-            ""));
+    Add(name, value, absl::StrCat(help, "; ", range),
+        [least, most, range](const std::string& text) {
+          NumberOf<T> number = 0;
+          const bool fits = ParseNumber(text, &number) && number >= least && number <= most;
+          return fits ? std::string() : absl::StrCat(text, " is not in ", range);
+        });
   }
 
   // Adds a switch "--<name>" that takes no value; in environment and file it is true or false.
-  CLI::Option* AddSwitch(const std::string& name, bool* value, const std::string& help) {
-    CLI::Option* option = AppOf(name).add_flag("--" + name, *value, help);
-    return Finish(option, name)->check(IsTrueOrFalse())->default_str(*value ? "true" : "false");
-  }
+  void AddSwitch(const std::string& name, bool* value, const std::string& help);
+
+  // Adds an argument that is no flag; `name` stands for it in --help.
+  void AddArgument(const std::string& name, std::string* value, const std::string& help);
 
   // Parses. OK with `help_text` set when --help or --version was given: print it and exit with 0.
   // INVALID_ARGUMENT with a message that names the flag otherwise.
@@ -142,19 +140,19 @@ class Flags {
   // Environment variables of all flags that were declared here, also of those withheld.
   const std::set<std::string>& environment_names() const { return environment_names_; }
 
-  // For positional arguments and sub-commands.
-  CLI::App& app() { return app_; }
+  // As it was named to the constructor.
+  const std::string& program() const { return program_; }
+
+  // All that users may give, without dashes, in the order in which they were added.
+  std::vector<std::string> Names() const;
 
  private:
-  static CLI::Validator IsTrueOrFalse();
   // Where a flag of that name is added: to the flags, or to those that nobody will parse.
   CLI::App& AppOf(const std::string& name);
   CLI::Option* Finish(CLI::Option* option, const std::string& name);
   // What is wrong with a flag or key of that name, which this program does not have.
   std::string Unknown(absl::string_view kind, const std::string& name) const;
   std::string ExtrasMessage() const;
-  // Names of the flags that users may give, without dashes.
-  std::vector<std::string> KnownNames() const;
   // The flag whose value is missing because another flag stands in its place; empty = none.
   std::string WithoutValue(int argc, char** argv) const;
   std::string MissingValue(const std::string& name) const;
@@ -170,10 +168,11 @@ class Flags {
   // Where the value of an option came from: of "--flag-origins" what it says.
   void NoteOrigins(int argc, char** argv);
 
+  const std::string program_;
   const FlagSources sources_;
-  CLI::App app_;
+  const std::unique_ptr<CLI::App> app_;
   // Takes declarations of flags that exist already or are withheld.
-  CLI::App unused_;
+  const std::unique_ptr<CLI::App> unused_;
   std::string config_path_;
   std::vector<std::string> handed_origins_;
   std::string handed_config_;

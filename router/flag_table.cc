@@ -21,15 +21,12 @@ void DeclareModel(Flags& flags, RouterFlagValues* values) {
   flags.Add("model", &values->model, "Model directory or .gguf file (tokenizer and template)");
   flags.Add("served-model-name", &values->served_model_name,
             "Name that requests use; empty = the model's own");
-  flags.Add("model-alias", &values->model_aliases, "Another name that requests may use")
-      ->delimiter(',');
+  flags.AddList("model-alias", &values->model_aliases, "Another name that requests may use");
   flags.AddSwitch("allow-control-tokens", &values->allow_control_tokens,
                   "Control tokens in chat messages (<|im_start|> ...) are read as such: whoever "
                   "writes a message can then speak in any role, system too");
-  flags
-      .Add("shard", &values->shards,
-           "Address of a shard, once per rank in order: unix:/path or host:port")
-      ->delimiter(',');
+  flags.AddList("shard", &values->shards,
+                "Address of a shard, once per rank in order: unix:/path or host:port");
   flags.Add("supervisor-socket", &values->supervisor_socket,
             "Socket of the process that restarts shards; empty = none");
   flags.AddNumber(
@@ -45,29 +42,25 @@ void DeclareModel(Flags& flags, RouterFlagValues* values) {
 }
 
 // A name would be looked up once and mean another address later.
-CLI::Validator IsListenHost() {
-  return CLI::Validator(
-      [](std::string& text) {
-        const std::string host(WithoutBrackets(text));
-        // What follows a % names an interface.
-        const std::string address = host.substr(0, host.find('%'));
-        in6_addr ignored{};
-        const bool fits = host == "localhost" || inet_pton(AF_INET, host.c_str(), &ignored) == 1 ||
-                          inet_pton(AF_INET6, address.c_str(), &ignored) == 1;
-        return fits ? std::string()
-                    : absl::StrCat("`", text,
-                                   "` is no IP address to listen on; name one of this host's, as "
-                                   "127.0.0.1, or localhost, or 0.0.0.0 for all");
-      },
-      "");
+std::string IsListenHost(const std::string& text) {
+  const std::string host(WithoutBrackets(text));
+  // What follows a % names an interface.
+  const std::string address = host.substr(0, host.find('%'));
+  in6_addr ignored{};
+  const bool fits = host == "localhost" || inet_pton(AF_INET, host.c_str(), &ignored) == 1 ||
+                    inet_pton(AF_INET6, address.c_str(), &ignored) == 1;
+  return fits ? std::string()
+              : absl::StrCat("`", text,
+                             "` is no IP address to listen on; name one of this host's, as "
+                             "127.0.0.1, or localhost, or 0.0.0.0 for all");
 }
 
 void DeclareDoors(Flags& flags, RouterFlagValues* values) {
   flags.Group("Ports and connections");
-  flags.Add("host", &values->host, "Address of the public ports")->check(IsListenHost());
+  flags.Add("host", &values->host, "Address of the public ports", IsListenHost);
   flags.AddNumber("http-port", &values->http_port, 0, 65535, "HTTP port, 0 = a free one");
   flags.AddNumber("grpc-port", &values->grpc_port, 0, 65535, "gRPC port, 0 = a free one");
-  flags.Add("admin-host", &values->admin_host, "Address of the admin port")->check(IsListenHost());
+  flags.Add("admin-host", &values->admin_host, "Address of the admin port", IsListenHost);
   flags.AddNumber("admin-port", &values->admin_port, -1, 65535,
                   "HTTP port of operations, 0 = a free one, -1 = off");
   flags.Add("public-ops", &values->public_ops,
@@ -79,10 +72,8 @@ void DeclareDoors(Flags& flags, RouterFlagValues* values) {
                   "Largest request body, bytes");
   flags.AddNumber("bodies-bytes-max", &values->bodies_bytes_max, 0, uint64_t{1} << 40,
                   "Request bodies of all connections together, bytes, 0 = 8 of the largest");
-  flags
-      .Add("cors-origins", &values->cors_origins,
-           "Web origins whose pages may call, as https://chat.example; * = all; empty = none")
-      ->delimiter(',');
+  flags.AddList("cors-origins", &values->cors_origins,
+                "Web origins whose pages may call, as https://chat.example; * = all; empty = none");
   const auto add_timeout = [&flags](const char* name, double* value, const char* help) {
     flags.AddNumber(name, value, kTimeoutSecondsMin, kTimeoutSecondsMax, help);
   };

@@ -48,6 +48,8 @@ struct StepOptions {
 };
 
 constexpr double kH200Tflops = 790;
+// More than any device does.
+constexpr double kLimitMax = 100'000;
 
 void Declare(Flags& flags, StepOptions* options) {
   flags.Add("model", &options->model, "Model directory or .gguf file");
@@ -61,15 +63,12 @@ void Declare(Flags& flags, StepOptions* options) {
   flags.Add("steps", &options->steps, "Decode steps of one measurement");
   flags.Add("running-max", &options->running_max, "As weft-shard's; 0 = its default");
   flags.Add("step-tokens-max", &options->step_tokens_max, "As weft-shard's; 0 = its default");
-  flags
-      .Add("limit-gbytes-per-s", &options->limit_gbytes_per_s,
-           "What the device reads at best, for MBU; 0 = 4550 on CUDA (one H200), no MBU on the CPU")
-      ->check(CLI::NonNegativeNumber);
-  flags
-      .Add("limit-tflops", &options->limit_tflops,
-           "What it multiplies at best, for MFU; 0 = 790 on CUDA (one H200 in bf16), none on the "
-           "CPU")
-      ->check(CLI::NonNegativeNumber);
+  flags.AddNumber(
+      "limit-gbytes-per-s", &options->limit_gbytes_per_s, 0, kLimitMax,
+      "What the device reads at best, for MBU; 0 = 4550 on CUDA (one H200), no MBU on the CPU");
+  flags.AddNumber(
+      "limit-tflops", &options->limit_tflops, 0, kLimitMax,
+      "What it multiplies at best, for MFU; 0 = 790 on CUDA (one H200 in bf16), none on the CPU");
 }
 
 absl::StatusOr<shard::ShardFlags> MakeShardFlags(const StepOptions& options) {

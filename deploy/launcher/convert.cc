@@ -58,7 +58,7 @@ int RunConvert(int argc, char** argv) {
             "Directory to write, made if need be; empty = --from itself. Nothing is overwritten");
   flags.Add("part-size", &part_size,
             "Most bytes of tensors in a file, as in 5GiB; 1MiB .. 1024GiB");
-  flags.app().add_option("path", options.from, "The same as --from");
+  flags.AddArgument("path", &options.from, "The same as --from");
   return RunCommand(flags, argc, argv,
                     [&options, &part_size] { return RunConversion(options, part_size); });
 }

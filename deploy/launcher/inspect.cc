@@ -216,7 +216,7 @@ int RunInspect(int argc, char** argv) {
   DeclarePlanFlags(flags, &options.plan);
   DeclareStepFlags(flags, &options.step);
   flags.AddSwitch("json", &options.json, "Print one JSON object");
-  flags.app().add_option("path", options.model, "The same as --model");
+  flags.AddArgument("path", &options.model, "The same as --model");
   return RunCommand(flags, argc, argv, [&options, &flags] {
     WarnOfVariables("weft inspect", flags);
     return Inspect(options);

@@ -208,10 +208,8 @@ void DeclareStepFlags(Flags& flags, StepOptions* options) {
   flags.Add("plan-context", &options->context,
             "Tokens of context that each of them reads; 0 = 1024, or the model's if shorter");
   flags.Add("plan-prompt", &options->prompt_tokens, "Tokens of a prompt beside them; 0 = none");
-  flags
-      .Add("limit-gbytes-per-s", &options->limit_gbytes_per_s,
-           "What the device reads at best; 0 = 4550 on CUDA (one H200), unknown on the CPU")
-      ->check(CLI::NonNegativeNumber);
+  flags.AddNumber("limit-gbytes-per-s", &options->limit_gbytes_per_s, 0, 100'000,
+                  "What the device reads at best; 0 = 4550 on CUDA (one H200), unknown on the CPU");
 }
 
 absl::StatusOr<StepOps> PlanStep(const shard::ModelFiles& files, const PlanOptions& options,

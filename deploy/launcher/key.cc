@@ -162,9 +162,9 @@ int RunKeyRevoke(int argc, char** argv) {
               "Takes a key out of a key file; a router that watches the file refuses it at once.");
   flags.Add("file", &file, "Key file");
   flags.Add("tenant", &tenant, "Only among this tenant's keys; empty = all");
-  flags.app().add_option("id", id,
-                         "8 or more first digits of the key's digest (weft key list), its name, "
-                         "or the key itself");
+  flags.AddArgument("id", &id,
+                    "8 or more first digits of the key's digest (weft key list), its name, "
+                    "or the key itself");
   return RunCommand(flags, argc, argv, [&]() -> absl::Status {
     WEFT_ASSIGN_OR_RETURN(const std::string what, RevokeKey(file, id, tenant));
     std::printf("%s is revoked\n", what.c_str());

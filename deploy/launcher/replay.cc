@@ -55,7 +55,7 @@ int RunReplay(int argc, char** argv) {
               "Plays a recording of the router's scheduler again: the same events must give the "
               "same decisions.");
   flags.Add("from", &path, "What --record was given, for all parts in order; or one part's file");
-  flags.app().add_option("path", path, "The same as --from");
+  flags.AddArgument("path", &path, "The same as --from");
   return RunCommand(flags, argc, argv, [&path] { return RunPlay(path); });
 }
 

@@ -22,7 +22,7 @@ int RunCommand(Flags& flags, int argc, char** argv, absl::FunctionRef<absl::Stat
   }
   if (status.ok()) status = body();
   if (status.ok()) return kExitOk;
-  LogLastWords(absl::StrCat(flags.app().get_name(), ": ", status.message()));
+  LogLastWords(absl::StrCat(flags.program(), ": ", status.message()));
   return kExitStartup;
 }
 

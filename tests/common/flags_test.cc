@@ -50,7 +50,7 @@ struct Parsed {
 Parsed Parse(std::vector<std::string> arguments, FlagSources sources = kAllSources) {
   Parsed out;
   Flags flags("weft-test", "Tests flags.", sources);
-  flags.Add("port", &out.options.port, "A port")->check(CLI::Range(0, 65535));
+  flags.AddNumber("port", &out.options.port, 0, 65535, "A port");
   flags.Add("name", &out.options.name, "A name");
   flags.Add("shards", &out.options.shards, "Addresses");
   flags.AddSwitch("strict", &out.options.strict, "A switch");
