@@ -270,7 +270,7 @@ TEST_CASE("Files that cannot be mapped are named", "[common][gguf]") {
   CHECK(absl::StrContains(GgufFile::Open(dir.Write("empty", "")).status().message(), "is empty"));
 }
 
-TEST_CASE("GGUF files with flipped bytes never crash the reader", "[common][gguf][fuzz]") {
+TEST_CASE("GGUF files with flipped bytes never crash the reader", "[common][gguf][fuzz][long]") {
   const uint32_t seed = 20240611;
   std::cout << "gguf byte flips: seed " << seed << "\n";
   std::mt19937 random(seed);

@@ -45,7 +45,7 @@ class Run(unittest.TestCase):
         self.assertNotIn("command not found", text)
         self.assertRegex(text, r"device +pass")
         self.assertRegex(text, r"serve +not here")
-        self.assertIn("7 parts, 0 failed, 6 not run", text)
+        self.assertIn("10 parts, 0 failed, 9 not run", text)
 
     def test_nothing_that_ran_is_no_success(self):
         self.program("bin/weft_cuda_kernels_test", "exit 0")

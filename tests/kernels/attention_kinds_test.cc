@@ -43,7 +43,7 @@ std::vector<float> AttendAll(const Sequence& s, const Kernels& kernels, const Sh
   return out;
 }
 
-TEST_CASE("Attention of every kind agrees with double precision", "[kernels][attention]") {
+TEST_CASE("Attention of every kind agrees with double precision", "[kernels][attention][long]") {
   for (const Isa isa : SupportedIsas()) {
     for (const Case& shape : kCases) {
       for (const KvType type : kTypes) {
@@ -70,7 +70,7 @@ TEST_CASE("Attention of every kind agrees with double precision", "[kernels][att
 }
 
 TEST_CASE("A row of any kind of attention is bit-identical one by one, in chunks, and whole",
-          "[kernels][attention][num.row]") {
+          "[kernels][attention][num.row][long]") {
   constexpr int64_t kPositions = 140;
   for (const Isa isa : SupportedIsas()) {
     const Kernels& kernels = KernelsFor(isa);

@@ -13,7 +13,7 @@ namespace weft::kernels::cpu::testing {
 namespace {
 
 TEST_CASE("Attention agrees with double precision and never reads unwritten positions",
-          "[kernels][attention]") {
+          "[kernels][attention][long]") {
   for (const Isa isa : SupportedIsas()) {
     for (const Case& shape : kCases) {
       for (const KvType type : {KvType::kF32, KvType::kBf16, KvType::kF16}) {

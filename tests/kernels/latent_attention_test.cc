@@ -104,7 +104,7 @@ struct Sequence {
   }
 };
 
-TEST_CASE("Attention over latents agrees with double precision", "[kernels][attention]") {
+TEST_CASE("Attention over latents agrees with double precision", "[kernels][attention][long]") {
   for (const Isa isa : SupportedIsas()) {
     for (const Case& shape : kCases) {
       for (const KvType type : kTypes) {

@@ -75,7 +75,7 @@ void CheckAgainstDouble(Isa isa, WeightType type, ActivationType wanted, const S
 }
 
 TEST_CASE("Linear agrees with double precision for all types, shapes and instruction sets",
-          "[kernels][linear]") {
+          "[kernels][linear][long]") {
   for (const Isa isa : SupportedIsas()) {
     for (const WeightType type : AllWeightTypes()) {
       for (const ActivationType activation : {ActivationType::kF32, ActivationType::kBf16}) {

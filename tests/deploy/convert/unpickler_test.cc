@@ -134,7 +134,7 @@ TEST_CASE("A pickle cannot take what it did not give", "[deploy][convert]") {
                           "an integer of 9 bytes"));
 }
 
-TEST_CASE("A bomb in a pickle meets a limit", "[deploy][convert]") {
+TEST_CASE("A bomb in a pickle meets a limit", "[deploy][convert][long]") {
   const auto repeat = [](absl::string_view piece, size_t count) {
     std::string out;
     for (size_t i = 0; i < count; ++i) out.append(piece.data(), piece.size());

@@ -46,7 +46,8 @@ std::set<pid_t> Children(pid_t parent) {
   return children;
 }
 
-TEST_CASE("A template that asks for memory without end fails its request alone", "[router][text]") {
+TEST_CASE("A template that asks for memory without end fails its request alone",
+          "[router][text][long]") {
   const char* const sources[] = {
       "{% set ns = namespace(s='x') %}{% for i in range(60) %}{% set ns.s = ns.s ~ ns.s %}"
       "{% endfor %}{{ ns.s }}",

@@ -213,7 +213,7 @@ std::string Utf8(uint32_t code) {
           static_cast<char>(0x80 | (code & 63))};
 }
 
-TEST_CASE("Between any two characters a cut changes no id", "[router][text]") {
+TEST_CASE("Between any two characters a cut changes no id", "[router][text][long]") {
   // Every character of the basic plane beside one of each class that the rules know.
   const std::vector<std::string> rules = {"smollm", "qwen 2", "sentence_piece"};
   for (const Kind& kind : AllKinds()) {

@@ -228,7 +228,8 @@ TEST_CASE("Text that is no UTF-8 or too long is a user error that names the fiel
   CHECK(ErrorField(unknown.status()) == "ids");
 }
 
-TEST_CASE("Very long runs of one kind of character are cut as short ones are", "[router][text]") {
+TEST_CASE("Very long runs of one kind of character are cut as short ones are",
+          "[router][text][long]") {
   const Tokenizer& tokenizer = DemoTokenizer();
   for (const absl::string_view unit : {" ", "\n", "a", "7", "é", "!", "\xF0\x9F\x98\x80", " a"}) {
     // Regex engines count backtracks in runs of white space; their limits are near a million.

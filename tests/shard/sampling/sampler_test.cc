@@ -128,7 +128,8 @@ double ChiSquarePerDegree(const std::vector<int>& counts, const std::vector<doub
   return (chi_square - degrees) / std::sqrt(2.0 * std::max(degrees, 1));
 }
 
-TEST_CASE("Draws follow the distribution that the filters leave", "[shard][compute][sampler]") {
+TEST_CASE("Draws follow the distribution that the filters leave",
+          "[shard][compute][sampler][long]") {
   constexpr uint32_t kVocab = 61;
   constexpr int kDraws = 24000;
   const std::vector<float> logits = RandomLogits(kVocab, 5);

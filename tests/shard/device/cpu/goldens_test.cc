@@ -10,7 +10,7 @@ namespace weft::shard {
 namespace {
 
 TEST_CASE("Tiny models agree with transformers in float32 on one to four ranks",
-          "[shard][compute][golden]") {
+          "[shard][compute][golden][long]") {
   for (const std::string& name : test::GoldenModels()) {
     for (uint32_t world = 1; world <= test::GoldenRanksMax(name); ++world) {
       DYNAMIC_SECTION(name << " on " << world) {
@@ -24,7 +24,7 @@ TEST_CASE("Tiny models agree with transformers in float32 on one to four ranks",
 }
 
 TEST_CASE("Tiny models agree with transformers on every instruction set",
-          "[shard][compute][golden]") {
+          "[shard][compute][golden][long]") {
   for (const std::string& isa : SupportedInstructionSets()) {
     for (const std::string& name : test::GoldenModels()) {
       DYNAMIC_SECTION(name << " on " << isa) {
@@ -58,14 +58,14 @@ GroupOptions Demo(NumberType dtype) {
   return options;
 }
 
-TEST_CASE("The demo model in float32 continues as transformers", "[shard][compute][demo]") {
+TEST_CASE("The demo model in float32 continues as transformers", "[shard][compute][demo][long]") {
   const Agreement agreement = CompareDemo(Demo(NumberType::kFloat32), 1e-4);
   CHECK(agreement.cases == 50);
   CHECK(agreement.unexplained == 0);
 }
 
 TEST_CASE("The demo model in its default type mostly continues as in float32",
-          "[shard][compute][demo]") {
+          "[shard][compute][demo][long]") {
   const Agreement agreement = CompareDemo(Demo(NumberType::kAuto), 1.0);
   CHECK(agreement.cases == 50);
   CHECK(agreement.equal >= 40);

@@ -196,7 +196,7 @@ void CheckRows(const GroupOptions& options) {
 }
 
 TEST_CASE("A row's numbers do not depend on how and beside whom it is computed",
-          "[shard][compute][num.row]") {
+          "[shard][compute][num.row][long]") {
   for (const std::string& isa : SupportedInstructionSets()) {
     for (const std::string name :
          {"llama_q4_1", "llama_q8_0", "llama_mixed", "llama_super_blocks", "llama_nine_heads_f16",
@@ -216,7 +216,7 @@ TEST_CASE("A row's numbers do not depend on how and beside whom it is computed",
 }
 
 TEST_CASE("A row's numbers of every family do not depend on how it is computed",
-          "[shard][compute][num.row]") {
+          "[shard][compute][num.row][long]") {
   for (const std::string& name : test::GoldenModels()) {
     DYNAMIC_SECTION(name) {
       GroupOptions options;
