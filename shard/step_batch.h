@@ -112,6 +112,7 @@ struct StepResult {
   std::vector<uint32_t> invalid_rows;
   uint32_t device_us = 0;
   uint32_t comm_us = 0;
+  // As Ops::WeightPasses().
   uint32_t weight_passes = 0;
   HelperCosts helpers;
   // Keys and values, elements of all layers and heads of this rank, that were too large for float16

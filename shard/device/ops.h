@@ -45,7 +45,8 @@ class Ops {
   // logprobs of `result`.
   virtual absl::Status Sample(StepResult* result) = 0;
 
-  // How often this step has read the layers' matrices: 1 unless its rows were split.
+  // How often this step has read the layers' matrices: 1 unless its rows were split, 0 where nobody
+  // counts.
   virtual uint32_t WeightPasses() const = 0;
 };
 

@@ -294,7 +294,6 @@ absl::StatusOr<StepResult> CudaModelRunnerImpl::Take() {
   cudaEventElapsedTime(&step_ms, buffers.begin.get(), buffers.end.get());
   StepResult result;
   result.device_us = static_cast<uint32_t>(step_ms * 1000);
-  result.weight_passes = step.batch->sequences.empty() ? 0 : 1;
   ReadResults(step, &result);
   return result;
 }
