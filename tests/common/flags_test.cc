@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "common/near_name.h"
+#include "tests/common/temp_dir.h"
 
 namespace weft {
 namespace {
@@ -241,14 +242,11 @@ TEST_CASE("A near name differs in at most a third of its letters", "[common][fla
 }
 
 TEST_CASE("A pipe as a configuration file is refused and not waited for", "[common][flags]") {
-  char path[] = "/tmp/weft-flags-XXXXXX";
-  REQUIRE(mkdtemp(path) != nullptr);
-  const std::string pipe = std::string(path) + "/pipe";
+  const test::TempDir dir;
+  const std::string pipe = dir.path() + "/pipe";
   REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
   const Parsed parsed = Parse({"--config", pipe});
   CHECK(parsed.status.message() == "--config: " + pipe + ": is not a regular file");
-  unlink(pipe.c_str());
-  rmdir(path);
 }
 
 TEST_CASE("A number out of range is refused with the range, also from environment and file",

@@ -4,6 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "tests/shard/weights/goldens.h"
+#include "tests/support/skip.h"
 
 namespace weft::launcher {
 namespace {
@@ -41,7 +42,7 @@ TEST_CASE("Plans of CPU shards share --kv-memory", "[inspect]") {
 
 TEST_CASE("Types that no kernel of the device serves are refused for every shard count",
           "[inspect]") {
-  if (!shard::CudaIsBuilt().ok()) return;
+  if (!shard::CudaIsBuilt().ok()) test::SkipTest("cuda_build", "built with WEFT_CUDA=OFF");
   PlanOptions options;
   REQUIRE(Parse({"--device=cuda", "--kv-dtype=float16"}, &options).ok());
   const auto plans = PlanModel(*Shape("llama-3.2-1b"), options);
@@ -91,8 +92,13 @@ TEST_CASE("Numbers that a shard refuses are refused, and sizes are read as a sha
   CHECK(planned({"--device=cpu", "--kv-memory=1.5GiB"}).ok());
   const auto unused = planned({"--device=cpu", "--device-memory=80GiB"});
   CHECK(absl::StrContains(unused.status().message(), "use --device cuda"));
-  if (!shard::CudaIsBuilt().ok()) return;
-  const auto tiny = planned({"--device=cuda", "--device-memory=80"});
+}
+
+TEST_CASE("A GPU of too little memory is refused", "[inspect]") {
+  if (!shard::CudaIsBuilt().ok()) test::SkipTest("cuda_build", "built with WEFT_CUDA=OFF");
+  PlanOptions options;
+  REQUIRE(Parse({"--device=cuda", "--device-memory=80"}, &options).ok());
+  const auto tiny = PlanModel(*Shape("llama-3.2-1b"), options);
   CHECK(absl::StrContains(tiny.status().message(), "less than 1GiB"));
 }
 
@@ -136,7 +142,9 @@ TEST_CASE("A plan for --device cuda has GPUs of --device-memory, or says that it
   }
   CHECK(plans->worlds[3].kv_tokens > 2 * plans->worlds[2].kv_tokens);
   CHECK(absl::StrContains(Assumptions(*plans), "81920 MiB"));
-  if (plans->gpu.not_found.ok()) return;
+  if (plans->gpu.not_found.ok()) {
+    return test::LeaveOut("no_gpu", "the plan is of the GPU that is here");
+  }
   CHECK(absl::StrContains(Assumptions(*plans), "an H200's 132 multiprocessors"));
   CHECK_FALSE(absl::StrContains(Assumptions(*plans), "one H200"));
 }

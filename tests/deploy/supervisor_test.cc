@@ -1,10 +1,8 @@
 #include "deploy/launcher/supervisor.h"
 
 #include <signal.h>
-#include <stdlib.h>
 
 #include <catch2/catch.hpp>
-#include <filesystem>
 #include <functional>
 #include <memory>
 
@@ -15,6 +13,7 @@
 #include "boost/asio/read_until.hpp"
 #include "boost/asio/steady_timer.hpp"
 #include "boost/asio/write.hpp"
+#include "tests/common/temp_dir.h"
 
 namespace weft::launcher {
 namespace {
@@ -24,19 +23,11 @@ using boost::asio::local::stream_protocol;
 // A supervisor over shell scripts that say "up <pid>" and then wait for a signal.
 class Fixture {
  public:
-  Fixture() {
-    char path[] = "/tmp/weft-supervisor-XXXXXX";
-    REQUIRE(mkdtemp(path) != nullptr);
-    folder_ = path;
-  }
-  ~Fixture() {
-    supervisor_.reset();
-    std::filesystem::remove_all(folder_);
-  }
+  ~Fixture() { supervisor_.reset(); }
 
   absl::Status Start(const std::string& shard_script, const std::string& router_script) {
     SupervisorOptions options;
-    options.socket_path = folder_ + "/supervisor.sock";
+    options.socket_path = folder_.path() + "/supervisor.sock";
     options.restart.backoff_first = absl::Milliseconds(1);
     Supervisor::Callbacks callbacks;
     callbacks.on_line = [this](const std::string& child, const std::string& line, bool) {
@@ -73,7 +64,7 @@ class Fixture {
   }
 
   boost::asio::io_context io_;
-  std::string folder_;
+  test::TempDir folder_;
   std::unique_ptr<Supervisor> supervisor_;
   std::vector<std::string> lines_;
   std::function<void()> on_line;
@@ -210,7 +201,7 @@ TEST_CASE("The socket takes restart orders and tells of deaths", "[launcher]") {
   const pid_t pid = fixture.supervisor_->ShardPid(0);
 
   stream_protocol::socket socket(fixture.io_);
-  socket.connect(stream_protocol::endpoint(fixture.folder_ + "/supervisor.sock"));
+  socket.connect(stream_protocol::endpoint(fixture.folder_.path() + "/supervisor.sock"));
   std::string input;
   std::vector<std::string> answers;
   std::function<void()> read = [&] {

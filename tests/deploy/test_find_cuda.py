@@ -7,10 +7,14 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "tests/support"))
+from skips import run_tests, skip  # noqa: E402
+
 CMAKE = os.environ.get("WEFT_CMAKE") or shutil.which("cmake")
 PROJECT = f"""cmake_minimum_required(VERSION 3.31)
 project(probe LANGUAGES CXX)
@@ -50,7 +54,7 @@ class FindCuda(unittest.TestCase):
     def with_cuda(self):
         compiler = sourced("CUDACXX")
         if not compiler:
-            self.skipTest("no CUDA compiler here")
+            skip("cuda_compiler", "nvcc is neither in $PATH nor where deploy/setup.sh puts it")
         return environment(CUDACXX=compiler, WEFT_NCCL=sourced("WEFT_NCCL") or None)
 
     def test_all_of_cmakes_words_for_off_mean_off(self):
@@ -121,4 +125,4 @@ class Environment(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    run_tests()

@@ -218,9 +218,9 @@ done
   echo
   echo "part       result             time"
   printf '%s\n' "${rows[@]}"
-  if grep -qsE 'skipped|not timed|needs two GPUs' "$logs"/*.log; then
+  if grep -qsE '^(SKIPPED|LEFT OUT|skipped)|: skipped' "$logs"/*.log; then
     printf '\n== left out\n'
-    grep -hsE 'skipped|not timed|needs two GPUs' "$logs"/*.log | sort | uniq -c | head -n 30
+    grep -hsE '^(SKIPPED|LEFT OUT|skipped)|: skipped' "$logs"/*.log | sort | uniq -c | head -n 30
   fi
   if [ -f "$logs/serve.log" ]; then printf '\n== serve\n'; cat "$logs/serve.log"; fi
   # A test's table of figures stands between its header and the sum of its cases.

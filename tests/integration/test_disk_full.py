@@ -14,7 +14,7 @@ import tempfile
 import unittest
 
 from stream_clients import Checker, Streams, mixed, through
-from weft_server import BIN, DEMO_MODEL, WeftServer, run_tests, seed, wait_until
+from weft_server import BIN, DEMO_MODEL, WeftServer, run_tests, seed, skip, wait_until
 
 SEED = seed(37)
 STREAMS = 8
@@ -30,7 +30,7 @@ def small_disk():
         mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_KIB}k,nr_inodes=16",
                                   "none", folder], capture_output=True, text=True)
         if mounted.returncode != 0:
-            raise unittest.SkipTest(f"no file system can be mounted here: {mounted.stderr.strip()}")
+            skip("mounts", f"no file system can be mounted here: {mounted.stderr.strip()}")
         try:
             yield pathlib.Path(folder)
         finally:
@@ -143,7 +143,7 @@ class DiskFull(unittest.TestCase):
                 env={name: value for name, value in os.environ.items()
                      if name != "XDG_RUNTIME_DIR"})
             if "unshare" in done.stderr or "mount:" in done.stderr:
-                self.skipTest(f"no mount namespace: {done.stderr.strip()}")
+                skip("mounts", done.stderr.strip())
             self.assertEqual(done.returncode, 1)
             self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
             self.assertIn(f"/tmp: {NO_SPACE}", done.stderr)

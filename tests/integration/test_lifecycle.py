@@ -16,7 +16,8 @@ import urllib.request
 
 from stream_clients import Checker, Streams
 from stream_doors import GRPC, TGI, Ask
-from weft_server import BIN, DEMO_MODEL, WeftServer, alive, children_of, run_tests, wait_until
+from weft_server import (BIN, DEMO_MODEL, WeftServer, alive, children_of, run_tests, skip,
+                         wait_until)
 
 
 EXIT_STARTUP, EXIT_FATAL = 1, 4  # common/exit_code.h
@@ -271,7 +272,7 @@ class LifecycleTest(unittest.TestCase):
             with socket.socket(socket.AF_INET6) as probe:
                 probe.bind(("::1", 0))
         except OSError as error:
-            self.skipTest(f"no IPv6: {error}")
+            skip("ipv6", str(error))
         with WeftServer("--host=::1") as server:
             self.assertTrue(server.http.startswith("[::1]:"))
             self.assertTrue(server.grpc.startswith("[::1]:"))

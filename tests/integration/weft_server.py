@@ -16,9 +16,11 @@ import sys
 import tempfile
 import threading
 import time
-import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "tests/support"))
+from skips import run_tests, skip  # noqa: E402, F401 - for the tests that start servers
+
 BIN = pathlib.Path(os.environ.get("WEFT_BIN_DIR", ROOT / "build/ci/bin"))
 DEMO_MODEL = os.environ.get("WEFT_DEMO_MODEL") or str(
     pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache"))
@@ -243,17 +245,3 @@ def seed(usual):
     number = int(os.environ.get("WEFT_SEED", usual))
     print(f"seed {number}", flush=True)
     return number
-
-
-SKIPPED = 77  # SKIP_RETURN_CODE in CMakeLists.txt
-
-
-def run_tests():
-    """unittest.main, but a run in which something was skipped, and nothing failed, says so by its
-    exit code, and why by its last lines."""
-    program = unittest.main(module="__main__", exit=False)
-    for test, why in program.result.skipped:
-        print(f"skipped {test}: {why}", file=sys.stderr)
-    if not program.result.wasSuccessful():
-        sys.exit(1)
-    sys.exit(SKIPPED if program.result.skipped else 0)

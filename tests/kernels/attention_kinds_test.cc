@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/kernels/attention_rig.h"
+#include "tests/support/runnable_isas.h"
 
 namespace weft::kernels::cpu::testing {
 namespace {
@@ -44,7 +45,7 @@ std::vector<float> AttendAll(const Sequence& s, const Kernels& kernels, const Sh
 }
 
 TEST_CASE("Attention of every kind agrees with double precision", "[kernels][attention][long]") {
-  for (const Isa isa : SupportedIsas()) {
+  for (const Isa isa : test::RunnableIsas()) {
     for (const Case& shape : kCases) {
       for (const KvType type : kTypes) {
         for (const int64_t positions : {17, 65, 135}) {
@@ -72,7 +73,7 @@ TEST_CASE("Attention of every kind agrees with double precision", "[kernels][att
 TEST_CASE("A row of any kind of attention is bit-identical one by one, in chunks, and whole",
           "[kernels][attention][num.row][long]") {
   constexpr int64_t kPositions = 140;
-  for (const Isa isa : SupportedIsas()) {
+  for (const Isa isa : test::RunnableIsas()) {
     const Kernels& kernels = KernelsFor(isa);
     for (const Case& shape : kCases) {
       for (const KvType type : kTypes) {
@@ -100,7 +101,7 @@ TEST_CASE("A row of any kind of attention is bit-identical one by one, in chunks
 
 TEST_CASE("Blocks in front of a window are not read", "[kernels][attention]") {
   constexpr int64_t kPositions = 210;
-  for (const Isa isa : SupportedIsas()) {
+  for (const Isa isa : test::RunnableIsas()) {
     for (const Case& shape : kCases) {
       for (const KvType type : kTypes) {
         for (const int64_t window : {1, 20, 64, 100}) {
@@ -131,7 +132,7 @@ TEST_CASE("Blocks in front of a window are not read", "[kernels][attention]") {
 
 TEST_CASE("A window of the whole context, no slope and a sink of nothing change no bit",
           "[kernels][attention]") {
-  for (const Isa isa : SupportedIsas()) {
+  for (const Isa isa : test::RunnableIsas()) {
     for (const Case& shape : kCases) {
       const Sequence s(shape, KvType::kBf16, 150);
       const std::vector<float> plain = AttendAll(s, KernelsFor(isa), {});
@@ -145,7 +146,7 @@ TEST_CASE("A window of the whole context, no slope and a sink of nothing change 
 
 TEST_CASE("ALiBi stays exact far into a context, and a far window costs nothing before it",
           "[kernels][attention]") {
-  for (const Isa isa : SupportedIsas()) {
+  for (const Isa isa : test::RunnableIsas()) {
     const Sequence s({64, 3, 1}, KvType::kBf16, 8200);
     s.Append(KernelsFor(isa), 0, s.positions);
     for (const Shaping& shaping :

@@ -8,13 +8,14 @@
 #include <vector>
 
 #include "tests/kernels/attention_rig.h"
+#include "tests/support/runnable_isas.h"
 
 namespace weft::kernels::cpu::testing {
 namespace {
 
 TEST_CASE("Attention agrees with double precision and never reads unwritten positions",
           "[kernels][attention][long]") {
-  for (const Isa isa : SupportedIsas()) {
+  for (const Isa isa : test::RunnableIsas()) {
     for (const Case& shape : kCases) {
       for (const KvType type : {KvType::kF32, KvType::kBf16, KvType::kF16}) {
         for (const int64_t positions : {1, 2, 15, 16, 17, 63, 64, 65, 131}) {
@@ -41,7 +42,7 @@ TEST_CASE("Attention agrees with double precision and never reads unwritten posi
 TEST_CASE("A row of attention is bit-identical one by one, in chunks of any size, and whole",
           "[kernels][attention][num.row]") {
   constexpr int64_t kPositions = 150;
-  for (const Isa isa : SupportedIsas()) {
+  for (const Isa isa : test::RunnableIsas()) {
     const Kernels& kernels = KernelsFor(isa);
     for (const Case& shape : kCases) {
       for (const KvType type : {KvType::kF32, KvType::kBf16, KvType::kF16}) {
@@ -73,7 +74,7 @@ TEST_CASE("Halfs in the KV pool are rounded to nearest even, and kept finite",
   const std::vector<float> given = {
       0.0f,          -0.0f, 1.0f,    65504.0f,        65520.0f,       1e30f,     -1e30f,    6e-8f,
       2.9802322e-8f, 3e-8f, 6.1e-5f, -1.00048828125f, 1.00146484375f, 0.333333f, -6.09e-5f, 1e-9f};
-  for (const Isa isa : SupportedIsas()) {
+  for (const Isa isa : test::RunnableIsas()) {
     Sequence s({16, 1, 1}, KvType::kF16, 1);
     s.k = given;
     s.v = given;
@@ -95,7 +96,7 @@ TEST_CASE("Halfs in the KV pool are rounded to nearest even, and kept finite",
 TEST_CASE("Keys and values that halfs cannot hold are counted, wherever they stand",
           "[kernels][attention]") {
   // Head sizes with a last part of fewer lanes, and rows in several blocks.
-  for (const Isa isa : SupportedIsas()) {
+  for (const Isa isa : test::RunnableIsas()) {
     for (const Case& shape : kCases) {
       for (const KvType type : {KvType::kF32, KvType::kBf16, KvType::kF16}) {
         constexpr int64_t kPositions = 35;
@@ -118,7 +119,7 @@ TEST_CASE("Keys and values that halfs cannot hold are counted, wherever they sta
 
 TEST_CASE("NaN in a key or a value is NaN in the KV pool and in what attends to it",
           "[kernels][attention]") {
-  for (const Isa isa : SupportedIsas()) {
+  for (const Isa isa : test::RunnableIsas()) {
     for (const KvType type : {KvType::kF32, KvType::kBf16, KvType::kF16}) {
       for (const bool in_key : {false, true}) {
         Sequence s({16, 1, 1}, type, 3);
@@ -137,7 +138,7 @@ TEST_CASE("NaN in a key or a value is NaN in the KV pool and in what attends to 
 }
 
 TEST_CASE("Attention survives large scores and a long context", "[kernels][attention]") {
-  for (const Isa isa : SupportedIsas()) {
+  for (const Isa isa : test::RunnableIsas()) {
     Sequence s({64, 3, 1}, KvType::kBf16, 8200);
     for (float& x : s.q) x *= 30.0f;
     s.Append(KernelsFor(isa), 0, s.positions);

@@ -10,6 +10,7 @@
 
 #include "kernels/cpu/attention.h"
 #include "tests/kernels/support.h"
+#include "tests/support/runnable_isas.h"
 
 namespace weft::kernels::cpu::testing {
 namespace {
@@ -105,7 +106,7 @@ struct Sequence {
 };
 
 TEST_CASE("Attention over latents agrees with double precision", "[kernels][attention][long]") {
-  for (const Isa isa : SupportedIsas()) {
+  for (const Isa isa : test::RunnableIsas()) {
     for (const Case& shape : kCases) {
       for (const KvType type : kTypes) {
         for (const int64_t positions : {1, 17, 64, 135}) {
@@ -130,7 +131,7 @@ TEST_CASE("Attention over latents agrees with double precision", "[kernels][atte
 TEST_CASE("A row over latents is bit-identical one by one, in chunks, and whole",
           "[kernels][attention][num.row]") {
   constexpr int64_t kPositions = 140;
-  for (const Isa isa : SupportedIsas()) {
+  for (const Isa isa : test::RunnableIsas()) {
     const Kernels& kernels = KernelsFor(isa);
     for (const Case& shape : kCases) {
       for (const KvType type : kTypes) {
@@ -156,7 +157,7 @@ TEST_CASE("A row over latents is bit-identical one by one, in chunks, and whole"
 }
 
 TEST_CASE("Latents that halfs cannot hold are counted", "[kernels][attention]") {
-  for (const Isa isa : SupportedIsas()) {
+  for (const Isa isa : test::RunnableIsas()) {
     for (const Case& shape : kCases) {
       for (const KvType type : kTypes) {
         Sequence s(shape, type, 20);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/kernels/support.h"
+#include "tests/support/runnable_isas.h"
 
 namespace weft::kernels::cpu::testing {
 namespace {
@@ -76,7 +77,7 @@ void CheckAgainstDouble(Isa isa, WeightType type, ActivationType wanted, const S
 
 TEST_CASE("Linear agrees with double precision for all types, shapes and instruction sets",
           "[kernels][linear][long]") {
-  for (const Isa isa : SupportedIsas()) {
+  for (const Isa isa : test::RunnableIsas()) {
     for (const WeightType type : AllWeightTypes()) {
       for (const ActivationType activation : {ActivationType::kF32, ActivationType::kBf16}) {
         for (const Shape& shape : kShapes) {
@@ -126,7 +127,7 @@ void CheckRowsAreIndependent(Isa isa, WeightType type, ActivationType wanted, co
 
 TEST_CASE("A row of Linear is bit-identical alone and among 1 to 70 rows, whatever the tile range",
           "[kernels][linear][num.row]") {
-  for (const Isa isa : SupportedIsas()) {
+  for (const Isa isa : test::RunnableIsas()) {
     for (const WeightType type : AllWeightTypes()) {
       for (const ActivationType activation : {ActivationType::kF32, ActivationType::kBf16}) {
         CheckRowsAreIndependent(isa, type, activation, InBlocks(type, {83, 96}));
@@ -138,7 +139,7 @@ TEST_CASE("A row of Linear is bit-identical alone and among 1 to 70 rows, whatev
 
 TEST_CASE("Weights are never rounded: integer products come out exactly", "[kernels][linear]") {
   // x is one at one input and zero elsewhere, so y is that weight's column, exact in float32.
-  for (const Isa isa : SupportedIsas()) {
+  for (const Isa isa : test::RunnableIsas()) {
     for (const WeightType type : {WeightType::kQ8_0, WeightType::kQ4_0, WeightType::kBf16,
                                   WeightType::kQ5_0, WeightType::kIq4Nl, WeightType::kMxfp4}) {
       const TestMatrix matrix = RandomMatrix(type, 37, 64, 23);
@@ -169,7 +170,7 @@ TEST_CASE("Q8_0 multiplies every byte value, -128 and 0 included", "[kernels][li
     }
   }
   Pack(matrix);
-  for (const Isa isa : SupportedIsas()) {
+  for (const Isa isa : test::RunnableIsas()) {
     for (const int64_t rows : {1, 12}) {
       const std::vector<float> x = RandomFloats(rows * 512, 9);
       const TestActivations prepared =
@@ -190,7 +191,7 @@ TEST_CASE("Activations are rounded to nearest even and padded; block sums match 
           "[kernels][linear]") {
   const int64_t inputs = 100;
   const std::vector<float> x = RandomFloats(3 * inputs, 17);
-  for (const Isa isa : SupportedIsas()) {
+  for (const Isa isa : test::RunnableIsas()) {
     for (const ActivationType type : {ActivationType::kF32, ActivationType::kBf16}) {
       const TestActivations prepared = Prepare(KernelsFor(isa), type, x.data(), 3, inputs);
       for (int64_t r = 0; r < 3; ++r) {

@@ -10,6 +10,7 @@
 
 #include "kernels/philox.h"
 #include "tests/kernels/support.h"
+#include "tests/support/runnable_isas.h"
 
 namespace weft::kernels::cpu::testing {
 namespace {
@@ -17,7 +18,7 @@ namespace {
 constexpr float kPoison = 12345.0f;
 
 TEST_CASE("RmsNorm agrees with double precision; rows are independent", "[kernels][rows]") {
-  for (const Isa isa : SupportedIsas()) {
+  for (const Isa isa : test::RunnableIsas()) {
     const Kernels& kernels = KernelsFor(isa);
     for (const int64_t count : {1, 7, 16, 33, 64, 576, 579}) {
       const int64_t rows = 5;
@@ -45,7 +46,7 @@ TEST_CASE("RmsNorm agrees with double precision; rows are independent", "[kernel
 }
 
 TEST_CASE("Rotary rotates halves and leaves the elements behind them", "[kernels][rows]") {
-  for (const Isa isa : SupportedIsas()) {
+  for (const Isa isa : test::RunnableIsas()) {
     for (const int64_t head_dim : {20, 64, 80}) {
       for (const int64_t dims : {head_dim, head_dim / 2 / 2 * 2}) {
         const std::vector<float> x = RandomFloats(3 * head_dim + 1, 8);
@@ -72,7 +73,7 @@ TEST_CASE("Rotary rotates halves and leaves the elements behind them", "[kernels
 }
 
 TEST_CASE("SiLU, add and exp agree with double precision, in place too", "[kernels][rows]") {
-  for (const Isa isa : SupportedIsas()) {
+  for (const Isa isa : test::RunnableIsas()) {
     const Kernels& kernels = KernelsFor(isa);
     for (const int64_t count : {1, 15, 16, 17, 1536, 1541}) {
       std::vector<float> gate = RandomFloats(count, 1);
@@ -98,7 +99,7 @@ TEST_CASE("SiLU, add and exp agree with double precision, in place too", "[kerne
 TEST_CASE("The clamped SwiGLU agrees with double precision, in place too, and NaN stays NaN",
           "[kernels][rows]") {
   constexpr double kLimit = 7;
-  for (const Isa isa : SupportedIsas()) {
+  for (const Isa isa : test::RunnableIsas()) {
     const Kernels& kernels = KernelsFor(isa);
     for (const int64_t count : {1, 16, 17, 1541}) {
       std::vector<float> gate = RandomFloats(count, 1);
@@ -138,7 +139,7 @@ double Exactly(Activation function, double x) {
 
 TEST_CASE("Activations agree with double precision, in place too, and NaN stays NaN",
           "[kernels][rows]") {
-  for (const Isa isa : SupportedIsas()) {
+  for (const Isa isa : test::RunnableIsas()) {
     const Kernels& kernels = KernelsFor(isa);
     for (const Activation function :
          {Activation::kSilu, Activation::kGeluTanh, Activation::kGeluErf, Activation::kRelu}) {
@@ -168,7 +169,7 @@ TEST_CASE("Activations agree with double precision, in place too, and NaN stays 
 
 TEST_CASE("LayerNorm agrees with double precision, with and without bias, in place too",
           "[kernels][rows]") {
-  for (const Isa isa : SupportedIsas()) {
+  for (const Isa isa : test::RunnableIsas()) {
     for (const int64_t count : {1, 7, 16, 33, 577}) {
       std::vector<float> x = RandomFloats(3 * (count + 1), 4);
       // A mean that is large beside the deviation.
@@ -200,7 +201,7 @@ TEST_CASE("LayerNorm agrees with double precision, with and without bias, in pla
 }
 
 TEST_CASE("Clip cuts at both ends and lets NaN through", "[kernels][rows]") {
-  for (const Isa isa : SupportedIsas()) {
+  for (const Isa isa : test::RunnableIsas()) {
     std::vector<float> x = {-3.0f, -2.0f, 0.5f, 2.0f, 9.0f, NAN, INFINITY, kPoison};
     KernelsFor(isa).clip(x.data(), 2.0f, 7, x.data());
     CHECK(std::isnan(x[5]));
@@ -236,7 +237,7 @@ TEST_CASE("Exp is within 2 ulp, right at its ends, and the same bits on every in
   CHECK(worst < 2.0);
   CHECK(first[0] == 1.0f);
   CHECK(first[2] == 0.0f);
-  for (const Isa isa : SupportedIsas()) {
+  for (const Isa isa : test::RunnableIsas()) {
     std::vector<float> y(x.size());
     KernelsFor(isa).exp(x.data(), static_cast<int64_t>(x.size()), y.data());
     INFO(IsaName(isa));
@@ -251,7 +252,7 @@ TEST_CASE("Log has the bits of the scalar polynomial on every instruction set", 
   for (float& value : x) {
     value = std::ldexp(random.Uniform(0.5f, 1.0f), static_cast<int>(random.Below(200)) - 100);
   }
-  for (const Isa isa : SupportedIsas()) {
+  for (const Isa isa : test::RunnableIsas()) {
     std::vector<float> y(x.size());
     KernelsFor(isa).log(x.data(), static_cast<int64_t>(x.size()), y.data());
     int64_t differing = 0;
@@ -265,7 +266,7 @@ TEST_CASE("bf16 conversion rounds to nearest even and keeps NaN and infinity", "
                           NAN,  0x1.fffffep127f, 0x1p-130f,   -0.0f};
   Random random(12);
   for (int i = 0; i < 1000; ++i) x.push_back(random.Normal());
-  for (const Isa isa : SupportedIsas()) {
+  for (const Isa isa : test::RunnableIsas()) {
     std::vector<uint16_t> words(x.size() + 1, 0x1234);
     KernelsFor(isa).to_bf16(x.data(), static_cast<int64_t>(x.size()), words.data());
     std::vector<float> back(x.size() + 1, kPoison);

@@ -12,6 +12,7 @@
 
 #include "kernels/philox.h"
 #include "tests/kernels/support.h"
+#include "tests/support/runnable_isas.h"
 
 namespace weft::kernels::cpu::testing {
 namespace {
@@ -25,7 +26,7 @@ std::vector<float> Logits(int64_t count, uint64_t seed) {
 
 TEST_CASE("ArgMax takes the largest logit, the lowest id of a tie, and never NaN",
           "[kernels][sampling]") {
-  for (const Isa isa : SupportedIsas()) {
+  for (const Isa isa : test::RunnableIsas()) {
     for (const int64_t count : {1, 5, 16, 17, 100, 49152}) {
       std::vector<float> logits = Logits(count, 40);
       if (count > 5) logits[3] = NAN;
@@ -46,7 +47,7 @@ TEST_CASE("ArgMax takes the largest logit, the lowest id of a tie, and never NaN
 
 TEST_CASE("AllBelowInfinity sees NaN and infinity at every place, and nothing else",
           "[kernels][sampling]") {
-  for (const Isa isa : SupportedIsas()) {
+  for (const Isa isa : test::RunnableIsas()) {
     for (const int64_t count : {1, 15, 16, 17, 100}) {
       std::vector<float> logits = Logits(count, 45);
       logits[count / 2] = -INFINITY;
@@ -69,7 +70,7 @@ TEST_CASE("GumbelArgMax draws the token of the scalar formula, also over vocabul
   const int64_t count = 1003;
   std::vector<float> logits = Logits(count, 41);
   logits[17] = -INFINITY;
-  for (const Isa isa : SupportedIsas()) {
+  for (const Isa isa : test::RunnableIsas()) {
     const Kernels& kernels = KernelsFor(isa);
     for (uint64_t position = 0; position < 40; ++position) {
       const float temperature = 0.5f + 0.05f * static_cast<float>(position);
@@ -107,7 +108,7 @@ TEST_CASE("ExpSum agrees with double precision, stores its terms, and is the sam
     const std::vector<float> logits = Logits(count, 43);
     const float max = *std::max_element(logits.begin(), logits.end());
     float first = 0.0f;
-    for (const Isa isa : SupportedIsas()) {
+    for (const Isa isa : test::RunnableIsas()) {
       std::vector<float> terms(static_cast<size_t>(count) + 1, 5.0f);
       const float sum = KernelsFor(isa).exp_sum(logits.data(), count, max, 0.7f, terms.data());
       double expected = 0.0;
@@ -127,7 +128,7 @@ TEST_CASE("ExpSum agrees with double precision, stores its terms, and is the sam
 
 TEST_CASE("TopN returns the best in order, lowest id first in ties, without hidden tokens",
           "[kernels][sampling]") {
-  for (const Isa isa : SupportedIsas()) {
+  for (const Isa isa : test::RunnableIsas()) {
     for (const int64_t count : {1, 16, 50, 3000}) {
       std::vector<float> logits = Logits(count, 44);
       if (count > 10) logits[4] = NAN;

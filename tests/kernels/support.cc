@@ -3,14 +3,14 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "tests/support/splitmix.h"
+
 namespace weft::kernels::cpu::testing {
 
 uint64_t Random::Next() {
-  state_ += 0x9E3779B97F4A7C15ull;
-  uint64_t z = state_;
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
-  return z ^ (z >> 31);
+  const uint64_t before = state_;
+  state_ += test::kSplitmixStep;
+  return test::Splitmix(before);
 }
 
 float Random::Uniform(float low, float high) {
@@ -29,14 +29,6 @@ Aligned::Aligned(int64_t bytes, int fill) : size_((bytes + 63) / 64 * 64) {
 }
 
 void Aligned::Free::operator()(uint8_t* p) const { std::free(p); }
-
-std::vector<Isa> SupportedIsas() {
-  std::vector<Isa> isas;
-  for (const Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512Bf16}) {
-    if (IsSupported(isa)) isas.push_back(isa);
-  }
-  return isas;
-}
 
 const char* TypeName(WeightType type) { return FormatOf(type).name; }
 

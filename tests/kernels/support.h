@@ -47,7 +47,6 @@ class Aligned {
   std::unique_ptr<uint8_t[], Free> data_;
 };
 
-std::vector<Isa> SupportedIsas();
 const char* TypeName(WeightType type);
 std::vector<WeightType> AllWeightTypes();
 

@@ -8,6 +8,7 @@
 
 #include "absl/strings/match.h"
 #include "shard/kv/memory_texts.h"
+#include "tests/support/skip.h"
 
 namespace weft::shard {
 namespace {
@@ -130,7 +131,7 @@ TEST_CASE("Without a GPU cuda is refused with a way out, and auto keeps the reas
           "[shard][flags]") {
   ShardFlags flags;
   const absl::Status cuda = Parse({"--model=m.gguf", "--device=cuda"}, &flags);
-  if (cuda.ok()) return;
+  if (cuda.ok()) test::SkipTest("no_gpu", "--device cuda is served here");
   CHECK(absl::StartsWith(cuda.message(), "--device cuda: "));
   CHECK(absl::EndsWith(cuda.message(), "use --device cpu"));
   ShardFlags automatic;

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
+#include "tests/support/splitmix.h"
 
 namespace weft::router {
 namespace {
@@ -13,12 +14,7 @@ uint64_t Extend(uint64_t history, TokenId token) { return Mix(history ^ Mix(toke
 
 }  // namespace
 
-uint64_t Mix(uint64_t x) {
-  x += 0x9e3779b97f4a7c15u;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
+uint64_t Mix(uint64_t x) { return test::Splitmix(x); }
 
 TokenId MockShard::TokenAt(uint64_t seed, Position position) {
   // Few tokens, so that generated texts meet; id 0 ends a sequence.

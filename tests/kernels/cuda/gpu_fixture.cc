@@ -8,6 +8,8 @@
 #include <memory>
 #include <utility>
 
+#include "tests/support/seed.h"
+
 namespace weft::kernels::cuda::testing {
 namespace {
 
@@ -16,14 +18,6 @@ constexpr double kReadGbPerS = 4550;
 constexpr double kBf16TflopPerS = 790;
 // More than the 60 MB of L2.
 constexpr size_t kSweepBytes = 256u << 20;
-
-uint64_t ChooseSeed() {
-  const char* given = std::getenv("WEFT_SEED");
-  const uint64_t seed =
-      given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
-  std::printf("seed %llu (WEFT_SEED repeats it)\n", static_cast<unsigned long long>(seed));
-  return seed;
-}
 
 struct Row {
   std::string kernel;
@@ -75,7 +69,7 @@ std::string NoGpu() {
 }
 
 uint64_t Seed() {
-  static const uint64_t seed = ChooseSeed();
+  static const uint64_t seed = test::Seed(20261120);
   return seed;
 }
 

@@ -29,7 +29,7 @@ namespace weft::kernels::cuda::testing {
 // Reason why nothing can run here; empty when there is a GPU of compute capability 9.0.
 std::string NoGpu();
 
-// The seed of this process, printed once: WEFT_SEED or random.
+// The seed of this process, printed once: WEFT_SEED or a fixed one.
 uint64_t Seed();
 
 // Memory on the device. Starts as NaN (all bits set), so that an element nobody wrote shows.

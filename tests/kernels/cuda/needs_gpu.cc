@@ -8,11 +8,10 @@
 #include <string>
 
 #include "tests/kernels/cuda/gpu_fixture.h"
+#include "tests/support/skip.h"
 
 namespace weft::kernels::cuda::testing {
 namespace {
-
-constexpr int kNotHere = 77;
 
 struct NeedsGpu : Catch::TestEventListenerBase {
   using TestEventListenerBase::TestEventListenerBase;
@@ -20,9 +19,11 @@ struct NeedsGpu : Catch::TestEventListenerBase {
   void testRunStarting(const Catch::TestRunInfo& info) override {
     const std::string reason = NoGpu();
     if (reason.empty()) return;
-    std::printf("%s: skipped, %s\n", info.name.c_str(), reason.c_str());
+    const bool required = test::IsRequired("gpu");
+    std::printf("%s %s, no gpu: %s\n", required ? "WEFT_REQUIRE fails" : "SKIPPED all of",
+                info.name.c_str(), reason.c_str());
     std::fflush(stdout);
-    std::_Exit(kNotHere);
+    std::_Exit(required ? 1 : test::kSkippedExit);
   }
 };
 

@@ -2,12 +2,14 @@
 // waits for the device, which waits for another rank.
 
 #include <catch2/catch.hpp>
+#include <string>
 #include <thread>
 
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "shard/comm/nccl_communicator.h"
 #include "tests/kernels/cuda/gpu_fixture.h"
+#include "tests/support/skip.h"
 
 namespace weft::shard {
 namespace {
@@ -44,8 +46,7 @@ void SumTogether(NcclCommunicator& communicator) {
 TEST_CASE("An abort asked for again frees a thread that waits for its device", "[cuda][comm]") {
   int gpus = 0;
   if (cudaGetDeviceCount(&gpus) != cudaSuccess || gpus < 2) {
-    WARN("needs two GPUs, there is " << gpus);
-    return;
+    test::SkipTest("gpus", "there is " + std::to_string(gpus));
   }
   const auto offered = MakeNcclMeeting(0)->Offer(1, 2);
   REQUIRE(offered.ok());

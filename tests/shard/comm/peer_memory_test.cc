@@ -14,6 +14,7 @@
 #include "kernels/cuda/comm/all_reduce.h"
 #include "kernels/cuda/elementwise/norm.h"
 #include "tests/kernels/cuda/comm/peer_rig.h"
+#include "tests/support/skip.h"
 
 namespace weft::shard {
 namespace {
@@ -137,7 +138,7 @@ std::vector<absl::Status> OnEachRank(uint32_t world, const Work& work) {
 bool CanRun(uint32_t world) {
   const std::string reason = gpu::NoPeers(world);
   if (reason.empty()) return true;
-  std::printf("peer memory of %u ranks skipped: %s\n", world, reason.c_str());
+  test::LeaveOut("peers", std::to_string(world) + " ranks: " + reason);
   return false;
 }
 

@@ -17,6 +17,7 @@
 #include "common/clock.h"
 #include "router/shards/http2_session.h"
 #include "shard/control/step_service.h"
+#include "tests/common/temp_dir.h"
 #include "tests/shard/control/executor_rig.h"
 #include "tests/support/grpc_threads.h"
 #include "weft/shard/v1/shard.grpc.pb.h"
@@ -38,22 +39,16 @@ v1::HoldRequest Claim(uint64_t router_id) {
 class Shard {
  public:
   Shard() {
-    char path[] = "/tmp/weft-hold-XXXXXX";
-    WEFT_CHECK(mkdtemp(path) != nullptr);
-    folder_ = path;
     testing::KeepGrpcThreads();
     ListenOptions options;
-    options.socket = absl::StrCat(folder_, "/shard.sock");
+    options.socket = folder_.path() + "/shard.sock";
     options.ping_interval = absl::Milliseconds(100);
     options.ping_timeout = absl::Milliseconds(300);
     server_ = *ShardServer::Start(options, *rig_.executor, nullptr);
     stub_ = v1::ShardService::NewStub(
         grpc::CreateChannel(server_->address(), grpc::InsecureChannelCredentials()));
   }
-  ~Shard() {
-    server_.reset();
-    rmdir(folder_.c_str());
-  }
+  ~Shard() { server_.reset(); }
 
   // Asks over a connection; each question is a round trip, so that waiting for an answer needs no
   // sleep.
@@ -73,7 +68,7 @@ class Shard {
 
  private:
   ExecutorRig rig_;
-  std::string folder_;
+  test::TempDir folder_;
   std::unique_ptr<ShardServer> server_;
   std::unique_ptr<v1::ShardService::Stub> stub_;
 };

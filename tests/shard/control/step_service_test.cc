@@ -24,6 +24,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/limits.h"
+#include "tests/common/temp_dir.h"
 #include "tests/shard/control/executor_rig.h"
 #include "tests/support/grpc_threads.h"
 #include "tests/support/test_certificate.h"
@@ -31,27 +32,6 @@
 
 namespace weft::shard {
 namespace {
-
-// A folder that goes away with everything in it.
-class TempFolder {
- public:
-  TempFolder() {
-    char path[] = "/tmp/weft-test-XXXXXX";
-    WEFT_CHECK(mkdtemp(path) != nullptr);
-    path_ = path;
-  }
-  ~TempFolder() {
-    for (const char* name :
-         {"run/shard.sock", "run", "shard.sock", "file", "cert.pem", "key.pem", "ca.pem"}) {
-      (void)!std::remove(absl::StrCat(path_, "/", name).c_str());
-    }
-    (void)!std::remove(path_.c_str());
-  }
-  std::string operator/(const std::string& name) const { return absl::StrCat(path_, "/", name); }
-
- private:
-  std::string path_;
-};
 
 class Client {
  public:
@@ -78,10 +58,10 @@ class Client {
 };
 
 // Of a router that has the certificate of WriteTestCertificate in `folder`.
-std::shared_ptr<grpc::ChannelCredentials> TestCredentials(const TempFolder& folder) {
+std::shared_ptr<grpc::ChannelCredentials> TestCredentials(const test::TempDir& folder) {
   const auto read = [&folder](const char* name) {
     std::ostringstream content;
-    content << std::ifstream(folder / name).rdbuf();
+    content << std::ifstream(folder.path() + "/" + name).rdbuf();
     return content.str();
   };
   grpc::SslCredentialsOptions options;
@@ -106,15 +86,15 @@ ListenOptions OnTcp(const std::string& address) {
 }  // namespace
 
 TEST_CASE("A client drives a shard through an epoch over its Unix socket", "[shard][service]") {
-  TempFolder folder;
+  test::TempDir folder;
   ExecutorRig rig;
   const auto server =
-      ShardServer::Start(OnSocket(folder / "run/shard.sock"), *rig.executor, nullptr);
+      ShardServer::Start(OnSocket(folder.path() + "/run/shard.sock"), *rig.executor, nullptr);
   REQUIRE(server.ok());
   struct stat info {};
-  REQUIRE(stat((folder / "run").c_str(), &info) == 0);
+  REQUIRE(stat((folder.path() + "/run").c_str(), &info) == 0);
   CHECK((info.st_mode & 0777) == 0700);
-  REQUIRE(stat((folder / "run/shard.sock").c_str(), &info) == 0);
+  REQUIRE(stat((folder.path() + "/run/shard.sock").c_str(), &info) == 0);
   CHECK((info.st_mode & 0077) == 0);
 
   Client client((*server)->address());
@@ -180,7 +160,7 @@ TEST_CASE("A client drives a shard through an epoch over its Unix socket", "[sha
 }
 
 TEST_CASE("Info is answered while a step blocks the device", "[shard][service]") {
-  TempFolder folder;
+  test::TempDir folder;
   absl::Notification release;
   absl::Notification arrived;
   FakeRunnerOptions fake;
@@ -192,7 +172,8 @@ TEST_CASE("Info is answered while a step blocks the device", "[shard][service]")
   ExecutorRig rig(fake);
   rig.Load();
   REQUIRE(rig.Form(1).ok());
-  const auto server = ShardServer::Start(OnSocket(folder / "shard.sock"), *rig.executor, nullptr);
+  const auto server =
+      ShardServer::Start(OnSocket(folder.path() + "/shard.sock"), *rig.executor, nullptr);
   REQUIRE(server.ok());
   PendingPrefill step;
   MakePrefill(&step, 1, 1);
@@ -209,10 +190,11 @@ TEST_CASE("Info is answered while a step blocks the device", "[shard][service]")
 }
 
 TEST_CASE("Calls over the message limit are refused by the transport", "[shard][service]") {
-  TempFolder folder;
+  test::TempDir folder;
   ExecutorRig rig;
   rig.Load();
-  const auto server = ShardServer::Start(OnSocket(folder / "shard.sock"), *rig.executor, nullptr);
+  const auto server =
+      ShardServer::Start(OnSocket(folder.path() + "/shard.sock"), *rig.executor, nullptr);
   REQUIRE(server.ok());
   Client client((*server)->address());
   v1::JoinGroupRequest join;
@@ -238,9 +220,9 @@ void LeaveSocket(const std::string& path) {
 }
 
 TEST_CASE("A socket that another shard listens on stays its own", "[shard][service]") {
-  TempFolder folder;
+  test::TempDir folder;
   ExecutorRig rig;
-  const std::string path = folder / "shard.sock";
+  const std::string path = folder.path() + "/shard.sock";
   auto first = ShardServer::Start(OnSocket(path), *rig.executor, nullptr);
   REQUIRE(first.ok());
   const absl::Status second = ShardServer::Start(OnSocket(path), *rig.executor, nullptr).status();
@@ -253,9 +235,9 @@ TEST_CASE("A socket that another shard listens on stays its own", "[shard][servi
 }
 
 TEST_CASE("A socket left over is replaced, anything else is not", "[shard][service]") {
-  TempFolder folder;
+  test::TempDir folder;
   ExecutorRig rig;
-  const std::string path = folder / "shard.sock";
+  const std::string path = folder.path() + "/shard.sock";
   {
     LeaveSocket(path);
     auto server = ShardServer::Start(OnSocket(path), *rig.executor, nullptr);
@@ -266,10 +248,11 @@ TEST_CASE("A socket left over is replaced, anything else is not", "[shard][servi
     CHECK(client.Call(&v1::ShardService::Stub::Info, v1::InfoRequest(), &facts).ok());
   }
   CHECK(access(path.c_str(), F_OK) != 0);
-  std::ofstream(folder / "file") << "precious";
-  const auto on_file = ShardServer::Start(OnSocket(folder / "file"), *rig.executor, nullptr);
+  std::ofstream(folder.path() + "/file") << "precious";
+  const auto on_file =
+      ShardServer::Start(OnSocket(folder.path() + "/file"), *rig.executor, nullptr);
   CHECK(absl::IsInvalidArgument(on_file.status()));
-  CHECK(access((folder / "file").c_str(), F_OK) == 0);
+  CHECK(access((folder.path() + "/file").c_str(), F_OK) == 0);
   const auto too_long =
       ShardServer::Start(OnSocket("/tmp/" + std::string(100, 'x')), *rig.executor, nullptr);
   CHECK(absl::StrContains(too_long.status().message(), "at most 99"));
@@ -281,15 +264,15 @@ TEST_CASE("A socket left over is replaced, anything else is not", "[shard][servi
 }
 
 TEST_CASE("A wildcard address is served with mutual TLS", "[shard][service]") {
-  TempFolder folder;
-  testing::WriteTestCertificate(folder / "");
+  test::TempDir folder;
+  testing::WriteTestCertificate(folder.path() + "/");
   ExecutorRig rig;
   for (const char* wildcard : {"0.0.0.0:0", "[::]:0", "*:0", ":0"}) {
     INFO(wildcard);
     ListenOptions options = OnTcp(wildcard);
-    options.tls_cert = folder / "cert.pem";
-    options.tls_key = folder / "key.pem";
-    options.tls_ca = folder / "ca.pem";
+    options.tls_cert = folder.path() + "/cert.pem";
+    options.tls_key = folder.path() + "/key.pem";
+    options.tls_ca = folder.path() + "/ca.pem";
     const auto server = ShardServer::Start(options, *rig.executor, nullptr);
     INFO(server.status().ToString());
     REQUIRE(server.ok());

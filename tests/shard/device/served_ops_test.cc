@@ -14,6 +14,7 @@
 #include "shard/device/cpu/served.h"
 #include "shard/device/cuda/planning.h"
 #include "tests/shard/weights/goldens.h"
+#include "tests/support/skip.h"
 
 namespace weft::shard {
 namespace {
@@ -64,7 +65,10 @@ TEST_CASE("Every golden model is served in every type, alone and by two ranks",
           INFO(cpu);
           CHECK(cpu.ok());
         }
-        if (!CudaIsBuilt().ok()) continue;
+        if (!CudaIsBuilt().ok()) {
+          test::LeaveOut("cuda_build", "built with WEFT_CUDA=OFF");
+          continue;
+        }
         const absl::Status cuda = OnCuda(*files, Types(dtype), world);
         INFO(cuda);
         CHECK(cuda.ok());
@@ -79,13 +83,13 @@ TEST_CASE("Float16 activations are refused by both kinds of device", "[shard][co
   CHECK_THAT(cpu, Contains("--dtype float16: layer 0 embed") &&
                       Contains("CPU shards have no kernel for float16 activations, only for "
                                "float32 or bfloat16; use --dtype auto"));
-  if (!CudaIsBuilt().ok()) return;
+  if (!CudaIsBuilt().ok()) return test::LeaveOut("cuda_build", "built with WEFT_CUDA=OFF");
   CHECK_THAT(Refusal(OnCuda(*files, Types(NumberType::kFloat16))),
              Contains("CUDA shards have no kernel for float16 activations"));
 }
 
 TEST_CASE("On CUDA the KV cache has the type of activations", "[shard][compute][served]") {
-  if (!CudaIsBuilt().ok()) return;
+  if (!CudaIsBuilt().ok()) test::SkipTest("cuda_build", "built with WEFT_CUDA=OFF");
   const auto files = Open("llama_nine_heads_f16");
   CHECK_THAT(Refusal(OnCuda(*files, Types(NumberType::kBfloat16, NumberType::kFloat16))),
              Contains("--kv-dtype float16: layer 0 ") && Contains("append") &&

@@ -11,19 +11,12 @@
 #include "shard/sampling/filters.h"
 #include "tests/shard/sampling/sampler_rig.h"
 #include "tests/shard/weights/goldens.h"
+#include "tests/support/runnable_isas.h"
 
 namespace weft::shard {
 namespace {
 
 using kernels::cpu::Isa;
-
-std::vector<Isa> AllIsas() {
-  std::vector<Isa> isas;
-  for (const Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512Bf16}) {
-    if (kernels::cpu::IsSupported(isa)) isas.push_back(isa);
-  }
-  return isas;
-}
 
 std::vector<float> Floats(const boost::json::value& array) {
   std::vector<float> values;
@@ -62,7 +55,7 @@ std::vector<Candidate> Survivors(const kernels::cpu::Kernels& kernels, const Sam
 TEST_CASE("Filters keep what transformers' warpers keep", "[shard][compute][sampler]") {
   const boost::json::value golden = test::ReadGolden("sampling/golden.json");
   REQUIRE(golden.at("cases").as_array().size() > 50);
-  for (const Isa isa : AllIsas()) {
+  for (const Isa isa : test::RunnableIsas()) {
     for (const boost::json::value& golden_case : golden.at("cases").as_array()) {
       INFO(kernels::cpu::IsaName(isa) << " " << boost::json::serialize(golden_case));
       const SamplingParams params = Params(golden_case);

@@ -2,13 +2,12 @@
 
 #include <catch2/catch.hpp>
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <iostream>
 
 #include "shard/weights/loader.h"
 #include "shard/weights/tensor_view.h"
+#include "tests/support/demo_model.h"
 
 namespace weft::shard {
 namespace {
@@ -40,23 +39,8 @@ class SummingSink : public WeightSink {
   std::atomic<uint64_t> sum_{0};
 };
 
-std::string DemoPath() {
-  const char* const given = std::getenv("WEFT_DEMO_MODEL");
-  if (given != nullptr) return given;
-  const char* const cache = std::getenv("XDG_CACHE_HOME");
-  const char* const home = std::getenv("HOME");
-  const std::string base = cache != nullptr  ? cache
-                           : home != nullptr ? std::string(home) + "/.cache"
-                                             : "/root/.cache";
-  return base + "/weft/models/SmolLM2-135M-Instruct.Q4_1.gguf";
-}
-
 TEST_CASE("The demo model opens and loads at memory speed", "[shard][weights][demo]") {
-  const std::string path = DemoPath();
-  if (!std::filesystem::exists(path)) {
-    WARN("skipped: no demo model at " << path << " (deploy/setup.sh fetches it)");
-    return;
-  }
+  const std::string path = test::DemoModelOrSkip();
   const auto files = ModelFiles::Open(path);
   INFO(files.status());
   REQUIRE(files.ok());

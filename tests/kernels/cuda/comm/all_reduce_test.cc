@@ -4,13 +4,15 @@
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string>
 
+#include "common/check.h"
 #include "kernels/cuda/elementwise/rows.h"
 #include "tests/kernels/cuda/comm/peer_rig.h"
 #include "tests/kernels/cuda/graph.h"
+#include "tests/support/skip.h"
 
 namespace weft::kernels::cuda {
 namespace {
@@ -27,9 +29,9 @@ const bool loads_eagerly = setenv("CUDA_MODULE_LOADING", "EAGER", 0) == 0;
 // All kernels of ranks that share a GPU have to fit on it.
 constexpr uint32_t kSharedRowsMax = 8;
 
-// Prints why this test cannot run with these ranks and rows; true when it can.
+// Says why this test cannot run with these ranks and rows; true when it can.
 bool CanRun(uint32_t world, uint32_t rows) {
-  REQUIRE(loads_eagerly);
+  WEFT_CHECK(loads_eagerly);
   const uint32_t gpus = testing::GpuCount();
   std::string reason = testing::NoPeers(std::clamp(gpus, 1u, world));
   if (reason.empty() && world > gpus * testing::kRanksOfGpuMax) {
@@ -40,7 +42,8 @@ bool CanRun(uint32_t world, uint32_t rows) {
     reason = testing::NoPeers(world);
   }
   if (reason.empty()) return true;
-  std::printf("skipped, %u ranks, %u rows: %s\n", world, rows, reason.c_str());
+  test::LeaveOut("peers",
+                 std::to_string(world) + " ranks, " + std::to_string(rows) + " rows: " + reason);
   return false;
 }
 
@@ -154,7 +157,9 @@ TEST_CASE("All-reduce with residual and norm agrees with double precision", "[cu
                                                                   {300, 576},
                                                                   {3, 16384},
                                                                   {130, 16384}}));
-  if (world == 8 && testing::GpuCount() < 8) return;
+  if (world == 8 && testing::GpuCount() < 8) {
+    return test::LeaveOut("peers", "eight ranks, GPUs: " + std::to_string(testing::GpuCount()));
+  }
   if (!CanRun(world, rows)) return;
   CAPTURE(world, rows, hidden, layer_norm);
   // A row more than is used: nothing may be written there.

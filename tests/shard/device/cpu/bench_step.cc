@@ -22,9 +22,9 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "common/clock.h"
-#include "tests/shard/device/cpu/demo_model.h"
 #include "tests/shard/device/cpu/machine_load.h"
 #include "tests/shard/device/cpu/rank_group.h"
+#include "tests/support/demo_model.h"
 
 namespace weft::shard {
 namespace {
@@ -145,7 +145,7 @@ void BenchThreads(const GroupOptions& options, const std::vector<std::string>& o
 
 int Main(int argc, char** argv) {
   GroupOptions options;
-  options.model = DemoModelPath();
+  options.model = test::DemoModelPath();
   options.dtype = NumberType::kAuto;
   options.running_max = 64;
   options.step_tokens_max = 2048;

@@ -4,13 +4,11 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdio>
-#include <filesystem>
-#include <stdexcept>
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "tests/shard/device/cpu/demo_model.h"
 #include "tests/shard/weights/goldens.h"
+#include "tests/support/demo_model.h"
 
 namespace weft::shard {
 namespace {
@@ -105,10 +103,7 @@ double Bfloat16Error(const std::string& name) {
 }
 
 Agreement CompareDemo(GroupOptions options, double margin) {
-  options.model = DemoModelPath();
-  if (!std::filesystem::exists(options.model)) {
-    throw std::runtime_error("no demo model at " + options.model + "; deploy/setup.sh fetches it");
-  }
+  options.model = test::DemoModelOrSkip();
   RankGroup group(options);
   const boost::json::value golden = test::ReadGolden("demo/greedy.json");
   Agreement agreement;

@@ -27,7 +27,7 @@ struct Agreement {
   double largest_margin = 0;
 };
 
-// Continues the demo model's recorded prompts. Throws std::runtime_error without that model.
+// Continues the demo model's recorded prompts; without that model the test is skipped.
 Agreement CompareDemo(GroupOptions options, double margin);
 
 }  // namespace weft::shard

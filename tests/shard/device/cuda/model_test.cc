@@ -16,6 +16,7 @@
 #include "tests/kernels/cuda/gpu_fixture.h"
 #include "tests/shard/device/cpu/golden_check.h"
 #include "tests/shard/weights/goldens.h"
+#include "tests/support/skip.h"
 
 namespace weft::shard {
 namespace {
@@ -68,10 +69,7 @@ int Gpus() {
 }
 
 TEST_CASE("Tiny models agree with transformers on two to four GPUs", "[cuda][model][gpus]") {
-  if (Gpus() < 2) {
-    WARN("needs two GPUs, there is " << Gpus());
-    return;
-  }
+  if (Gpus() < 2) test::SkipTest("gpus", "there is " + std::to_string(Gpus()));
   REQUIRE(loads_eagerly);
   // Of one model, every section begins here anew.
   const TimeLimit limit(120);
@@ -95,10 +93,7 @@ TEST_CASE("Tiny models agree with transformers on two to four GPUs", "[cuda][mod
 
 TEST_CASE("A step that has ended counts although the one behind it was cut short",
           "[cuda][model]") {
-  if (Gpus() < 2) {
-    WARN("needs two GPUs, there is " << Gpus());
-    return;
-  }
+  if (Gpus() < 2) test::SkipTest("gpus", "there is " + std::to_string(Gpus()));
   REQUIRE(loads_eagerly);
   const TimeLimit limit(120);
   GroupOptions options = OnGpu(NumberType::kBfloat16);
