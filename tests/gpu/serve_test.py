@@ -42,7 +42,7 @@ def parse_arguments():
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
     parser.add_argument("--shards", default="")
     parser.add_argument("--only", default=",".join(PARTS), help="of " + ",".join(PARTS))
-    parser.add_argument("--seed", type=int, default=int(time.time()) % 1000000)
+    parser.add_argument("--seed", type=int, default=20)
     return parser.parse_args()
 
 
