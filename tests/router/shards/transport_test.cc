@@ -118,7 +118,7 @@ struct Route {
     server = std::make_unique<EchoShard>(address, std::move(credentials));
   }
 
-  TempDir dir;
+  test::TempDir dir;
   const bool mutual_tls;
   ShardTls tls;
   std::unique_ptr<EchoShard> server;
@@ -333,7 +333,7 @@ std::string Frame(char type, std::string payload) {
 }
 
 TEST_CASE("A peer that is no shard is left at once and tried again", "[router][transport]") {
-  const TempDir dir;
+  const test::TempDir dir;
   RawPeer peer(dir.path() + "/raw.sock");
   Caller caller(absl::StrCat("unix:", dir.path(), "/raw.sock"));
   caller.Start(ShardCall::kInfo, "x", 1, 10'000'000, /*wait_for_ready=*/true);
@@ -357,7 +357,7 @@ TEST_CASE("A peer that is no shard is left at once and tried again", "[router][t
 }
 
 TEST_CASE("What a connection broke of is said", "[router][transport]") {
-  const TempDir dir;
+  const test::TempDir dir;
   RawPeer peer(dir.path() + "/raw.sock");
   Caller caller(absl::StrCat("unix:", dir.path(), "/raw.sock"));
   caller.ServeUntil([&] { return peer.waiting(); });
