@@ -123,6 +123,11 @@ void FakeEntrance::SetStatus(ServerStatus status) {
   status_ = std::move(status);
 }
 
+void FakeEntrance::FillTextQueue() {
+  absl::MutexLock lock(&mutex_);
+  text_queue_full_ = true;
+}
+
 void FakeEntrance::RefuseRequests(absl::Status status) {
   absl::MutexLock lock(&mutex_);
   refusal_ = std::move(status);
@@ -151,6 +156,10 @@ absl::StatusOr<Admission::Permit> FakeEntrance::EnterText(const TenantRef& tenan
 }
 
 bool FakeEntrance::Run(size_t, absl::AnyInvocable<void()>&& read) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (text_queue_full_) return false;
+  }
   return work_.TryPush(std::move(read));
 }
 
@@ -258,9 +267,9 @@ ServerStatus FakeEntrance::Status() const {
   return status_;
 }
 
-StartedEvent Started(uint32_t prompt_tokens) {
+StartedEvent Started(uint32_t prompt_tokens, uint32_t cached_tokens) {
   StartedEvent event;
-  event.head = {prompt_tokens, 1, 42};
+  event.head = {prompt_tokens, cached_tokens, 42};
   return event;
 }
 

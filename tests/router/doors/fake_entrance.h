@@ -103,6 +103,8 @@ class FakeEntrance : public Entrance, public AnswerRegistry {
   // Played to each request from now on, a batch a wake-up; empty = the test sends by hand.
   void SetScript(Script script);
   void SetStatus(ServerStatus status);
+  // Takes no text job from now on, as when too many wait.
+  void FillTextQueue();
   // What every request ends with at once from now on, as that of a tenant's limits does.
   void RefuseRequests(absl::Status status);
 
@@ -136,6 +138,7 @@ class FakeEntrance : public Entrance, public AnswerRegistry {
   Script script_ ABSL_GUARDED_BY(mutex_);
   ServerStatus status_ ABSL_GUARDED_BY(mutex_);
   absl::Status refusal_ ABSL_GUARDED_BY(mutex_);
+  bool text_queue_full_ ABSL_GUARDED_BY(mutex_) = false;
   // By sequence, which counts from 1.
   std::deque<std::shared_ptr<FakeRequest>> requests_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::weak_ptr<Answer>> answers_ ABSL_GUARDED_BY(mutex_);
@@ -144,7 +147,7 @@ class FakeEntrance : public Entrance, public AnswerRegistry {
 };
 
 // Events with what tests rarely vary filled in.
-StartedEvent Started(uint32_t prompt_tokens = 3);
+StartedEvent Started(uint32_t prompt_tokens = 3, uint32_t cached_tokens = 1);
 TokenEvent Token(TokenId id, const std::string& text);
 TokenEvent TokenWithLogprob(TokenId id, const std::string& text, float logprob,
                             std::vector<TokenLogprob> top = {});

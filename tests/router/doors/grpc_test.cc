@@ -105,12 +105,15 @@ std::string Violation(const grpc::Status& status) {
 TEST_CASE("Generate streams a message a token, the prompt's facts with the first",
           "[router][grpc]") {
   GrpcFixture fixture;
+  Script script = HelloScript();
+  script[0] = {Started(/*prompt_tokens=*/20, /*cached_tokens=*/16)};
+  fixture.intake.SetScript(script);
   std::vector<GenerateResponse> responses;
   const grpc::Status status = fixture.Generate(TextRequest(), &responses);
   REQUIRE(status.ok());
   REQUIRE(responses.size() == 2);
-  CHECK(responses[0].prompt_info().prompt_tokens() == 3);
-  CHECK(responses[0].prompt_info().cached_tokens() == 1);
+  CHECK(responses[0].prompt_info().prompt_tokens() == 20);
+  CHECK(responses[0].prompt_info().cached_tokens() == 16);
   CHECK(responses[0].prompt_info().seed() == 42);
   CHECK(responses[0].output().text() == "Hello");
   CHECK(responses[0].output().token_ids(0) == 10);

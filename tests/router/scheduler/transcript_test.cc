@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/router/scheduler/transcript.h"
+#include "tests/support/rewrite.h"
 
 namespace weft::router {
 namespace {
@@ -28,7 +29,7 @@ TEST_CASE("At least 25 transcripts describe the scheduler's policy", "[router][s
 }
 
 TEST_CASE("Every scheduler transcript gives the output it states", "[router][scheduler]") {
-  const bool rewrite = std::getenv("WEFT_REWRITE_TRANSCRIPTS") != nullptr;
+  const bool rewrite = test::RewriteAsked("WEFT_REWRITE_TRANSCRIPTS");
   for (const auto& path : TranscriptPaths()) {
     DYNAMIC_SECTION(path.filename().string()) {
       std::stringstream text;

@@ -8,6 +8,7 @@
 #include "common/limits.h"
 #include "router/errors.h"
 #include "router/text/model_text.h"
+#include "tests/support/demo_model.h"
 #include "text_fixture.h"
 
 namespace weft::router {
@@ -53,7 +54,7 @@ TEST_CASE("Conversations render as jinja2 renders them in transformers", "[route
 
 TEST_CASE("The demo model's chat prompt about the capital of France has 37 tokens",
           "[router][text]") {
-  const auto text = LoadModelText(DemoPath());
+  const auto text = LoadModelText(test::DemoModelOrSkip());
   REQUIRE(text.ok());
   const auto prompt =
       Compile(text->chat_template)->Render(OneMessage("What is the capital of France?"));

@@ -170,7 +170,7 @@ TEST_CASE("A worker sees neither files nor descriptors nor signals of the router
 absl::Status Load(const std::string& member, const std::string& value) {
   boost::json::value tokenizer = boost::json::parse(TokenizerVariants().front().json);
   tokenizer.as_object()[member] = boost::json::parse(value, {}, {.max_depth = 100'000});
-  const TempDir dir;
+  const test::TempDir dir;
   dir.Write("tokenizer.json", boost::json::serialize(tokenizer));
   return Tokenizer::FromModel(dir.path()).status();
 }
@@ -228,7 +228,7 @@ TEST_CASE("Added tokens are bounded in count and bytes", "[router][text]") {
 }
 
 TEST_CASE("Nesting and patterns of a tokenizer.json are bounded", "[router][text]") {
-  const TempDir dir;
+  const test::TempDir dir;
   std::string json = TokenizerVariants().front().json;
   const std::string key = "\"decoder\":";
   json.insert(json.find(key) + key.size(),
@@ -248,7 +248,7 @@ TEST_CASE("Nesting and patterns of a tokenizer.json are bounded", "[router][text
 
 TEST_CASE("A pattern that keeps a place for every byte to come back to ends with an error",
           "[router][text]") {
-  const TempDir dir;
+  const test::TempDir dir;
   boost::json::value tokenizer = boost::json::parse(TokenizerVariants().front().json);
   tokenizer.as_object()["pre_tokenizer"] = boost::json::parse(
       R"({"type": "Sequence", "pretokenizers": [{"type": "Split", "pattern":

@@ -38,7 +38,7 @@ std::vector<TokenId> PlainIds(const Tokenizer& tokenizer, const std::string& tex
 std::unique_ptr<Tokenizer> Variant(absl::string_view name) {
   for (const TokenizerVariant& variant : TokenizerVariants()) {
     if (variant.name != name) continue;
-    const TempDir dir;
+    const test::TempDir dir;
     dir.Write("tokenizer.json", variant.json);
     auto loaded = Tokenizer::FromModel(dir.path());
     INFO(loaded.status().ToString());

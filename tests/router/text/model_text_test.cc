@@ -5,6 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "common/limits.h"
+#include "tests/support/demo_model.h"
 #include "text_fixture.h"
 
 namespace weft::router {
@@ -18,7 +19,7 @@ void CheckRefused(const std::string& path, const std::vector<std::string>& parts
 }
 
 TEST_CASE("The demo file ends answers on its eos and on the end of text", "[router][text]") {
-  const auto text = LoadModelText(DemoPath());
+  const auto text = LoadModelText(test::DemoModelOrSkip());
   REQUIRE(text.ok());
   CHECK(text->eos_ids == std::vector<TokenId>{0, 2});
   CHECK(text->bos == 1);
@@ -30,7 +31,7 @@ TEST_CASE("The demo file ends answers on its eos and on the end of text", "[rout
 }
 
 TEST_CASE("An end token outside the vocabulary is refused", "[router][text]") {
-  const TempDir dir;
+  const PatchDir dir;
   const std::string key = "tokenizer.ggml.eos_token_id";
   const std::string path = dir.PatchDemo("eos.gguf", key + std::string("\x04\0\0\0\x02\0\0\0", 8),
                                          key + std::string("\x04\0\0\0\xFF\xFF\0\0", 8));
@@ -38,7 +39,7 @@ TEST_CASE("An end token outside the vocabulary is refused", "[router][text]") {
 }
 
 TEST_CASE("A directory's files are read in transformers' order of precedence", "[router][text]") {
-  const TempDir dir;
+  const PatchDir dir;
   CHECK(LoadModelText(dir.path())->eos_ids.empty());
   CHECK(LoadModelText(dir.path())->context_tokens == 0);
   CHECK(LoadModelText(dir.path())->model_name ==
@@ -72,7 +73,7 @@ TEST_CASE("A directory's files are read in transformers' order of precedence", "
 }
 
 TEST_CASE("A directory tells its model's context as shards say it", "[router][text]") {
-  const TempDir dir;
+  const PatchDir dir;
   dir.Write("config.json", R"({"max_position_embeddings": 8192})");
   CHECK(LoadModelText(dir.path())->context_tokens == 8192);
   dir.Write("config.json", R"({"max_position_embeddings": 99999999999})");
@@ -99,7 +100,7 @@ TEST_CASE("A broken file of a model directory is refused with file and key", "[r
        "default"},
   };
   for (const auto& c : cases) {
-    const TempDir dir;
+    const PatchDir dir;
     dir.Write(c[0], c[1]);
     INFO(c[1]);
     CheckRefused(dir.path(), {dir.path() + "/" + c[0], c[2]});

@@ -80,7 +80,7 @@ GgufBuilder SmallPieces(const std::string& piece, uint64_t scores = 3) {
 }
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> Load(const GgufBuilder& builder) {
-  const TempDir dir;
+  const test::TempDir dir;
   return Tokenizer::FromModel(dir.Write("m.gguf", builder.Build()));
 }
 

@@ -39,7 +39,7 @@ struct OwnProgram {
   void Put() const { std::filesystem::copy_file(WEFT_TEMPLATE_SERVER, options.program); }
   void Take() const { std::filesystem::remove(options.program); }
 
-  TempDir dir;
+  test::TempDir dir;
   TemplateHostOptions options;
 };
 

@@ -9,6 +9,7 @@
 #include "router/text/detokenizer.h"
 #include "router/text/model_text.h"
 #include "router/text/stop_matcher.h"
+#include "tests/support/demo_model.h"
 #include "text_fixture.h"
 
 namespace weft::router {
@@ -27,7 +28,7 @@ double BestUs(int rounds, const std::function<void()>& body) {
 }
 
 TEST_CASE("Times of the text path", "[.bench]") {
-  const std::string path = DemoPath();
+  const std::string path = test::DemoModelOrSkip();
   std::printf("load tokenizer from GGUF: %.1f ms\n",
               BestUs(10, [&] { REQUIRE(Tokenizer::FromModel(path).ok()); }) / 1e3);
   std::printf("load model text from GGUF: %.1f ms\n",

@@ -1,12 +1,12 @@
 #include "text_fixture.h"
 
 #include <catch2/catch.hpp>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 
 #include "common/check.h"
+#include "tests/support/demo_model.h"
 
 namespace weft::router {
 namespace {
@@ -43,24 +43,9 @@ std::vector<std::pair<uint32_t, uint32_t>> Offsets(const boost::json::value& val
   return boost::json::value_to<std::vector<std::pair<uint32_t, uint32_t>>>(value);
 }
 
-std::string DemoPath() {
-  std::string path;
-  if (const char* set = std::getenv("WEFT_DEMO_MODEL")) {
-    path = set;
-  } else {
-    const char* cache = std::getenv("XDG_CACHE_HOME");
-    const char* home = std::getenv("HOME");
-    path = cache != nullptr ? cache : std::string(home == nullptr ? "" : home) + "/.cache";
-    path += "/weft/models/SmolLM2-135M-Instruct.Q4_1.gguf";
-  }
-  INFO("the demo model is missing; deploy/setup.sh downloads it: " << path);
-  REQUIRE(std::filesystem::exists(path));
-  return path;
-}
-
 const Tokenizer& DemoTokenizer() {
   static const std::unique_ptr<Tokenizer> tokenizer = [] {
-    auto loaded = Tokenizer::FromModel(DemoPath());
+    auto loaded = Tokenizer::FromModel(test::DemoModelOrSkip());
     INFO(loaded.status().ToString());
     REQUIRE(loaded.ok());
     return std::move(loaded).value();
@@ -102,29 +87,10 @@ std::unique_ptr<ChatTemplate> Compile(absl::string_view source) {
   return std::move(made).value();
 }
 
-TempDir::TempDir() {
-  std::string path = (std::filesystem::temp_directory_path() / "weft-text-XXXXXX").string();
-  WEFT_CHECK(mkdtemp(path.data()) != nullptr);
-  path_ = path;
-}
-
-TempDir::~TempDir() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
-
-std::string TempDir::Write(const std::string& name, absl::string_view contents) const {
-  const std::string path = path_ + "/" + name;
-  std::ofstream file(path, std::ios::binary);
-  file.write(contents.data(), static_cast<std::streamsize>(contents.size()));
-  REQUIRE(file.good());
-  return path;
-}
-
-std::string TempDir::PatchDemo(const std::string& name, absl::string_view from,
-                               absl::string_view to) const {
+std::string PatchDir::PatchDemo(const std::string& name, absl::string_view from,
+                                absl::string_view to) const {
   REQUIRE(from.size() == to.size());
-  const std::string demo = DemoPath();
+  const std::string demo = test::DemoModelOrSkip();
   std::string metadata = ReadFile(demo, kDemoMetadataBytes);
   const size_t at = metadata.find(std::string(from));
   REQUIRE(at != std::string::npos);

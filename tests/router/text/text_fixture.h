@@ -13,6 +13,7 @@
 #include "router/text/chat_template.h"
 #include "router/text/template_host.h"
 #include "router/text/tokenizer.h"
+#include "tests/common/temp_dir.h"
 
 namespace weft::router {
 
@@ -22,9 +23,7 @@ std::string Text(const boost::json::value& value);
 std::vector<TokenId> Ids(const boost::json::value& value);
 std::vector<std::pair<uint32_t, uint32_t>> Offsets(const boost::json::value& value);
 
-// Path of the demo GGUF; fails the test when it is not there.
-std::string DemoPath();
-// Loaded once for all tests.
+// Of the demo model, loaded once for all tests; without one the test is skipped.
 const Tokenizer& DemoTokenizer();
 // Folder of a small committed model.
 std::string ModelPath(const std::string& name);
@@ -46,22 +45,13 @@ struct TokenizerVariant {
 // Every pre-tokenizer that cuts.rs knows and some that it does not, with added tokens of all kinds.
 std::vector<TokenizerVariant> TokenizerVariants();
 
-// A directory that goes away with it.
-class TempDir {
+// A directory for copies of the demo model.
+class PatchDir : public test::TempDir {
  public:
-  TempDir();
-  ~TempDir();
-
-  const std::string& path() const { return path_; }
-  // Writes a file and returns its path.
-  std::string Write(const std::string& name, absl::string_view contents) const;
   // A copy of the demo GGUF with the first `from` of its metadata replaced by `to` (equal length);
   // the tensor data is a hole in the file.
   std::string PatchDemo(const std::string& name, absl::string_view from,
                         absl::string_view to) const;
-
- private:
-  std::string path_;
 };
 
 }  // namespace weft::router

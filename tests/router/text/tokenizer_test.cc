@@ -8,6 +8,7 @@
 #include "common/limits.h"
 #include "router/errors.h"
 #include "router/text/ffi/weft_text.h"
+#include "tests/support/demo_model.h"
 #include "text_fixture.h"
 
 namespace weft::router {
@@ -96,7 +97,7 @@ TEST_CASE("Bytes that have no token in the demo model vanish from a prompt", "[r
 
 TEST_CASE("Every pre-tokenizer that GGUF files name cuts text as its published form does",
           "[router][text]") {
-  const auto file = GgufFile::Open(DemoPath());
+  const auto file = GgufFile::Open(test::DemoModelOrSkip());
   REQUIRE(file.ok());
   const auto tokens = (*file)->GetStrings("tokenizer.ggml.tokens").value();
   const auto merges = (*file)->GetStrings("tokenizer.ggml.merges").value();
@@ -134,7 +135,7 @@ TEST_CASE("Every pre-tokenizer that GGUF files name cuts text as its published f
 }
 
 TEST_CASE("An unknown pre-tokenizer is refused by name with the known ones", "[router][text]") {
-  const TempDir dir;
+  const PatchDir dir;
   // A string in GGUF is its length in 8 bytes and its text.
   const auto named = [](absl::string_view text) {
     return std::string(1, static_cast<char>(text.size())) + std::string(7, '\0') +
@@ -147,20 +148,20 @@ TEST_CASE("An unknown pre-tokenizer is refused by name with the known ones", "[r
 
 TEST_CASE("A GGUF vocabulary that is not byte-level BPE is refused with a way out",
           "[router][text]") {
-  const TempDir dir;
+  const PatchDir dir;
   const std::string path = dir.PatchDemo("model.gguf", "gpt2", "bert");
   CheckRefused(Tokenizer::FromModel(path),
                {path, "tokenizer.ggml.model", "bert", "gpt2", "tokenizer.json"});
 }
 
 TEST_CASE("A merge of tokens that do not exist is refused", "[router][text]") {
-  const TempDir dir;
+  const PatchDir dir;
   const std::string path = dir.PatchDemo("merge.gguf", "\xC4\xA0 t\x04", "\xC4\xA0 \x01\x04");
   CheckRefused(Tokenizer::FromModel(path), {path, "tokenizer.ggml.merges", "out of vocabulary"});
 }
 
 TEST_CASE("add_bos_token and add_eos_token of a GGUF file are honoured", "[router][text]") {
-  const TempDir dir;
+  const PatchDir dir;
   const std::string key = "tokenizer.ggml.add_bos_token";
   // The key, the type of a bool (7) in 4 bytes, the value.
   const std::string off = key + std::string("\x07\0\0\0\0", 5);
@@ -173,7 +174,7 @@ TEST_CASE("add_bos_token and add_eos_token of a GGUF file are honoured", "[route
 }
 
 TEST_CASE("A missing or broken tokenizer is refused with file and reason", "[router][text]") {
-  const TempDir dir;
+  const PatchDir dir;
   CheckRefused(Tokenizer::FromModel(dir.path()), {dir.path(), "tokenizer.json"});
   CheckRefused(Tokenizer::FromModel(dir.path() + "/none.gguf"), {"none.gguf"});
   CheckRefused(Tokenizer::FromModel(dir.path() + "/model.bin"), {"model.bin", ".gguf"});
@@ -187,7 +188,7 @@ TEST_CASE("A missing or broken tokenizer is refused with file and reason", "[rou
 
 TEST_CASE("A tokenizer.json with a decoder that is not understood is refused by name",
           "[router][text]") {
-  const TempDir dir;
+  const PatchDir dir;
   const std::string model = R"("model": {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": []})";
   const auto refused = [&](const std::string& decoder, const std::vector<std::string>& parts) {
     INFO(decoder);
@@ -208,7 +209,7 @@ TEST_CASE("A tokenizer.json with a decoder that is not understood is refused by 
 }
 
 TEST_CASE("Ids of a tokenizer.json are bounded", "[router][text]") {
-  const TempDir dir;
+  const PatchDir dir;
   dir.Write("tokenizer.json",
             R"({"version": "1.0", "added_tokens": [], "decoder": {"type": "ByteLevel",
             "add_prefix_space": true, "trim_offsets": true, "use_regex": true}, "model":
@@ -301,7 +302,7 @@ TEST_CASE("Megabytes of text are known to be thousands of tokens without encodin
 TEST_CASE("A tokenizer that may drop text has no least number of tokens", "[router][text]") {
   const auto tokens_min = [](absl::string_view normalizer, absl::string_view pre_tokenizer,
                              absl::string_view added) {
-    const TempDir dir;
+    const PatchDir dir;
     std::string vocab;
     for (char c = 'a'; c <= 'z'; ++c) {
       absl::StrAppend(&vocab, c == 'a' ? "" : ",", "\"", std::string(1, c), "\":", c - 'a');
