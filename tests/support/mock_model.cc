@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
+#include "tests/support/splitmix.h"
 
 namespace weft::testing {
 namespace {
@@ -13,12 +14,7 @@ namespace wire = weft::shard::v1;
 
 constexpr size_t kViolationsMax = 20;
 
-// splitmix64's finaliser.
-uint64_t Mix(uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
-  return x ^ (x >> 31);
-}
+using test::SplitmixFinish;
 
 bool HasPenalty(const wire::SamplingParams& sampling) {
   return sampling.repetition_penalty() != 1.0f || sampling.presence_penalty() != 0.0f ||
@@ -27,11 +23,12 @@ bool HasPenalty(const wire::SamplingParams& sampling) {
 
 }  // namespace
 
-uint64_t MockChain(uint64_t chain, TokenId id) { return Mix(chain * 31 + id + 1); }
+uint64_t MockChain(uint64_t chain, TokenId id) { return SplitmixFinish(chain * 31 + id + 1); }
 
 TokenId MockToken(const MockVocabulary& vocabulary, uint64_t seed, Position position,
                   uint64_t chain) {
-  const uint64_t draw = Mix(chain ^ Mix(seed + 0x9E3779B97F4A7C15ull * position));
+  const uint64_t draw =
+      SplitmixFinish(chain ^ SplitmixFinish(seed + test::kSplitmixStep * position));
   if ((draw >> 32) % 1000 < vocabulary.eos_permille) return vocabulary.eos;
   return vocabulary.first + static_cast<TokenId>(draw & 0xFFFFFFFF) % vocabulary.count;
 }

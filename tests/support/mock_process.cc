@@ -378,7 +378,7 @@ void MockProcess::RunStep(StepNumber step, Epoch epoch, const StepCall& call) {
   }
   const int64_t end_us = MonotonicClock().NowUs();
   wire::StepResponse& response = *call.response;
-  response.set_epoch(epoch);
+  response.set_epoch(fault == MockFault::kWrongEpoch ? epoch + 1 : epoch);
   response.set_step(step);
   response.set_ids_hash(HashOf(response.ids()) ^ (fault == MockFault::kWrongHash ? 1u : 0u));
   response.mutable_timings()->set_device_us(static_cast<uint32_t>(end_us - start_us));

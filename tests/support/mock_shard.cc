@@ -63,7 +63,8 @@ class MockShard::Impl : public MockProcessOwner {
                               model.violations().end());
   }
 
-  const MockShardOptions options_;
+  // Its shape's KV blocks change between processes, under life_mutex_.
+  MockShardOptions options_;
   mutable absl::Mutex mutex_;
   std::function<MockFault(const MockMoment&)> faults_ ABSL_GUARDED_BY(mutex_);
   std::function<void()> on_death_ ABSL_GUARDED_BY(mutex_);
@@ -133,6 +134,13 @@ void MockShard::SetOnDeath(std::function<void()> on_death) {
 
 void MockShard::Kill() { impl_->Kill(); }
 void MockShard::Start() { impl_->Start(); }
+void MockShard::SetKvBlocks(uint32_t kv_blocks) {
+  absl::MutexLock lock(&impl_->life_mutex_);
+  absl::MutexLock lock_state(&impl_->mutex_);
+  WEFT_CHECK(impl_->process_ == nullptr);
+  impl_->options_.shape.kv_blocks = kv_blocks;
+}
+
 std::string MockShard::address() const { return absl::StrCat("unix:", impl_->options_.socket); }
 
 uint64_t MockShard::pid() const {

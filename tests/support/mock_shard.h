@@ -26,6 +26,8 @@ enum class MockFault : uint8_t {
   kError,
   // The step's hash is not that of its ids.
   kWrongHash,
+  // The step is answered as one of the next epoch.
+  kWrongEpoch,
   // The step takes late_us more.
   kLate,
 };
@@ -97,6 +99,8 @@ class MockShard {
   void Kill();
   // Starts it anew after a Kill, as another process.
   void Start();
+  // The KV blocks of the processes that are started from now on.
+  void SetKvBlocks(uint32_t kv_blocks);
 
   std::string address() const;
   uint64_t pid() const;

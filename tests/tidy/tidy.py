@@ -119,7 +119,7 @@ LONG_FILES = {}
 # path -> reason, for the few places that may sleep.
 SLEEPS = {
     "router/doors/http/server.cc": "drain polls a counter once in a process's life",
-    "tests/router/engine/faults_test.cc": "the slow router that shards must not wait for",
+    "tests/router/engine/cost_test.cc": "the slow router that shards must not wait for",
     "tests/router/engine/engine_rig.cc": "polls a condition with a deadline",
     "tests/support/mock_process.cc": "the mock's step time",
 }

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,29 +14,19 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "common/thread.h"
 #include "router/core.h"
 #include "router/observe/probe.h"
 #include "router/request.h"
+#include "tests/common/temp_dir.h"
 #include "tests/support/mock_shard.h"
 
 namespace weft::router {
 
-// A directory that goes away with it.
-class TempDir {
- public:
-  TempDir();
-  ~TempDir();
-  const std::string& path() const { return path_; }
-  std::string Write(const std::string& name, const std::string& contents) const;
-
- private:
-  std::string path_;
-};
-
 // Writes tokenizer, EOS id (256) and a chat template: one token per byte, id = byte.
-void WriteByteModel(const TempDir& dir);
+void WriteByteModel(const test::TempDir& dir);
 
 // Reads a request's answer as it comes, and lets go of it at its end.
 class FakeSink : public AnswerSink, public Waker {
@@ -113,7 +104,13 @@ struct RigOptions {
   int64_t late_us = 0;
   bool supervisor = true;
   EngineOptions engine;
+  // The shards' faults from their first moment on; SetFaults of one replaces it there.
+  std::function<testing::MockFault(Rank rank, const testing::MockMoment& moment)> faults;
 };
+
+// Two shards with room for sixteen streams whose prompts go in chunks, and a hang time-out that a
+// test can wait for.
+RigOptions TwoShards();
 
 class EngineRig {
  public:
@@ -147,7 +144,7 @@ class EngineRig {
 
  private:
   RigOptions options_;
-  TempDir dir_;
+  test::TempDir dir_;
   std::vector<std::unique_ptr<testing::MockShard>> shards_;
   // Restarts in progress; the supervisor's thread and tests both restart.
   absl::Mutex restart_mutex_;
@@ -168,5 +165,37 @@ GenerateInput MakeInput(uint64_t seed, size_t prompt_tokens, uint32_t max_tokens
 // The value of a series by its written form, as weft_kv_blocks{state="used"}, from /metrics; -1
 // when there is none.
 double MetricValue(Probe& probe, const std::string& series);
+
+// Where threads of a rig wait until a test goes on. It opens at its end at the latest, so that a
+// test that has failed can end: make it behind the rig.
+class Gate {
+ public:
+  ~Gate() { Open(); }
+  void Open() {
+    if (!open_->HasBeenNotified()) open_->Notify();
+  }
+  // Waits; may be called when the gate is gone.
+  std::function<void()> waiter() const {
+    return [open = open_] { open->WaitForNotification(); };
+  }
+
+ private:
+  const std::shared_ptr<absl::Notification> open_ = std::make_shared<absl::Notification>();
+};
+
+// By how much series grew since it was made: the registry outlives an engine.
+class Grown {
+ public:
+  Grown(Probe& probe, const std::vector<std::string>& series) : probe_(probe) {
+    for (const std::string& name : series) before_[name] = MetricValue(probe, name);
+  }
+  double operator()(const std::string& name) const {
+    return MetricValue(probe_, name) - before_.at(name);
+  }
+
+ private:
+  Probe& probe_;
+  std::map<std::string, double> before_;
+};
 
 }  // namespace weft::router

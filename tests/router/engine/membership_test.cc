@@ -9,12 +9,9 @@
 namespace weft::router {
 namespace {
 
-RigOptions TwoShards() {
-  RigOptions options;
-  options.world = 2;
+RigOptions Unsupervised() {
+  RigOptions options = TwoShards();
   options.supervisor = false;
-  options.engine.hang_timeout_ms = 400;
-  options.step_us = 500;
   return options;
 }
 
@@ -46,7 +43,7 @@ struct SecondRouter {
 
 TEST_CASE("A second router waits while the first shows life, and serves when it ends",
           "[router][engine][membership]") {
-  const RigOptions options = TwoShards();
+  const RigOptions options = Unsupervised();
   EngineRig rig(options);
   rig.WaitReady();
   auto stream = rig.Submit(MakeInput(1, 20, 900));
@@ -70,7 +67,7 @@ TEST_CASE("A second router waits while the first shows life, and serves when it 
 
 TEST_CASE("A supervised restart takes over at once, and the start before it ends",
           "[router][engine][membership]") {
-  RigOptions options = TwoShards();
+  RigOptions options = Unsupervised();
   options.engine.launcher = {/*launcher_id=*/5, /*generation=*/1};
   EngineRig rig(options);
   rig.WaitReady();
@@ -87,7 +84,7 @@ TEST_CASE("A supervised restart takes over at once, and the start before it ends
 
 TEST_CASE("A router that recovers keeps its shards from a second one that waits",
           "[router][engine][membership]") {
-  const RigOptions options = TwoShards();
+  const RigOptions options = Unsupervised();
   EngineRig rig(options);
   rig.WaitReady();
   SecondRouter second(rig, options.engine);
@@ -107,7 +104,7 @@ TEST_CASE("A router that recovers keeps its shards from a second one that waits"
 
 TEST_CASE("A router whose tokenizer is not that of the shards' model never serves",
           "[router][engine][membership]") {
-  RigOptions options = TwoShards();
+  RigOptions options = Unsupervised();
   options.shape.vocabulary.size = 320;  // the byte model has 257 ids
   absl::Mutex mutex;
   absl::Status fatal;

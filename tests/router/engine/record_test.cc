@@ -57,7 +57,7 @@ void RunStreams(EngineRig& rig, uint64_t first) {
 
 TEST_CASE("What an engine recorded is played again to the bit, lost groups and all",
           "[engine][recording]") {
-  const TempDir dir;
+  const test::TempDir dir;
   const std::string path = dir.path() + "/rec";
   RigOptions options = SmallRig(path);
   options.engine.record.part_bytes = 2500;
@@ -91,7 +91,7 @@ TEST_CASE("What an engine recorded is played again to the bit, lost groups and a
 }
 
 TEST_CASE("A recording holds no token of a prompt or an answer", "[engine][recording]") {
-  const TempDir dir;
+  const test::TempDir dir;
   const std::string path = dir.path() + "/rec";
   const std::string secret = "the quick brown fox jumps over the lazy dog, again and again!";
   {
@@ -116,7 +116,7 @@ TEST_CASE("A recording holds no token of a prompt or an answer", "[engine][recor
 }
 
 TEST_CASE("A disk that is full costs no stream a token", "[engine][recording]") {
-  const TempDir dir;
+  const test::TempDir dir;
   RigOptions options = SmallRig(dir.path() + "/rec");
   options.engine.record.part_bytes = 3000;
   options.engine.record.create_part = [](const std::string& path) {

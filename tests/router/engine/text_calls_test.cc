@@ -1,6 +1,8 @@
 // What an engine says of texts without a step: token ids, texts of ids, templates that are gone.
 
 #include <signal.h>
+
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <filesystem>
 
@@ -83,7 +85,7 @@ TEST_CASE("The text of ids is bounded like a prompt, by the field that holds the
 }
 
 TEST_CASE("A server that cannot run chat templates is not ready and says so", "[router][engine]") {
-  const TempDir dir;
+  const test::TempDir dir;
   TemplateHostOptions host_options;
   host_options.program = dir.path() + "/server";
   host_options.restart_delay = absl::Milliseconds(1);
@@ -105,6 +107,41 @@ TEST_CASE("A server that cannot run chat templates is not ready and says so", "[
   CHECK(sink->status().ok());
   std::filesystem::copy_file(WEFT_TEMPLATE_SERVER, host_options.program);
   rig.WaitReady();
+}
+
+TEST_CASE("A text that finds the queue of texts full is refused at once with a time to come back",
+          "[router][engine]") {
+  std::atomic<int> begun{0};
+  std::atomic<int> ran{0};
+  EngineRig rig({});
+  const std::string rejections = "weft_admission_rejections_total{reason=\"queue_requests\"}";
+  const double rejected_before = MetricValue(rig.probe(), rejections);
+  Gate gate;
+  const auto push = [&] {
+    return rig.engine().Run(1, [&begun, &ran, wait = gate.waiter()] {
+      begun.fetch_add(1);
+      wait();
+      ran.fetch_add(1);
+    });
+  };
+  // Both threads for short texts are held, and as many wait as may.
+  constexpr int kThreads = 2;
+  constexpr int kTaken = static_cast<int>(kTextJobsMax) + kThreads;
+  for (int i = 0; i < kThreads; ++i) REQUIRE(push());
+  EngineRig::WaitUntil("both threads are held", [&] { return begun.load() == kThreads; });
+  for (int i = kThreads; i < kTaken; ++i) REQUIRE(push());
+  REQUIRE_FALSE(push());
+  const absl::Status status =
+      Detokenize(rig.engine(), {97}, rig.engine().EnterText(Anonymous(), 1)).status();
+  CHECK(absl::IsResourceExhausted(status));
+  CHECK(ErrorReason(status) == "TEXT_QUEUE_FULL");
+  CHECK(RetryAfter(status) == absl::Seconds(1));
+  CHECK(MetricValue(rig.probe(), rejections) - rejected_before >= 1);
+  gate.Open();
+  EngineRig::WaitUntil("all that were taken have run", [&] { return ran.load() == kTaken; });
+  // The refused one gave its permit back, and texts are read again.
+  CHECK(rig.engine().WaitIdle(absl::Seconds(10)));
+  CHECK(Detokenize(rig.engine(), {97}, rig.engine().EnterText(Anonymous(), 1)).ok());
 }
 
 TEST_CASE("The text of ids counts among the bytes of texts", "[router][engine]") {
