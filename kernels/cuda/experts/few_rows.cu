@@ -244,7 +244,7 @@ __device__ __forceinline__ void StreamBlock(const FewRowsExpertsParams& params,
   };
   if constexpr (kPerLane > 0) {
     RouteRow<kPerLane>(params, tables);
-    RoutedBarrier();
+    SayRouted();
     FewRowsStream stream(tiles, [tables](uint32_t i) { return tables->experts[i]; });
     run(stream);
     LeaveRouting(params);
@@ -282,7 +282,7 @@ __global__ void __launch_bounds__(GemvShape::kAllThreads, 1)
     RowRouter router(params, reinterpret_cast<uint4*>(shared + plan.up.x_begin), shared);
     WaitForEarlierKernels();
     router.Run(params);
-    RoutedBarrier();
+    AwaitRouted();
   } else {
     WaitForEarlierKernels();
     tiles = __ldcg(params.routes.tile_count);

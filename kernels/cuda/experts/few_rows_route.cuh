@@ -17,8 +17,14 @@ __device__ __forceinline__ uint32_t* RoutedBlocks(void* workspace) {
   return static_cast<uint32_t*>(workspace) + 1;
 }
 
-// Between the warp that chooses and those that multiply: the tables are filled, and the input.
-__device__ __forceinline__ void RoutedBarrier() { NamedBarrier(2, GemvShape::kAllThreads); }
+// From the warp that chooses to those that multiply: the tables are filled. It does not wait for
+// them; they wait for it, and for each other's part of the input. A warp says so as one, although
+// its lanes had different shares of the tables.
+__device__ __forceinline__ void SayRouted() {
+  __syncwarp();
+  NamedBarrierArrive(2, GemvShape::kAllThreads);
+}
+__device__ __forceinline__ void AwaitRouted() { NamedBarrier(2, GemvShape::kAllThreads); }
 
 // Of the warps that multiply.
 class RowRouter {
@@ -41,7 +47,7 @@ class RowRouter {
   }
 
   // After it: the input, and the block's numbers, which others see that have awaited all blocks.
-  // RoutedBarrier has to follow.
+  // AwaitRouted has to follow.
   __device__ __forceinline__ void Run(const FewRowsExpertsParams& params) {
     // A thread multiplies the vectors that it has written itself: there is no barrier between.
     input_.FillFirst(norm_, GemvPanel(norm_));
@@ -121,7 +127,7 @@ class RowRouter {
 };
 
 // By the warp that requests the weights, after the wait for earlier kernels: what a single row
-// takes. RoutedBarrier has to follow, and LeaveRouting some time.
+// takes. SayRouted has to follow, and LeaveRouting some time.
 template <int kPerLane>
 __device__ __forceinline__ void RouteRow(const FewRowsExpertsParams& params,
                                          FewRowsTables* tables) {
