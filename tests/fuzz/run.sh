@@ -93,7 +93,7 @@ keep_found() {  # TARGET
   local target=$1 folder="$work/$1"
   rm -rf "$folder/merged"
   mkdir "$folder/merged"
-  "build/fuzz/bin/weft_fuzz_$target" -merge=1 -max_len="$(bytes_max "$target")" -timeout=10 \
+  "build/fuzz/bin/weft_fuzz_$target" -set_cover_merge=1 -use_counters=0 -max_len="$(bytes_max "$target")" -timeout=10 \
     -rss_limit_mb=2048 "$folder/merged" "tests/fuzz/corpora/$target" "$folder/found" \
     >"$folder/merge.log" 2>&1
   rm -rf "tests/fuzz/corpora/$target"
