@@ -83,7 +83,7 @@ report() {  # TARGET
     "$([ "$(cat "$folder/exit")" = 0 ] && echo ok || echo FAULT)"
   [ "$(cat "$folder/exit")" != 0 ] || return 0
   fault="$(sed -n 's/.*Test unit written to //p' "$folder/log" | tail -n 1)"
-  echo "$target: $(grep -m 1 -E 'CHECK failed|ERROR: |runtime error: ' "$folder/log" || tail -n 1 "$folder/log")"
+  echo "$target: $(grep -m 1 -E 'CHECK failed|runtime error: |SUMMARY' "$folder/log" || tail -n 1 "$folder/log")"
   [ -z "$fault" ] || echo "  again:    $addr2line build/fuzz/bin/weft_fuzz_$target $fault"
   echo "  the log:  $folder/log"
   return 1

@@ -100,6 +100,17 @@ def generate():
     yield message(f5=chat, f11=-7)
     yield message(f3="x", f30=1, f6=message(f12=1))
     yield message(f1="Hello", f3=0) + message(f2=chat)
+    # In text, which mutates better (a "#" begins a comment there).
+    yield b"""#
+request_id: "id" text: "Hello" sampling { temperature: 0.7 top_k: 40 top_p: 0.9 seed: 7 n: 1 }
+decoding { repetition_penalty: 1.2 presence_penalty: 0.5 logit_bias { id: 3 bias: 1.5 } }
+stopping { max_tokens: 5 stop_sequences: "abc" stop_sequences: "\\n" } priority: -7
+response { logprobs: true top_logprobs: 5 echo_prompt: true } truncate_prompt_tokens: 4
+"""
+    yield b"""#
+chat { messages { role: "user" content: "Hello" } messages { role: "assistant" content: "x" } }
+model: "m" add_special_tokens: false sampling { min_p: 0.1 typical_p: 0.5 }
+"""
 
 
 # -- The shards' wire ---------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 // Fuzz target: bytes as the public gRPC door's messages. Generate is refused with the field named,
 // or becomes a request that keeps all promises and, written as a message again, is read as the
-// same.
+// same. An input that begins with '#' is the request in protobuf's text format, where a string can
+// grow without the lengths around it.
 
 #include <cstddef>
 #include <cstdint>
@@ -10,6 +11,7 @@
 
 #include "common/check.h"
 #include "google/protobuf/stubs/logging.h"
+#include "google/protobuf/text_format.h"
 #include "router/doors/door_context.h"
 #include "router/doors/grpc/messages.h"
 #include "router/doors/grpc/request.h"
@@ -156,6 +158,12 @@ extern "C" int LLVMFuzzerInitialize(int*, char***) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const absl::string_view bytes(reinterpret_cast<const char*>(data), size);
+  if (!bytes.empty() && bytes.front() == '#') {
+    weft::v1::GenerateRequest request;
+    google::protobuf::TextFormat::ParseFromString(std::string(bytes), &request);
+    weft::router::Generate(request.SerializeAsString());
+    return 0;
+  }
   weft::router::Generate(bytes);
   weft::router::TextCalls(bytes);
   return 0;
