@@ -3,6 +3,7 @@
 # with sudo at hand; running it again changes nothing. Options:
 #   --no-model   leave the demo model out
 #   --tests      also the Python clients, oracles and stub generators that tests/run.sh uses
+#   --fuzz       also the compiler that fuzzing needs (tests/fuzz/run.sh)
 #   --cuda       also what is missing of CUDA 13's compiler and libraries (1.1 GB) and NCCL 2.28
 #                (0.2 GB)
 set -euo pipefail
@@ -12,13 +13,15 @@ source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 want_model=1
 want_tests=0
 want_cuda=0
+want_fuzz=0
 for argument in "$@"; do
   case "$argument" in
     --no-model) want_model=0 ;;
     --tests) want_tests=1 ;;
     --cuda) want_cuda=1 ;;
+    --fuzz) want_fuzz=1 ;;
     -h|--help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
-    *) echo "setup.sh: unknown option $argument (known: --no-model, --tests, --cuda)" >&2; exit 2 ;;
+    *) echo "setup.sh: unknown option $argument (known: --no-model, --tests, --fuzz, --cuda)" >&2; exit 2 ;;
   esac
 done
 
@@ -50,6 +53,8 @@ if [ "$want_tests" = 1 ]; then
   command -v gofmt >/dev/null || [ -x /usr/local/go/bin/gofmt ] || packages+=(golang-go)
   command -v node >/dev/null && command -v npm >/dev/null || packages+=(nodejs npm)
 fi
+
+[ "$want_fuzz" = 0 ] || packages+=(clang-19 libclang-rt-19-dev)
 
 install_packages() {
   [ -r /etc/os-release ] && . /etc/os-release

@@ -1,12 +1,17 @@
 // Runs a fuzz target without libFuzzer: each seed file as it is, then mutants of them from a fixed,
-// printed random seed. Usage: <target> [--runs N] [--seed S] FILE...
-// A clang build with -DWEFT_LIBFUZZER=ON links libFuzzer in its place.
+// printed random seed. Usage: <target> [--runs N] [--seed S] FILE_OR_FOLDER...
+// The preset fuzz links libFuzzer in its place.
+
+#include <fcntl.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <iostream>
 #include <random>
 #include <string>
@@ -15,10 +20,26 @@
 #include "tests/common/temp_dir.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
+// For the targets that have something to set up.
+extern "C" __attribute__((weak)) int LLVMFuzzerInitialize(int* argc, char*** argv);
 
 namespace {
 
+// The input under way, which a run that ends the process leaves behind.
+const std::string* g_input = nullptr;
+
+void WriteInput(int signal) {
+  const int file = open("fuzz-fault", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  constexpr char kSaid[] = "fuzz: the input is in ./fuzz-fault\n";
+  if (file >= 0 && write(file, g_input->data(), g_input->size()) >= 0) {
+    (void)!write(STDERR_FILENO, kSaid, sizeof(kSaid) - 1);
+  }
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
+}
+
 void RunOne(const std::string& bytes) {
+  g_input = &bytes;
   LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
 }
 
@@ -64,26 +85,44 @@ std::string Mutate(std::string bytes, const std::string& other, std::mt19937_64&
   return bytes;
 }
 
+// A file's bytes, or those of all files in a folder, by name.
+void ReadSeeds(const std::string& path, std::vector<std::string>* corpus) {
+  if (!std::filesystem::is_directory(path)) {
+    corpus->push_back(weft::test::ReadFile(path));
+    return;
+  }
+  std::vector<std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator(path)) {
+    files.push_back(entry.path().string());
+  }
+  std::sort(files.begin(), files.end());
+  for (const std::string& file : files) corpus->push_back(weft::test::ReadFile(file));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   uint64_t runs = 2000;
   uint64_t seed = 1;
   std::vector<std::string> corpus;
+  int ignored_argc = 1;
+  char** ignored_argv = argv;
+  if (LLVMFuzzerInitialize != nullptr) LLVMFuzzerInitialize(&ignored_argc, &ignored_argv);
   for (int i = 1; i < argc; ++i) {
     const std::string arg = argv[i];
     if ((arg == "--runs" || arg == "--seed") && i + 1 < argc) {
       (arg == "--runs" ? runs : seed) = std::strtoull(argv[++i], nullptr, 10);
     } else {
-      corpus.push_back(weft::test::ReadFile(arg));
+      ReadSeeds(arg, &corpus);
     }
   }
   if (corpus.empty()) {
-    std::cerr << "usage: " << argv[0] << " [--runs N] [--seed S] FILE...\n";
+    std::cerr << "usage: " << argv[0] << " [--runs N] [--seed S] FILE_OR_FOLDER...\n";
     return 2;
   }
   std::cout << "fuzz: " << corpus.size() << " files, " << runs << " mutants, seed " << seed
             << std::endl;
+  for (const int fatal : {SIGABRT, SIGSEGV, SIGBUS, SIGFPE}) std::signal(fatal, &WriteInput);
   for (const std::string& bytes : corpus) RunOne(bytes);
   std::mt19937_64 random(seed);
   for (uint64_t run = 0; run < runs; ++run) {

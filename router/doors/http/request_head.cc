@@ -76,7 +76,10 @@ HttpRefusal ReadTarget(absl::string_view method, absl::string_view target, Reque
   const bool web =
       url->scheme_id() == urls::scheme::http || url->scheme_id() == urls::scheme::https;
   const auto authority = url->encoded_authority();
-  if (!web || url->encoded_host().empty() ||
+  const auto path = url->encoded_path();
+  // Boost ends a port at its first other character and takes "http://a:80b/c" for the path "b/c".
+  const bool rooted = path.empty() || path.front() == '/';
+  if (!web || !rooted || url->encoded_host().empty() ||
       !IsHost(absl::string_view(authority.data(), authority.size()))) {
     return Bad("an absolute request target is http:// or https://, a host and a path");
   }

@@ -1,5 +1,6 @@
 // Fuzz target: a JSON body of any bytes, on every route that takes one, is answered with a 4xx and
-// a JSON error, or becomes a request.
+// a JSON error, or becomes a request that keeps all promises; the same body written anew becomes
+// the same request.
 
 #include <cstddef>
 #include <cstdint>
@@ -8,13 +9,15 @@
 #include <string>
 
 #include "boost/json/parse.hpp"
+#include "boost/json/serialize.hpp"
 #include "common/check.h"
 #include "router/doors/door_context.h"
+#include "router/doors/http/json.h"
 #include "router/doors/http/router.h"
 #include "router/doors/openai/routes.h"
 #include "router/doors/tgi/routes.h"
 #include "router/observe/probe.h"
-#include "tests/router/doors/fake_entrance.h"
+#include "tests/router/doors/checking_entrance.h"
 
 namespace weft::router {
 namespace {
@@ -41,41 +44,52 @@ struct Routes {
     AddOpenAiRoutes(&doors, &router);
   }
   Probe probe;
-  FakeEntrance intake;
-  DoorContext doors{&intake, &probe, {}};
+  CheckingEntrance entrance;
+  DoorContext doors{&entrance, &probe, {}};
   HttpRouter router;
   IoWaker waker{[] {}};
 };
 
-void PostEverywhere(const std::string& body) {
+// The words of the request that the body becomes; empty when it is refused.
+std::string Post(const char* path, const std::string& body) {
   static Routes routes;
-  for (const char* path :
-       {"/generate", "/generate_stream", "/tokenize", "/v1/chat/completions", "/v1/completions"}) {
-    const auto match = routes.router.Find(HttpMethod::kPost, path);
-    WEFT_CHECK(match.handler != nullptr && *match.gate != nullptr);
-    HttpRequest request;
-    // Nobody needs a key here: all are one tenant.
-    request.tenant = *(*match.gate)("", "");
-    request.method = HttpMethod::kPost;
-    request.path = path;
-    request.body = body;
-    request.request_id = NewRequestId();
-    Answered answered;
-    const auto exchange = (*match.handler)(std::move(request), answered, routes.waker);
-    if (exchange != nullptr) exchange->OnGone(CancelReason::kClientGone);
-    if (!answered.reply().has_value()) continue;
-    WEFT_CHECK_GE(answered.reply()->status, 400);
-    WEFT_CHECK_LE(answered.reply()->status, 499);
-    boost::system::error_code error;
-    boost::json::parse(answered.reply()->body, error);
-    WEFT_CHECK_MSG(!error, answered.reply()->body);
-  }
+  const auto match = routes.router.Find(HttpMethod::kPost, path);
+  WEFT_CHECK(match.handler != nullptr && *match.gate != nullptr);
+  HttpRequest request;
+  // Nobody needs a key here: all are one tenant.
+  request.tenant = *(*match.gate)("", "");
+  request.method = HttpMethod::kPost;
+  request.path = path;
+  request.body = body;
+  request.request_id = "fuzz";
+  Answered answered;
+  const auto exchange = (*match.handler)(std::move(request), answered, routes.waker);
+  routes.waker.Drain();
+  if (exchange != nullptr) exchange->OnGone(CancelReason::kClientGone);
+  WEFT_CHECK(answered.reply().has_value());
+  WEFT_CHECK_GE(answered.reply()->status, 400);
+  WEFT_CHECK_LE(answered.reply()->status, 499);
+  boost::system::error_code error;
+  boost::json::parse(answered.reply()->body, error);
+  WEFT_CHECK_MSG(!error, answered.reply()->body);
+  std::string seen = routes.entrance.TakeSeen();
+  // The entrance is always full; a door has no other reason to say so.
+  WEFT_CHECK_EQ(answered.reply()->status == 429, !seen.empty());
+  return seen;
 }
 
 }  // namespace
 }  // namespace weft::router
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  weft::router::PostEverywhere(std::string(reinterpret_cast<const char*>(data), size));
+  const std::string body(reinterpret_cast<const char*>(data), size);
+  const auto json = weft::router::ParseJson(body);
+  for (const char* path : {"/", "/generate", "/generate_stream", "/tokenize", "/chat_tokenize",
+                           "/invocations", "/v1/chat/completions", "/v1/completions"}) {
+    const std::string seen = weft::router::Post(path, body);
+    if (seen.empty()) continue;
+    WEFT_CHECK(json.ok());
+    WEFT_CHECK_EQ(weft::router::Post(path, boost::json::serialize(*json)), seen);
+  }
   return 0;
 }

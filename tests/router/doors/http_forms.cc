@@ -103,6 +103,7 @@ void AddTargets(std::vector<HttpForm>* forms) {
                            "GET / HTTP/11",
                            "G(T / HTTP/1.1",
                            "GET http://u@x/ HTTP/1.1",
+                           "GET http://x:80y/z HTTP/1.1",
                            "GET /\xc3\xa4 HTTP/1.1",
                            "GET\t/\tHTTP/1.1",
                            "\x16\x03\x01"}) {

@@ -109,6 +109,10 @@ std::vector<TokenizerVariant> TokenizerVariants() {
          {Added(601, "  ", true), Added(602, "   ", true), Added(603, "\n\n", false)});
   tokens("sentence piece with added tokens", "sentence_piece",
          {Added(600, "<t>", false), Added(601, "\xE2\x96\x81\xE2\x96\x81", false)});
+  add("sentence piece that drops characters", "sentence_piece", [](json::object& t) {
+    t["model"].as_object()["unk_token"] = nullptr;
+    t["model"].as_object()["byte_fallback"] = false;
+  });
   add("trimmed offsets", "byte_level", [&](json::object& t) {
     json::value trimming = byte_level;
     trimming.as_object()["add_prefix_space"] = true;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tests/shard/control/batch_fault.h"
 #include "tests/shard/control/step_cases.h"
 
 namespace weft::shard {
@@ -63,40 +64,6 @@ class RandomSteps {
   std::mt19937 random_;
 };
 
-// What a batch must satisfy for the device to be safe.
-void CheckSafe(const StepLimits& limits, const StepBatch& batch) {
-  REQUIRE(batch.ids.size() <= limits.step_tokens_max);
-  uint32_t tokens = 0;
-  uint32_t blocks = 0;
-  size_t sequence = 0;
-  REQUIRE(batch.kv_groups == limits.kv_windows.size());
-  REQUIRE(batch.tables.size() == batch.sequences.size() * batch.kv_groups);
-  for (const StepSequence& rows : batch.sequences) {
-    REQUIRE(rows.slot < limits.running_max);
-    REQUIRE(rows.token_count > 0);
-    REQUIRE(rows.token_begin == tokens);
-    REQUIRE(rows.start + rows.token_count <= limits.context_tokens);
-    for (uint32_t group = 0; group < limits.kv_windows.size(); ++group) {
-      const StepTable& table = batch.table(sequence, group);
-      const uint32_t window = limits.kv_windows[group];
-      const uint32_t seen = window == 0 || window > rows.start ? 0 : rows.start + 1 - window;
-      REQUIRE(table.begin == blocks);
-      REQUIRE(table.first * limits.block_tokens <= seen);
-      REQUIRE((table.first + table.count) * limits.block_tokens >= rows.start + rows.token_count);
-      blocks += table.count;
-    }
-    ++sequence;
-    tokens += rows.token_count;
-    for (uint32_t i = 0; i < rows.token_count; ++i) {
-      const TokenId id = batch.ids[rows.token_begin + i];
-      REQUIRE((rows.from_last_sample ? id == kNoToken : id < limits.vocab_size));
-    }
-  }
-  REQUIRE(tokens == batch.ids.size());
-  REQUIRE(blocks == batch.block_ids.size());
-  for (const BlockId block : batch.block_ids) REQUIRE(block < limits.kv_blocks);
-}
-
 }  // namespace
 
 TEST_CASE("Random steps are refused or give a safe batch", "[shard][step_inputs][fuzz]") {
@@ -143,7 +110,7 @@ TEST_CASE("Random steps are refused or give a safe batch", "[shard][step_inputs]
     }
     if (status.ok()) {
       ++good;
-      CheckSafe(limits, batch);
+      REQUIRE(BatchFault(limits, batch) == "");
     } else {
       // An error ends the epoch; now and then the state is used on, which must be safe too.
       ++bad;
@@ -175,7 +142,7 @@ TEST_CASE("Random bytes as steps are refused or give a safe batch", "[shard][ste
     StepInputs inputs(SmallLimits());
     Arrange(&inputs);
     StepBatch batch;
-    if (inputs.Prepare(request, &batch).ok()) CheckSafe(SmallLimits(), batch);
+    if (inputs.Prepare(request, &batch).ok()) REQUIRE(BatchFault(SmallLimits(), batch) == "");
   }
   CHECK(parsed > 1000);
 }

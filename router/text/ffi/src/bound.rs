@@ -134,6 +134,6 @@ fn counted_bytes(bpe: &BPE) -> [bool; 256] {
 }
 
 /// True when no character is unknown: what has no token becomes one for each of its bytes.
-fn has_all_byte_tokens(bpe: &BPE) -> bool {
+pub fn has_all_byte_tokens(bpe: &BPE) -> bool {
     bpe.byte_fallback && (0..=255).all(|b| bpe.token_to_id(&format!("<0x{b:02X}>")).is_some())
 }

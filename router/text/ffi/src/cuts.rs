@@ -20,7 +20,7 @@ use serde_json::Value;
 use tokenizers::{Model, ModelWrapper, Tokenizer};
 
 use crate::added;
-use crate::bound::steps;
+use crate::bound::{has_all_byte_tokens, steps};
 use crate::bpe::{LLAMA3, QWEN2};
 
 const CL100K: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+";
@@ -272,6 +272,8 @@ fn of_blanks(tokenizer: &Tokenizer, normalizers: &[Value], pre: &[Value]) -> Opt
         || affixed(&bpe.continuing_subword_prefix)
         || affixed(&bpe.end_of_word_suffix)
         || bpe.token_to_id("\u{2581}").is_none()
+        // Else characters without a token are dropped, and what stood around them may merge.
+        || !(bpe.unk_token.is_some() || has_all_byte_tokens(bpe))
     {
         return None;
     }
