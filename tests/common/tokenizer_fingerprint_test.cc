@@ -33,22 +33,30 @@ TEST_CASE("A model without a tokenizer has no fingerprint", "[common][tokenizer]
   CHECK_FALSE(FingerprintTokenizer(dir.path() + "/missing.gguf").ok());
 }
 
-// A GGUF file with an array of strings under tokenizer.ggml.tokens.
-std::string Gguf(const std::vector<std::string>& tokens, uint32_t eos) {
+std::string RawStrings(const std::vector<std::string>& strings) {
   std::string values =
-      test::Raw(uint32_t{test::GgufBuilder::kString}) + test::Raw(uint64_t{tokens.size()});
-  for (const std::string& token : tokens) values += test::RawString(token);
+      test::Raw(uint32_t{test::GgufBuilder::kString}) + test::Raw(uint64_t{strings.size()});
+  for (const std::string& one : strings) values += test::RawString(one);
+  return values;
+}
+
+// A GGUF file with arrays of strings under tokenizer.ggml.tokens and .merges.
+std::string Gguf(const std::vector<std::string>& tokens, uint32_t eos,
+                 const std::vector<std::string>& merges = {}) {
   test::GgufBuilder builder;
-  builder.Key("tokenizer.ggml.tokens", test::GgufBuilder::kArray, values);
+  builder.Key("tokenizer.ggml.tokens", test::GgufBuilder::kArray, RawStrings(tokens));
+  builder.Key("tokenizer.ggml.merges", test::GgufBuilder::kArray, RawStrings(merges));
   builder.Uint("tokenizer.ggml.eos_token_id", eos);
   builder.String("tokenizer.chat_template", "{{ messages }}");
   return builder.Build();
 }
 
-TEST_CASE("A GGUF file's fingerprint follows its tokens and special ids", "[common][tokenizer]") {
+TEST_CASE("A GGUF file's fingerprint follows its tokens, merges and special ids",
+          "[common][tokenizer]") {
   test::TempDir dir;
-  const auto hash = [&](const std::vector<std::string>& tokens, uint32_t eos) {
-    const auto found = FingerprintTokenizer(dir.Write("m.gguf", Gguf(tokens, eos)));
+  const auto hash = [&](const std::vector<std::string>& tokens, uint32_t eos,
+                        const std::vector<std::string>& merges = {}) {
+    const auto found = FingerprintTokenizer(dir.Write("m.gguf", Gguf(tokens, eos, merges)));
     REQUIRE(found.ok());
     REQUIRE(found->source == TokenizerSource::kGguf);
     return found->hash;
@@ -57,6 +65,8 @@ TEST_CASE("A GGUF file's fingerprint follows its tokens and special ids", "[comm
   CHECK(hash({"a", "bc"}, 1) == first);
   CHECK(hash({"ab", "c"}, 1) != first);
   CHECK(hash({"a", "bc"}, 0) != first);
+  CHECK(hash({"a", "bc"}, 1, {"b c"}) != first);
+  CHECK(hash({"a", "bc"}, 1, {"b c"}) != hash({"a", "bc"}, 1, {"c b"}));
 }
 
 }  // namespace

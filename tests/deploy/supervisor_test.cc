@@ -195,7 +195,8 @@ TEST_CASE("A router that dies while it drains has not drained", "[launcher]") {
 
 TEST_CASE("The socket takes restart orders and tells of deaths", "[launcher]") {
   Fixture fixture;
-  REQUIRE(fixture.Start(kRuns, kRuns).ok());
+  REQUIRE(fixture.Start("trap 'echo alive' USR1; echo up; while :; do kill -STOP $$; done", kRuns)
+              .ok());
   fixture.RunUntil([&] { return fixture.Count("shard-0 up") == 1; });
   fixture.supervisor_->MarkHealthy();
   const pid_t pid = fixture.supervisor_->ShardPid(0);
@@ -228,7 +229,11 @@ TEST_CASE("The socket takes restart orders and tells of deaths", "[launcher]") {
     say("restart 0 1 stale\n");
     fixture.RunUntil([&] { return answers.size() == 1; });
     CHECK(answers[0] == "ok");
+    // One that was killed would not answer any more.
+    for (const int signal : {SIGUSR1, SIGCONT}) REQUIRE(kill(pid, signal) == 0);
+    fixture.RunUntil([&] { return fixture.Count("shard-0 alive") == 1; });
     CHECK(fixture.supervisor_->ShardPid(0) == pid);
+    CHECK(answers.size() == 1);
   }
   SECTION("nonsense is answered by an error") {
     say("restart 7 1 x\nhello\n");

@@ -1,7 +1,8 @@
 # Mutants: faults that the tests must notice. Each is a file <name>.mutant here: a sentence, the
-# source file it changes, and a text of it between <<<< and ==== that is replaced by the text
-# between ==== and >>>>. The product's own sources never know of them: a mutated copy of the file is
-# made in the build tree and compiled instead.
+# source file it changes, the test that notices, and a text of it between <<<< and ==== that is
+# replaced by the text between ==== and >>>>. The product's own sources never know of them: run.py
+# mutates a copy of the tree, and for what follows a mutated copy of the file is made in the build
+# tree and compiled instead.
 
 # weft_mutate_sources(<result> <name> <source> ...): sets <result> to the absolute paths given, with
 # the mutated copy in place of the file that <name>.mutant changes.

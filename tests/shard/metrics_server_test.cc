@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
@@ -37,6 +38,9 @@ class Client {
     address.sin_port = htons(PortOf(server));
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     REQUIRE(connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0);
+    // A server that answers nobody any more fails a test and does not hold it up for ever.
+    const timeval patience{20, 0};
+    REQUIRE(setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) == 0);
   }
   ~Client() { close(fd_); }
 

@@ -273,6 +273,17 @@ TEST_CASE("Completion log-probabilities have OpenAI's shape", "[router][openai]"
   CHECK(absl::StrContains(stream, R"("logprobs":{"text_offset":[2],)"));
 }
 
+TEST_CASE("Offsets of completions' tokens count characters, however many bytes they have",
+          "[router][openai]") {
+  DoorsFixture fixture;
+  fixture.intake.SetScript(
+      {{Started(), TokenWithLogprob(10, "\xc3\xa4", -1.0f),
+        TokenWithLogprob(11, "\xe2\x82\xac\xf0\x9f\x98\x80", -1.0f),
+        TokenWithLogprob(12, "x", -1.0f), Finished(FinishReason::kLength, 3)}});
+  CHECK(absl::StrContains(fixture.Post("/v1/completions", R"({"prompt":"x","logprobs":0})").body,
+                          R"("text_offset":[0,1,3])"));
+}
+
 TEST_CASE("Bytes that are no text do not break the JSON", "[router][openai]") {
   DoorsFixture fixture;
   TokenEvent half = TokenWithLogprob(10, "", -1.0f);

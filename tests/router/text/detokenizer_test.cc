@@ -187,6 +187,9 @@ TEST_CASE("Invalid bytes become one replacement character for each maximal inval
   CHECK(Assemble({"\x80\x80"}) == r + r);
   CHECK(Assemble({"\xC0\xAF"}) == r + r);                  // overlong
   CHECK(Assemble({"\xE0\x80\x80"}) == r + r + r);          // overlong
+  CHECK(Assemble({"\xF0\x80\x80\x80"}) == r + r + r + r);  // overlong
+  CHECK(Assemble({"\xF0\x8F\xBF\xBF"}) == r + r + r + r);  // overlong, the last such
+  CHECK(Assemble({"\xF0\x90\x80\x80"}) == "\xF0\x90\x80\x80");
   CHECK(Assemble({"\xED\xA0\x80"}) == r + r + r);          // surrogate
   CHECK(Assemble({"\xF4\x90\x80\x80"}) == r + r + r + r);  // above U+10FFFF
   CHECK(Assemble({"\xF5\xFF"}) == r + r);

@@ -8,6 +8,7 @@
 #include <catch2/catch.hpp>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -147,6 +148,47 @@ TEST_CASE("A late rank is waited for by sleeping, and the wait is counted", "[sh
   CHECK(ranks.Wait(0) == 0);
   CHECK(ranks.Wait(1) == 0);
   for (const int fd : {gate[0], gate[1], met[0], met[1]}) close(fd);
+}
+
+// A byte into a pipe whenever somebody asks for the time: once when a heartbeat is made, and once
+// with each beat.
+class PipeClock : public Clock {
+ public:
+  explicit PipeClock(int fd) : fd_(fd) {}
+  int64_t NowUs() const override {
+    if (write(fd_, "x", 1) != 1) _exit(91);
+    return 0;
+  }
+
+ private:
+  const int fd_;
+};
+
+TEST_CASE("A rank shows life while it waits for another", "[shard][comm]") {
+  const ShmShape shape{2, 14, 64};
+  const auto segment = ShmSegment::Create(shape);
+  REQUIRE(segment.ok());
+  int beats[2];
+  REQUIRE(pipe(beats) == 0);
+  // Rank 1 comes when rank 0 has shown life three times; without that rank 0 gives up.
+  RankProcesses ranks(2, [&](Rank rank) {
+    close(beats[rank]);
+    const PipeClock clock(beats[1]);
+    std::optional<Heartbeat> heartbeat;
+    if (rank == 0) heartbeat.emplace(clock);
+    auto comm = ShmCommunicator::Open(segment->token(), shape, rank, absl::Seconds(10),
+                                      rank == 0 ? &*heartbeat : nullptr);
+    if (!comm.ok()) return 1;
+    char byte = 0;
+    for (int i = 0; rank == 1 && i < 4; ++i) {
+      if (read(beats[0], &byte, 1) != 1) return 2;
+    }
+    return (*comm)->Meet(absl::Seconds(10)).ok() ? 0 : 3;
+  });
+  close(beats[0]);
+  close(beats[1]);
+  CHECK(ranks.Wait(0) == 0);
+  CHECK(ranks.Wait(1) == 0);
 }
 
 TEST_CASE("Abort ends the waits of all ranks at once, present and future", "[shard][comm]") {

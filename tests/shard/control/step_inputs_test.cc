@@ -127,6 +127,31 @@ TEST_CASE("A prefix hit starts beyond position 0, and penalties bring all ids",
   CHECK(batch.table(0, 0).count == 2);
 }
 
+TEST_CASE("The prompt's length is what the first chunk says, whatever ids it brings",
+          "[shard][step_inputs]") {
+  struct Case {
+    std::vector<uint32_t> ids;
+    bool last;
+    uint32_t prompt_len;
+  };
+  // The first part of a prompt, a whole one, and a prompt that comes again with its output.
+  const Case cases[] = {
+      {{1, 2, 3}, false, 7}, {{1, 2, 3, 4, 5}, true, 5}, {{1, 2, 3, 4, 5, 6}, true, 2}};
+  for (const Case& test : cases) {
+    StepInputs inputs(SmallLimits());
+    v1::PrefillRequest request;
+    SetHeader(request.mutable_header(), 1, 1);
+    AddBlocks(request.mutable_header(), 3, {7, 8});
+    AddFirstChunk(&request, 3, 5, test.ids, test.last, test.prompt_len);
+    StepBatch batch;
+    const absl::Status status = inputs.Prepare(request, &batch);
+    INFO(status);
+    REQUIRE(status.ok());
+    REQUIRE(batch.starts.size() == 1);
+    CHECK(batch.starts[0].prompt_len == test.prompt_len);
+  }
+}
+
 TEST_CASE("A temperature too small to tell is greedy", "[shard][step_inputs]") {
   for (const auto& [sent, used] :
        {std::pair(0.0f, 0.0f), std::pair(1e-45f, 0.0f), std::pair(1e-38f, 0.0f),

@@ -99,6 +99,27 @@ TEST_CASE("Ties at the edge of a filter go to the lowest id", "[shard][compute][
   CHECK(ids == std::vector<TokenId>{1, 2, 3});
 }
 
+TEST_CASE("Top-p keeps no token behind exactly its mass", "[shard][compute][sampler]") {
+  for (const Isa isa : AllIsas()) {
+    INFO(kernels::cpu::IsaName(isa));
+    const auto kept = [isa](const std::vector<float>& scores, float top_p) {
+      SamplingParams params;
+      params.temperature = 1.0f;
+      params.top_p = top_p;
+      std::vector<TokenId> ids;
+      for (const Candidate& one : Survivors(kernels::cpu::KernelsFor(isa), params, scores)) {
+        ids.push_back(one.id);
+      }
+      return ids;
+    };
+    // Equal scores have weights of 1: the sums are exact.
+    CHECK(kept({2, 2}, 0.5f) == std::vector<TokenId>{0});
+    CHECK(kept({2, 2, 2, 2}, 0.5f) == std::vector<TokenId>{0, 1});
+    CHECK(kept({2, 2, 2, 2}, 0.51f) == std::vector<TokenId>{0, 1, 2});
+    CHECK(kept({2, 2, 2, 2}, 0.25f) == std::vector<TokenId>{0});
+  }
+}
+
 TEST_CASE("Filters on a large flat vocabulary agree with plain sorting",
           "[shard][compute][sampler]") {
   std::mt19937 random(11);

@@ -85,6 +85,23 @@ TEST_CASE("The pool never exceeds all sequences at full length", "[shard][comput
   CHECK(plan->kv_blocks == 8 * 256 / 16);
 }
 
+TEST_CASE("The pool may hold every sequence at full length in each group of layers",
+          "[shard][compute][memory]") {
+  MemoryFlags flags = SmallFlags();
+  flags.kv_memory_bytes = uint64_t{1} << 40;
+  DecoderSpec spec = SmallSpec();
+  spec.layers = 4;
+  spec.attention_kinds.push_back(spec.attention_kinds[0]);
+  spec.attention_kinds[1].window_tokens = 64;
+  spec.layer_attention = {0, 1, 1, 1};
+  const auto plan =
+      PlanCpuMemory(spec, *MakeSlicePlan(spec, 0, 1, 1), 1, TensorType::kBf16, Holding(0), flags);
+  REQUIRE(plan.ok());
+  REQUIRE(plan->kv_groups.count() == 4);
+  CHECK(plan->kv_blocks == 4 * 8 * 256 / 16);
+  CHECK(plan->kv_capped);
+}
+
 TEST_CASE("A pool that holds no block is refused, naming the flag", "[shard][compute][memory]") {
   MemoryFlags flags = SmallFlags();
   flags.kv_memory_bytes = 1000;
