@@ -185,8 +185,8 @@ void FakeShards::Leave(Process* process, Rank rank) {
   if (process->join != 0) wire_.Reply(process->join, absl::AbortedError("left"));
   for (const auto& [step, call] : process->owed) {
     Wire::How how;
-    // An aborted step of a device that is at work takes its time.
-    how.late_us = draws_.Chance(30) ? draws_.Below(10'000) : 0;
+    // An aborted step of a device that is at work takes its time, up to the next epoch and beyond.
+    how.late_us = draws_.Chance(50) ? draws_.Below(60'000) : 0;
     wire_.Reply(call, absl::AbortedError("left the group"), "", how);
   }
   process->owed.clear();

@@ -49,7 +49,8 @@ class TimeFlag : public spdlog::custom_flag_formatter {
   const World* const world_;
 };
 
-[[noreturn]] void RunHere(const Script& script, Shared* shared) {
+// An exception ends the process here and is not carried into the test that forked it.
+[[noreturn]] void RunHere(const Script& script, Shared* shared) noexcept {
   for (const int signal : {SIGABRT, SIGSEGV, SIGFPE, SIGILL, SIGBUS}) {
     std::signal(signal, SIG_DFL);
   }
