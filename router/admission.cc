@@ -148,9 +148,10 @@ absl::StatusOr<Admission::Permit> Admission::EnterAs(const TenantRef& tenant, si
 
 absl::Status Admission::TakePlaceLocked(size_t bytes) {
   // A request passes through the queue even when it will run at once: free running places count
-  // as places of the queue.
-  const uint32_t free_places = limits_.running_max - std::min(running_, limits_.running_max);
-  if (uint64_t{waiting_} + written_ >= uint64_t{limits_.queue_requests_max} + free_places) {
+  // as places of the queue. For a moment more than running_max run here, until text out has written
+  // the ends of those whose places in the batch are taken again.
+  const uint64_t places = uint64_t{limits_.queue_requests_max} + limits_.running_max;
+  if (uint64_t{waiting_} + written_ + running_ >= places) {
     return OverloadedError("QUEUE_FULL",
                            absl::StrCat(running_, " requests run and ", waiting_, " of ",
                                         limits_.queue_requests_max, " wait"),

@@ -15,6 +15,7 @@
 #include "absl/time/time.h"
 #include "common/limits.h"
 #include "router/doors/entrance.h"
+#include "router/engine/runtime.h"
 #include "router/recording/part_writer.h"
 #include "router/shards/claims.h"
 #include "router/shards/client.h"
@@ -75,6 +76,8 @@ struct EngineOptions {
   std::function<void()> on_serving;
   // How a shard is reached.
   ShardClientFactory make_shard_client = MakeShardClient;
+  // What it all runs on.
+  Runtime runtime;
 };
 
 // Made before there is a model: ports open in the first milliseconds and say "starting" while

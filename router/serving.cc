@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "router/engine/outcome.h"
-#include "router/engine/random_id.h"
 #include "router/errors.h"
 #include "router/text/prompt_reader.h"
 
@@ -51,24 +50,25 @@ Serving::Serving(EngineOptions options, ModelText text, std::unique_ptr<Tokenize
       chat_template_(std::move(chat_template)),
       tokens_(tokenizer_.get()),
       probe_(probe),
-      clock_(MonotonicClock()),
+      clock_(*options_.runtime.clock),
       created_unix_s_(std::chrono::duration_cast<std::chrono::seconds>(
                           std::chrono::system_clock::now().time_since_epoch())
                           .count()),
       admission_({options_.running_max, options_.queue_requests_max, options_.queue_tokens_max,
                   options_.text_bytes_max},
                  &clock_),
-      text_out_(options_.text_threads, probe, &clock_),
+      text_out_(options_.text_threads, options_.runtime.stream_batches_max, probe, &clock_,
+                options_.runtime.executor),
       loop_(LoopOptions(options_, model_text_, *tokenizer_, fingerprint), &admission_, probe,
-            &clock_),
-      text_in_(options_.text_threads) {
+            options_.runtime),
+      text_in_(options_.text_threads, options_.runtime.executor) {
   if (options_.served_model_name.empty()) options_.served_model_name = model_text_.model_name;
 }
 
 absl::Status Serving::Start() {
   if (!options_.record.path.empty()) {
     absl::StatusOr<std::unique_ptr<Recorder>> recorder =
-        Recorder::Create(options_.record, RandomId());
+        Recorder::Create(options_.record, options_.runtime.random_id());
     if (!recorder.ok()) {
       return absl::FailedPreconditionError(
           absl::StrCat("--record: ", recorder.status().message(),
@@ -76,10 +76,8 @@ absl::Status Serving::Start() {
     }
     recorder_ = *std::move(recorder);
   }
-  if (!options_.supervisor_socket.empty()) {
-    supervisor_ = std::make_unique<SupervisorClient>(
-        options_.supervisor_socket, [this](ShardDeath death) { loop_.ShardDied(death); });
-  }
+  supervisor_ = options_.runtime.make_restarter(
+      options_.supervisor_socket, [this](ShardDeath death) { loop_.ShardDied(death); });
   const auto make_clients =
       [this](const ShardReplySink& sink,
              Poller* poller) -> absl::StatusOr<std::vector<std::unique_ptr<ShardClient>>> {
@@ -141,8 +139,8 @@ absl::StatusOr<std::shared_ptr<Answer>> Serving::Submit(GenerateInput input,
   input.priority = *priority;
   const SequenceId sequence = next_sequence_.fetch_add(1, std::memory_order_relaxed);
   auto answer = std::make_shared<Answer>(
-      sequence, absl::StrCat("req-", absl::Hex(RandomId(), absl::kZeroPad16)), input.correlation_id,
-      std::move(permit), &tokens_, this);
+      sequence, absl::StrCat("req-", absl::Hex(options_.runtime.random_id(), absl::kZeroPad16)),
+      input.correlation_id, std::move(permit), &tokens_, this);
   {
     absl::MutexLock lock(&mutex_);
     answers_[answer->id()] = answer;
@@ -151,7 +149,7 @@ absl::StatusOr<std::shared_ptr<Answer>> Serving::Submit(GenerateInput input,
     }
   }
   ArrivedRequest arrived;
-  arrived.seed = input.seed.has_value() ? *input.seed : RandomId();
+  arrived.seed = input.seed.has_value() ? *input.seed : options_.runtime.random_id();
   arrived.text_worker = static_cast<uint32_t>(sequence % text_out_.workers());
   arrived.arrival_us = clock_.NowUs();
   arrived.writer = AnswerWriter(answer, std::move(sink));

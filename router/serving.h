@@ -78,6 +78,10 @@ class Serving : public AnswerRegistry {
   bool WaitIdle(absl::Duration timeout) { return admission_.WaitIdle(timeout); }
   void Shutdown();
 
+  // -- For simulations
+  const Admission& AdmissionForTest() const { return admission_; }
+  const EngineLoop& LoopForTest() const { return loop_; }
+
   // -- Answers' news
   void OnAnswerGone(const Answer& answer) override;
   void OnCancelled(SequenceId sequence) override { loop_.CancelSequence(sequence); }
@@ -115,7 +119,7 @@ class Serving : public AnswerRegistry {
   TextOut text_out_;
   std::unique_ptr<Recorder> recorder_;
   EngineLoop loop_;
-  std::unique_ptr<SupervisorClient> supervisor_;
+  std::unique_ptr<ShardRestarter> supervisor_;
   TextIn text_in_;
   std::atomic<bool> shut_down_{false};
 };

@@ -1,6 +1,7 @@
 // The part of the engine loop that ends requests: each leaves the scheduler once, and its answer
 // gets its last word either here, while its stream has not begun, or from text out.
 
+#include <algorithm>
 #include <utility>
 
 #include "common/check.h"
@@ -17,6 +18,14 @@ FinishReason ToFinish(EndReason reason) {
 
 }  // namespace
 
+std::vector<SequenceId> EngineLoop::LiveIds() const {
+  std::vector<SequenceId> ids;
+  ids.reserve(live_.size());
+  for (const auto& [id, live] : live_) ids.push_back(id);
+  std::sort(ids.begin(), ids.end());
+  return ids;
+}
+
 void EngineLoop::Fail(SequenceId sequence, const absl::Status& why, int64_t now_us) {
   live_.at(sequence).failure = why;
   scheduler_->OnCancel(sequence, now_us, &ended_);
@@ -24,14 +33,11 @@ void EngineLoop::Fail(SequenceId sequence, const absl::Status& why, int64_t now_
 }
 
 void EngineLoop::FailAll(const absl::Status& why, int64_t now_us) {
-  std::vector<SequenceId> all;
-  all.reserve(live_.size());
-  for (const auto& [id, live] : live_) all.push_back(id);
-  for (SequenceId id : all) Fail(id, why, now_us);
+  for (const SequenceId id : LiveIds()) Fail(id, why, now_us);
 }
 
 void EngineLoop::StopAll(const absl::Status& why, int64_t now_us) {
-  for (const auto& [id, live] : live_) live.answer->Cancel(CancelReason::kAdmin);
+  for (const SequenceId id : LiveIds()) live_.at(id).answer->Cancel(CancelReason::kAdmin);
   FailAll(why, now_us);
 }
 

@@ -1,8 +1,6 @@
 #include "router/engine/loop.h"
 
 #include <algorithm>
-#include <chrono>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,7 +9,6 @@
 #include "common/limits.h"
 #include "common/log.h"
 #include "common/status.h"
-#include "router/engine/random_id.h"
 #include "router/errors.h"
 
 namespace weft::router {
@@ -30,13 +27,14 @@ int64_t Earlier(int64_t a, int64_t b) { return b > 0 ? std::min(a, b) : a; }
 }  // namespace
 
 EngineLoop::EngineLoop(EngineLoopOptions options, Admission* admission, Probe* probe,
-                       const Clock* clock)
+                       Runtime runtime)
     : options_(std::move(options)),
       admission_(admission),
       probe_(probe),
-      clock_(clock),
+      runtime_(std::move(runtime)),
+      clock_(runtime_.clock),
       queue_(kEngineEventsMax),
-      poller_(clock) {
+      poller_(runtime_.make_poller(clock_)) {
   admission_->Close(NotReady());
 }
 
@@ -49,7 +47,8 @@ absl::Status EngineLoop::Start(const ClientFactory& make_clients, StreamSink* te
   outbox_.resize(text->workers());
   ShardGroupOptions group_options;
   group_options.health.hang_timeout_ms = options_.hang_timeout_ms;
-  group_options.router_id = RandomId();
+  group_options.health.read_cpu = runtime_.read_cpu;
+  group_options.router_id = runtime_.random_id();
   group_options.model = options_.model;
   group_options.launcher = options_.launcher;
   auto sink = [this](ShardReply reply) {
@@ -57,16 +56,18 @@ absl::Status EngineLoop::Start(const ClientFactory& make_clients, StreamSink* te
     WEFT_CHECK(Push(std::move(reply)) || queue_.closed());
   };
   WEFT_ASSIGN_OR_RETURN(std::vector<std::unique_ptr<ShardClient>> clients,
-                        make_clients(sink, &poller_));
+                        make_clients(sink, poller_.get()));
   group_ = std::make_unique<ShardGroup>(group_options, std::move(clients), restarter, probe_, this);
-  thread_ = Thread("engine", [this] { Run(); });
+  loop_ = runtime_.executor->Start(
+      "engine", [this](bool) { return Turn(); }, /*nice=*/0);
   return absl::OkStatus();
 }
 
 void EngineLoop::Stop() {
-  if (!thread_.joinable()) return;
+  if (loop_ == nullptr) return;
   Push(StopEvent{});
-  thread_.Join();
+  loop_->Join();
+  loop_.reset();
   queue_.Close();
   group_.reset();  // waits for the replies in flight
 }
@@ -75,7 +76,7 @@ void EngineLoop::Stop() {
 
 bool EngineLoop::Push(Event&& event) {
   if (!queue_.TryPush(std::move(event))) return false;
-  poller_.Wake();
+  poller_->Wake();
   return true;
 }
 
@@ -90,7 +91,7 @@ void EngineLoop::CancelSequence(SequenceId sequence) {
   if (Push(CancelEvent{sequence})) return;
   // Full only when this thread falls behind a flood; the cause stands in the answer.
   lost_cancel_.store(true, std::memory_order_release);
-  poller_.Wake();
+  poller_->Wake();
 }
 
 void EngineLoop::ShardDied(const ShardDeath& death) { Push(ShardDeath(death)); }
@@ -124,23 +125,24 @@ std::optional<PrefixHasher> EngineLoop::prefix_hasher() const {
 
 // -- Thread --------------------------------------------------------------------------------------
 
-void EngineLoop::Run() {
-  int64_t wake_us = 0;
-  while (!stopping_ || (group_->leaving() && clock_->NowUs() < leave_by_us_)) {
-    poller_.Wait(wake_us);
-    std::vector<Event> events = queue_.PopAll(absl::ZeroDuration());
-    const int64_t now_us = clock_->NowUs();
-    for (Event& event : events) Handle(event, now_us);
-    if (lost_cancel_.exchange(false, std::memory_order_acq_rel)) FindLostCancels(now_us);
-    wake_us = OnTimers(now_us);
-    // Steps first: the shards come before the readers.
-    PumpSteps();
-    FlushText();
-    Publish(now_us);
+LoopState EngineLoop::Turn() {
+  std::vector<Event> events = queue_.PopAll(absl::ZeroDuration());
+  const int64_t now_us = clock_->NowUs();
+  for (Event& event : events) Handle(event, now_us);
+  if (lost_cancel_.exchange(false, std::memory_order_acq_rel)) FindLostCancels(now_us);
+  const int64_t wake_us = OnTimers(now_us);
+  // Steps first: the shards come before the readers.
+  PumpSteps();
+  FlushText();
+  Publish(now_us);
+  if (!stopping_ || (group_->leaving() && clock_->NowUs() < leave_by_us_)) {
+    poller_->Wait(wake_us);
+    return LoopState::kIdle;
   }
   queue_.Close();
   for (Event& event : queue_.PopAll(absl::ZeroDuration())) Handle(event, clock_->NowUs());
   FlushText();
+  return LoopState::kEnded;
 }
 
 void EngineLoop::Handle(Event& event, int64_t now_us) {
@@ -210,11 +212,9 @@ void EngineLoop::OnCancel(SequenceId sequence, int64_t now_us) {
 }
 
 void EngineLoop::FindLostCancels(int64_t now_us) {
-  std::vector<SequenceId> cancelled;
-  for (const auto& [id, live] : live_) {
-    if (live.answer->cancelled() != CancelReason::kNone) cancelled.push_back(id);
+  for (const SequenceId id : LiveIds()) {
+    if (live_.at(id).answer->cancelled() != CancelReason::kNone) OnCancel(id, now_us);
   }
-  for (SequenceId id : cancelled) OnCancel(id, now_us);
 }
 
 void EngineLoop::EndLate(int64_t now_us) {

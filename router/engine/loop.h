@@ -1,8 +1,9 @@
-// The router's heart: one thread that owns the scheduler and the shard group. Arrivals, cancels,
-// step answers and timers come in through one bounded queue; step calls go out to the shards, and
-// what became of each step goes to text out, one push per worker. It waits only where its
-// poller does: for that queue and for the sockets of its shards. Two steps are in flight so that
-// the device never waits for it (invariant ahead.two).
+// The router's heart: one loop that owns the scheduler and the shard group, on a thread of its own
+// unless it is simulated (engine/runtime.h). Arrivals, cancels, step answers and timers come in
+// through one bounded queue; step calls go out to the shards, and what became of each step goes to
+// text out, one push per worker. It waits only where its poller does: for that queue and for the
+// sockets of its shards. Two steps are in flight so that the device never waits for it (invariant
+// ahead.two).
 
 #pragma once
 
@@ -23,9 +24,10 @@
 #include "absl/synchronization/mutex.h"
 #include "common/bounded_queue.h"
 #include "common/clock.h"
-#include "common/thread.h"
+#include "common/executor.h"
 #include "router/admission.h"
 #include "router/engine/inbox.h"
+#include "router/engine/runtime.h"
 #include "router/engine/served.h"
 #include "router/engine/stages.h"
 #include "router/engine/step_message.h"
@@ -66,15 +68,15 @@ class EngineLoop : public Inbox, public ShardGroupListener {
   using ClientFactory = std::function<absl::StatusOr<std::vector<std::unique_ptr<ShardClient>>>(
       const ShardReplySink& sink, Poller* poller)>;
 
-  // `admission`, `probe` and `clock` must outlive this.
-  EngineLoop(EngineLoopOptions options, Admission* admission, Probe* probe, const Clock* clock);
+  // `admission`, `probe` and what `runtime` points to must outlive this.
+  EngineLoop(EngineLoopOptions options, Admission* admission, Probe* probe, Runtime runtime);
   ~EngineLoop() override;
 
-  // Starts the thread, or says why the clients cannot be made. `text` must outlive it; `restarter`
+  // Starts the loop, or says why the clients cannot be made. `text` must outlive it; `restarter`
   // and `recorder` too, and may be null.
   absl::Status Start(const ClientFactory& make_clients, StreamSink* text, ShardRestarter* restarter,
                      Recorder* recorder);
-  // Ends live requests with UNAVAILABLE, leaves the group and joins the thread. Idempotent.
+  // Ends live requests with UNAVAILABLE, leaves the group and joins the loop. Idempotent.
   void Stop();
 
   // -- From any thread; never block
@@ -89,6 +91,9 @@ class EngineLoop : public Inbox, public ShardGroupListener {
   // Hashes prompts as the scheduler would; none until the first group formed.
   std::optional<PrefixHasher> prefix_hasher() const;
   uint32_t vocab_size() const { return vocab_size_.load(std::memory_order_acquire); }
+
+  // Null until the first group formed. Of use while no other thread runs the loop.
+  const Scheduler* SchedulerForTest() const { return scheduler_.get(); }
 
   // -- The shard group's news, on the thread
   void OnGroupFormed(const FormedGroup& group, int64_t now_us) override;
@@ -142,7 +147,8 @@ class EngineLoop : public Inbox, public ShardGroupListener {
   bool Push(Event&& event);
 
   // -- Thread
-  void Run();
+  // Does what has come since the last turn, then waits.
+  LoopState Turn();
   void Handle(Event& event, int64_t now_us);
   void OnArrival(std::unique_ptr<PreparedRequest> request, int64_t now_us);
   // Hands the request's sequence to the scheduler, or says why it cannot be run.
@@ -165,6 +171,8 @@ class EngineLoop : public Inbox, public ShardGroupListener {
   void MakeScheduler(const FormedGroup& group);
 
   // -- Ends
+  // In ascending order: what is done to all is done in the same order each time.
+  std::vector<SequenceId> LiveIds() const;
   // Takes a live request from the scheduler; it fails with `why`.
   void Fail(SequenceId sequence, const absl::Status& why, int64_t now_us);
   void FailAll(const absl::Status& why, int64_t now_us);
@@ -183,9 +191,10 @@ class EngineLoop : public Inbox, public ShardGroupListener {
   const EngineLoopOptions options_;
   Admission* const admission_;
   Probe* const probe_;
+  const Runtime runtime_;
   const Clock* const clock_;
   BoundedQueue<Event> queue_;
-  Poller poller_;
+  const std::unique_ptr<Poller> poller_;
 
   // -- The thread's own
   StreamSink* text_ = nullptr;
@@ -225,7 +234,7 @@ class EngineLoop : public Inbox, public ShardGroupListener {
   ServedShape shape_ ABSL_GUARDED_BY(mutex_);
   std::optional<PrefixHasher> prefix_hasher_ ABSL_GUARDED_BY(mutex_);
 
-  Thread thread_;
+  std::unique_ptr<RunningLoop> loop_;
 };
 
 }  // namespace weft::router

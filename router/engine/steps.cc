@@ -9,7 +9,6 @@
 #include "common/check.h"
 #include "common/log.h"
 #include "router/engine/loop.h"
-#include "router/engine/random_id.h"
 #include "router/errors.h"
 
 namespace weft::router {
@@ -54,7 +53,8 @@ void EngineLoop::OnGroupFormed(const FormedGroup& group, int64_t now_us) {
   }
   // A smaller pool than before may not hold what was admitted under the larger one. Whose client
   // named no limit had all the room there was, and now has the room there is.
-  for (const auto& [id, live] : live_) {
+  for (const SequenceId id : LiveIds()) {
+    const Live& live = live_.at(id);
     PreparedRequest& request = *live.request;
     if (request.max_tokens_named) continue;
     if (live.prompt_tokens + request.max_new_tokens <= request_tokens_max) continue;
@@ -95,8 +95,8 @@ void EngineLoop::MakeScheduler(const FormedGroup& group) {
   config.waiting_max = options_.waiting_max;
   config.inter_token_target_us = options_.inter_token_target_us;
   config.prefix_cache = options_.prefix_cache;
-  config.hash_key[0] = RandomId();
-  config.hash_key[1] = RandomId();
+  config.hash_key[0] = runtime_.random_id();
+  config.hash_key[1] = runtime_.random_id();
   config.eos_ids = options_.eos_ids;
   scheduler_ = std::make_unique<Scheduler>(config);
   if (recorder_ != nullptr) recorder_->Begin(config, scheduler_.get());

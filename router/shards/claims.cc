@@ -14,6 +14,9 @@ constexpr int64_t kReleaseTimeoutUs = 1'000'000;
 constexpr int64_t kRefusedFirstUs = 100'000;
 constexpr int64_t kRefusedMaxUs = 1'000'000;
 constexpr uint32_t kDoublingsMax = 4;
+// Between two tries at a shard that cannot be reached. Without it each failed call would have all
+// ranks asked at once, and each of their answers would make another.
+constexpr int64_t kLostUs = 20'000;
 // A newcomer that gave its shards up lets a router that recovers go first: that one asks within
 // kRefusedMaxUs.
 constexpr int64_t kGiveWayUs = 2 * kRefusedMaxUs;
@@ -54,7 +57,11 @@ ShardClaims::End ShardClaims::OnReply(const ShardReply& reply, bool formed_befor
   state.in_flight = false;
   state.held = false;
   if (absl::IsFailedPrecondition(reply.status)) return End::kFenced;
-  if (!absl::IsAlreadyExists(reply.status)) return End::kLost;
+  if (!absl::IsAlreadyExists(reply.status)) {
+    // One that is back says in its Info that nobody holds it, and is asked at once.
+    state.due_us = now_us + kLostUs;
+    return End::kLost;
+  }
   state.due_us = now_us + std::min(kRefusedFirstUs << std::min(state.refusals++, kDoublingsMax),
                                    kRefusedMaxUs);
   if (!formed_before && reply.rank > 0) ReleaseAll(now_us);

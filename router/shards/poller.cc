@@ -18,20 +18,20 @@ constexpr size_t kTargetsInlined = 8;
 
 }  // namespace
 
-Poller::Poller(const Clock* clock)
+SocketPoller::SocketPoller(const Clock* clock)
     : clock_(clock), wake_fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
   WEFT_CHECK_MSG(wake_fd_ >= 0, "eventfd: out of file descriptors");
 }
 
-Poller::~Poller() { close(wake_fd_); }
+SocketPoller::~SocketPoller() { close(wake_fd_); }
 
-void Poller::Add(PollTarget* target) { targets_.push_back(target); }
+void SocketPoller::Add(PollTarget* target) { targets_.push_back(target); }
 
-void Poller::Remove(PollTarget* target) {
+void SocketPoller::Remove(PollTarget* target) {
   targets_.erase(std::remove(targets_.begin(), targets_.end(), target), targets_.end());
 }
 
-void Poller::Wait(int64_t until_us) {
+void SocketPoller::Wait(int64_t until_us) {
   absl::InlinedVector<pollfd, kTargetsInlined + 1> fds;
   fds.push_back({wake_fd_, POLLIN, 0});
   for (const PollTarget* target : targets_) {
@@ -61,7 +61,7 @@ void Poller::Wait(int64_t until_us) {
   state_.store(State::kRunning);
 }
 
-void Poller::Wake() {
+void SocketPoller::Wake() {
   if (state_.exchange(State::kWoken) != State::kSleeping) return;
   const uint64_t one = 1;
   // Full cannot be: one write per sleep.

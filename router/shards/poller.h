@@ -1,7 +1,8 @@
 // Where the engine loop's thread waits: for the sockets of its shards, for their timers and for
 // other threads that have something for it. Owned by the engine loop; everything but Wake is called
-// by its thread only. A handful of sockets, so poll(2) serves. It never blocks elsewhere and keeps
-// no queue: whoever calls Wake has put its message somewhere first.
+// by its thread only. It never blocks elsewhere and keeps no queue: whoever calls Wake has put its
+// message somewhere first. An interface, because a simulation waits for nothing: it writes down
+// until when, and goes on to whatever comes first (invariant engine.sim).
 
 #pragma once
 
@@ -35,24 +36,35 @@ class PollTarget {
 
 class Poller {
  public:
-  // `clock` must outlive this.
-  explicit Poller(const Clock* clock);
-  ~Poller();
-
-  Poller(const Poller&) = delete;
-  Poller& operator=(const Poller&) = delete;
+  virtual ~Poller() = default;
 
   // `target` must stay until Remove. Neither is called from inside OnReady or OnTimer.
-  void Add(PollTarget* target);
-  void Remove(PollTarget* target);
+  virtual void Add(PollTarget* target) = 0;
+  virtual void Remove(PollTarget* target) = 0;
 
   // Serves targets once: waits until one is ready, a timer is due, Wake was called since the last
   // Wait, or `until_us` has come.
-  void Wait(int64_t until_us);
+  virtual void Wait(int64_t until_us) = 0;
 
-  // From any thread: the present or the next Wait returns. Costs a system call only while the
-  // thread sleeps.
-  void Wake();
+  // From any thread: the present or the next Wait returns.
+  virtual void Wake() = 0;
+};
+
+// The one for sockets. A handful of them, so poll(2) serves; Wake costs a system call only while
+// the thread sleeps.
+class SocketPoller : public Poller {
+ public:
+  // `clock` must outlive this.
+  explicit SocketPoller(const Clock* clock);
+  ~SocketPoller() override;
+
+  SocketPoller(const SocketPoller&) = delete;
+  SocketPoller& operator=(const SocketPoller&) = delete;
+
+  void Add(PollTarget* target) override;
+  void Remove(PollTarget* target) override;
+  void Wait(int64_t until_us) override;
+  void Wake() override;
 
  private:
   enum class State : int { kRunning, kSleeping, kWoken };

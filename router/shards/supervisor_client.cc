@@ -186,4 +186,10 @@ bool SupervisorClient::SendOrders(int socket_fd) {
   }
 }
 
+std::unique_ptr<ShardRestarter> MakeSupervisorClient(const std::string& socket_path,
+                                                     std::function<void(ShardDeath)> on_death) {
+  if (socket_path.empty()) return nullptr;
+  return std::make_unique<SupervisorClient>(socket_path, std::move(on_death));
+}
+
 }  // namespace weft::router

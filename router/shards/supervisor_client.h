@@ -91,4 +91,8 @@ class SupervisorClient : public ShardRestarter {
   Thread thread_;
 };
 
+// The client for `socket_path`; null when it is empty: nobody is there to be asked.
+std::unique_ptr<ShardRestarter> MakeSupervisorClient(const std::string& socket_path,
+                                                     std::function<void(ShardDeath)> on_death);
+
 }  // namespace weft::router

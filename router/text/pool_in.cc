@@ -18,34 +18,39 @@ constexpr int kLongLaneNice = 19;
 
 }  // namespace
 
-TextIn::TextIn(uint32_t threads) : short_(kTextJobsMax), long_(kTextJobsMax) {
+TextIn::TextIn(uint32_t threads, Executor* executor) : short_(kTextJobsMax), long_(kTextJobsMax) {
   WEFT_CHECK(threads > 0);
-  Start(&short_, "text-in", threads, 0);
-  Start(&long_, "text-in-long", std::max(threads / 2, 1u), kLongLaneNice);
+  Start(&short_, "text-in", threads, 0, executor);
+  Start(&long_, "text-in-long", std::max(threads / 2, 1u), kLongLaneNice, executor);
 }
 
 TextIn::~TextIn() { Stop(); }
 
-void TextIn::Start(Lane* lane, const char* name, uint32_t threads, int nice) {
+void TextIn::Start(Lane* lane, const char* name, uint32_t threads, int nice, Executor* executor) {
+  const auto turn = [lane](bool may_wait) {
+    const absl::Duration wait = may_wait ? absl::InfiniteDuration() : absl::ZeroDuration();
+    if (std::optional<Job> job = lane->queue.Pop(wait)) {
+      (*job)();
+      return LoopState::kWorked;
+    }
+    return lane->queue.closed() ? LoopState::kEnded : LoopState::kIdle;
+  };
   for (uint32_t i = 0; i < threads; ++i) {
-    lane->threads.emplace_back(
-        absl::StrCat(name, "-", i),
-        [lane] {
-          while (std::optional<Job> job = lane->queue.Pop()) (*job)();
-        },
-        nice);
+    lane->loops.push_back(executor->Start(absl::StrCat(name, "-", i), turn, nice));
   }
 }
 
 bool TextIn::Run(size_t bytes, Job&& job) {
   Lane& lane = bytes < kLongTextBytes ? short_ : long_;
-  return lane.queue.TryPush(std::move(job));
+  if (!lane.queue.TryPush(std::move(job))) return false;
+  for (const auto& loop : lane.loops) loop->Wake();
+  return true;
 }
 
 void TextIn::Stop() {
   for (Lane* lane : {&short_, &long_}) lane->queue.Close();
   for (Lane* lane : {&short_, &long_}) {
-    for (Thread& thread : lane->threads) thread.Join();
+    for (const auto& loop : lane->loops) loop->Join();
   }
 }
 

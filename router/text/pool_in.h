@@ -13,7 +13,7 @@
 
 #include "absl/functional/any_invocable.h"
 #include "common/bounded_queue.h"
-#include "common/thread.h"
+#include "common/executor.h"
 
 namespace weft::router {
 
@@ -21,8 +21,9 @@ class TextIn {
  public:
   using Job = absl::AnyInvocable<void()>;
 
-  // Starts `threads` for short texts and half as many, at least one, for long ones.
-  explicit TextIn(uint32_t threads);
+  // Starts `threads` for short texts and half as many, at least one, for long ones. `executor`,
+  // which makes the threads, must outlive this.
+  TextIn(uint32_t threads, Executor* executor);
   ~TextIn();
 
   // Runs `job` soon; `bytes` of text decide on the lane. False when the lane is full or the pool
@@ -36,9 +37,9 @@ class TextIn {
   struct Lane {
     explicit Lane(size_t capacity) : queue(capacity) {}
     BoundedQueue<Job> queue;
-    std::vector<Thread> threads;
+    std::vector<std::unique_ptr<RunningLoop>> loops;
   };
-  void Start(Lane* lane, const char* name, uint32_t threads, int nice);
+  void Start(Lane* lane, const char* name, uint32_t threads, int nice, Executor* executor);
 
   Lane short_;
   Lane long_;

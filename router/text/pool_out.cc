@@ -7,28 +7,32 @@
 #include "absl/strings/str_cat.h"
 #include "common/bounded_queue.h"
 #include "common/check.h"
-#include "common/limits.h"
-#include "common/thread.h"
 #include "router/text/stream_text.h"
 
 namespace weft::router {
 
 class TextOut::Worker {
  public:
-  Worker(uint32_t index, Probe* probe, const Clock* clock)
+  Worker(uint32_t index, size_t batches_max, Probe* probe, const Clock* clock, Executor* executor)
       : probe_(probe),
         clock_(clock),
-        queue_(kStreamBatchesMax),
-        thread_(absl::StrCat("text-out-", index), [this] { Loop(); }) {}
+        queue_(batches_max),
+        loop_(executor->Start(
+            absl::StrCat("text-out-", index), [this](bool may_wait) { return Turn(may_wait); },
+            /*nice=*/0)) {}
 
-  bool Push(StreamBatch&& batch) { return queue_.TryPush(std::move(batch)); }
+  bool Push(StreamBatch&& batch) {
+    if (!queue_.TryPush(std::move(batch))) return false;
+    loop_->Wake();
+    return true;
+  }
   void Stop() {
     queue_.Close();
-    thread_.Join();
+    loop_->Join();
   }
 
  private:
-  void Loop();
+  LoopState Turn(bool may_wait);
   void Process(StreamBatch& batch);
   StreamText* Find(SequenceId sequence);
   void Touch(SequenceId sequence, StreamText* stream);
@@ -44,18 +48,21 @@ class TextOut::Worker {
   std::vector<Waker*> wakers_;
   // Sinks that were told the end; a waker may live in its sink.
   std::vector<std::shared_ptr<AnswerSink>> retired_;
-  Thread thread_;
+  const std::unique_ptr<RunningLoop> loop_;
 };
 
-void TextOut::Worker::Loop() {
-  while (true) {
-    std::vector<StreamBatch> batches = queue_.PopAll();
-    if (batches.empty()) break;  // closed and worked off
+LoopState TextOut::Worker::Turn(bool may_wait) {
+  std::vector<StreamBatch> batches =
+      queue_.PopAll(may_wait ? absl::InfiniteDuration() : absl::ZeroDuration());
+  if (!batches.empty()) {
     for (StreamBatch& batch : batches) Process(batch);
     PublishTouched();
+    return LoopState::kWorked;
   }
-  // Streams that nobody will end any more: their writers say so (invariant end.once).
+  if (!queue_.closed()) return LoopState::kIdle;
+  // Worked off. Streams that nobody will end any more: their writers say so (invariant end.once).
   streams_.clear();
+  return LoopState::kEnded;
 }
 
 void TextOut::Worker::Process(StreamBatch& batch) {
@@ -108,10 +115,11 @@ void TextOut::Worker::PublishTouched() {
   retired_.clear();
 }
 
-TextOut::TextOut(uint32_t threads, Probe* probe, const Clock* clock) {
+TextOut::TextOut(uint32_t threads, size_t batches_max, Probe* probe, const Clock* clock,
+                 Executor* executor) {
   WEFT_CHECK(threads > 0);
   for (uint32_t i = 0; i < threads; ++i) {
-    workers_.push_back(std::make_unique<Worker>(i, probe, clock));
+    workers_.push_back(std::make_unique<Worker>(i, batches_max, probe, clock, executor));
   }
 }
 

@@ -5,11 +5,13 @@
 
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
 #include "common/clock.h"
+#include "common/executor.h"
 #include "router/engine/stages.h"
 #include "router/observe/probe.h"
 
@@ -17,8 +19,10 @@ namespace weft::router {
 
 class TextOut : public StreamSink {
  public:
-  // Starts `threads` workers. `probe` and `clock` must outlive them.
-  TextOut(uint32_t threads, Probe* probe, const Clock* clock);
+  // Starts `threads` workers; `batches_max` batches wait for each at most. `probe`, `clock` and
+  // `executor`, which makes the threads, must outlive them.
+  TextOut(uint32_t threads, size_t batches_max, Probe* probe, const Clock* clock,
+          Executor* executor);
   ~TextOut() override;
 
   uint32_t workers() const override { return static_cast<uint32_t>(workers_.size()); }

@@ -1,7 +1,9 @@
 // Text to token ids and the bytes behind each id, for a Hugging Face tokenizer.json or the
 // tokenizer inside a GGUF file. Made once at start-up and shared by all text workers; every method
 // is const and thread-safe. Never holds per-request state (that is Detokenizer) and never guesses:
-// a pre-tokenizer or decoder it does not know is refused by name at load.
+// a pre-tokenizer or decoder it does not know is refused by name at load. The way from text to ids
+// is an interface: FromModel gives the one of the model's files (tokenizer_ffi.h), a simulation
+// brings a small one of its own; the way back is a table that all have.
 
 #pragma once
 
@@ -18,8 +20,6 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/ids.h"
-
-struct WeftTokenizer;  // router/text/ffi/weft_text.h
 
 namespace weft::router {
 
@@ -68,7 +68,7 @@ class Tokenizer {
   // `path` is a directory with tokenizer.json or a .gguf file. Errors name the file, what was
   // found and what would work: NOT_FOUND, INVALID_ARGUMENT (broken or unknown contents).
   static absl::StatusOr<std::unique_ptr<Tokenizer>> FromModel(const std::string& path);
-  ~Tokenizer();
+  virtual ~Tokenizer() = default;
 
   Tokenizer(const Tokenizer&) = delete;
   Tokenizer& operator=(const Tokenizer&) = delete;
@@ -76,7 +76,8 @@ class Tokenizer {
   // Ids of `text`, the same whether it was cut into pieces or not. INVALID_ARGUMENT with the field
   // "prompt" for invalid UTF-8, for more than kTemplateOutputBytesMax bytes and for more than
   // tokens_max ids; CANCELLED.
-  absl::StatusOr<Encoding> Encode(absl::string_view text, const EncodeOptions& options) const;
+  virtual absl::StatusOr<Encoding> Encode(absl::string_view text,
+                                          const EncodeOptions& options) const = 0;
   // With offsets, control tokens parsed, no limits.
   absl::StatusOr<Encoding> Encode(absl::string_view text, bool add_special_tokens) const;
 
@@ -86,21 +87,21 @@ class Tokenizer {
 
   // Bytes of memory that Encode(text) needs at most, the result included. Reads the text once where
   // it has no place to be cut, else some thousands of bytes of it.
-  size_t EncodeBytesMax(absl::string_view text) const;
+  virtual size_t EncodeBytesMax(absl::string_view text) const = 0;
   // The same for any text of so many bytes: what a text needs that cannot be cut.
-  size_t EncodeBytesMax(size_t text_bytes) const;
+  virtual size_t EncodeBytesMax(size_t text_bytes) const = 0;
 
   // Places at which `text` must be broken so that no added token is found in it, nor together with
   // text beside it when `ends` is set (chat_marks.h); blank tokens aside.
-  absl::StatusOr<std::vector<uint32_t>> Breaks(absl::string_view text, bool ends) const;
+  virtual absl::StatusOr<std::vector<uint32_t>> Breaks(absl::string_view text, bool ends) const = 0;
 
   // The punctuation with which written forms of added tokens begin or end, each character once; no
   // quotes, no backslash, no '_' (chat_marks.h). Lives as long as the Tokenizer.
-  absl::string_view FormEdges() const;
+  virtual absl::string_view FormEdges() const = 0;
 
   // Encode(text) has at least so many ids. A sound bound from the bytes alone, milliseconds where
   // encoding megabytes takes seconds; 0 for tokenizers that might drop bytes (ffi/src/bound.rs).
-  size_t TokensMin(absl::string_view text) const;
+  virtual size_t TokensMin(absl::string_view text) const = 0;
 
   // Text of `ids`, special tokens left out when `skip_special`: what a Detokenizer gives for the
   // same ids in one go. INVALID_ARGUMENT with the field "ids" for an id >= vocab_size() and as soon
@@ -119,35 +120,40 @@ class Tokenizer {
   // A control token: skipped in answers, never part of a stop string.
   bool IsSpecial(TokenId id) const { return id < special_.size() && special_[id] != 0; }
   // The id of a token by its exact written form ("<|im_end|>"); kNoToken when there is none.
-  TokenId FindToken(absl::string_view token) const;
+  virtual TokenId FindToken(absl::string_view token) const = 0;
 
   // Largest id + 1, added tokens included.
   uint32_t vocab_size() const { return static_cast<uint32_t>(special_.size()); }
   DecoderKind decoder_kind() const { return decoder_kind_; }
   bool strip_leading_blank() const { return strip_leading_blank_; }
 
- private:
-  struct Deleter {
-    void operator()(WeftTokenizer* tokenizer) const;
+ protected:
+  // What each id stands for; lives as long as the Tokenizer.
+  struct Table {
+    // Of all tokens one after another; token i is [starts[i], starts[i + 1]).
+    const char* bytes = nullptr;
+    absl::Span<const uint32_t> starts;
+    // 1 for a control token.
+    absl::Span<const uint8_t> special;
+    DecoderKind decoder_kind = DecoderKind::kByteLevel;
+    bool strip_leading_blank = false;
   };
-  using Handle = std::unique_ptr<WeftTokenizer, Deleter>;
+  explicit Tokenizer(const Table& table)
+      : bytes_(table.bytes),
+        starts_(table.starts),
+        special_(table.special),
+        decoder_kind_(table.decoder_kind),
+        strip_leading_blank_(table.strip_leading_blank) {}
 
-  explicit Tokenizer(Handle handle);
+  // The error of a text with at least `tokens` ids, which are too many.
+  static absl::Status TooMany(size_t tokens, size_t text_bytes, const EncodeOptions& options);
 
-  static absl::StatusOr<std::unique_ptr<Tokenizer>> FromJson(const std::string& path);
-  static absl::StatusOr<std::unique_ptr<Tokenizer>> FromGguf(const std::string& path);
-
-  Handle handle_;
-  // What add_special_tokens puts around a text, for GGUF files; a tokenizer.json does it by itself.
-  std::optional<TokenId> bos_;
-  std::optional<TokenId> eos_;
-  // Views into the handle. Bytes of all tokens one after another; token i is [starts_[i],
-  // starts_[i + 1]).
-  const char* bytes_;
-  absl::Span<const uint32_t> starts_;
-  absl::Span<const uint8_t> special_;
-  DecoderKind decoder_kind_ = DecoderKind::kByteLevel;
-  bool strip_leading_blank_ = false;
+ private:
+  const char* const bytes_;
+  const absl::Span<const uint32_t> starts_;
+  const absl::Span<const uint8_t> special_;
+  const DecoderKind decoder_kind_;
+  const bool strip_leading_blank_;
 };
 
 }  // namespace weft::router

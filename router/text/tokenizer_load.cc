@@ -13,7 +13,7 @@
 #include "common/model_path.h"
 #include "common/status.h"
 #include "router/text/ffi_text.h"
-#include "router/text/tokenizer.h"
+#include "router/text/tokenizer_ffi.h"
 
 namespace weft::router {
 namespace {
@@ -141,20 +141,7 @@ absl::StatusOr<WeftTokenizer*> FromPieces(const GgufFile& file, const GgufVocab&
   return raw;
 }
 
-}  // namespace
-
-absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::FromModel(const std::string& path) {
-  WEFT_RETURN_IF_ERROR(CheckTokenizerFile(path));
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) {
-    return FromJson((std::filesystem::path(path) / "tokenizer.json").string());
-  }
-  if (absl::EndsWith(path, ".gguf")) return FromGguf(path);
-  return absl::InvalidArgumentError(
-      absl::StrCat(path, ": expected a directory with tokenizer.json or a .gguf file"));
-}
-
-absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::FromJson(const std::string& path) {
+absl::StatusOr<std::unique_ptr<Tokenizer>> FromJson(const std::string& path) {
   WEFT_ASSIGN_OR_RETURN(const MappedFile mapped, MappedFile::Open(path));
   const absl::Span<const uint8_t> bytes = mapped.bytes();
   if (bytes.size() > kTokenizerJsonBytesMax) {
@@ -169,17 +156,17 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::FromJson(const std::string
     return Annotate(ToStatus(status, error.view()),
                     absl::StrCat(path, ": cannot be used as a tokenizer.json"));
   }
-  return std::unique_ptr<Tokenizer>(new Tokenizer(Handle(raw)));
+  return std::make_unique<FfiTokenizer>(FfiTokenizer::Handle(raw));
 }
 
-absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::FromGguf(const std::string& path) {
+absl::StatusOr<std::unique_ptr<Tokenizer>> FromGguf(const std::string& path) {
   WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<GgufFile> file, GgufFile::Open(path));
   WEFT_ASSIGN_OR_RETURN(const GgufModel model, ModelOf(*file));
   WEFT_ASSIGN_OR_RETURN(const GgufVocab vocab, ReadVocab(*file));
   WEFT_ASSIGN_OR_RETURN(WeftTokenizer* const raw, model == GgufModel::kPieces
                                                       ? FromPieces(*file, vocab)
                                                       : FromMerges(*file, vocab));
-  auto tokenizer = std::unique_ptr<Tokenizer>(new Tokenizer(Handle(raw)));
+  auto tokenizer = std::make_unique<FfiTokenizer>(FfiTokenizer::Handle(raw));
   // Files of Llama 3 from before the flag existed expect a BOS, and so does SentencePiece; all
   // others are explicit.
   bool bos = model == GgufModel::kPieces;
@@ -188,11 +175,25 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::FromGguf(const std::string
     bos = pre == "llama-bpe";
   }
   const size_t count = vocab.tokens.size();
-  WEFT_ASSIGN_OR_RETURN(tokenizer->bos_, AddedToken(*file, "tokenizer.ggml.add_bos_token", bos,
-                                                    "tokenizer.ggml.bos_token_id", count));
-  WEFT_ASSIGN_OR_RETURN(tokenizer->eos_, AddedToken(*file, "tokenizer.ggml.add_eos_token", false,
-                                                    "tokenizer.ggml.eos_token_id", count));
+  WEFT_ASSIGN_OR_RETURN(const auto bos_id, AddedToken(*file, "tokenizer.ggml.add_bos_token", bos,
+                                                      "tokenizer.ggml.bos_token_id", count));
+  WEFT_ASSIGN_OR_RETURN(const auto eos_id, AddedToken(*file, "tokenizer.ggml.add_eos_token", false,
+                                                      "tokenizer.ggml.eos_token_id", count));
+  tokenizer->SetEnds(bos_id, eos_id);
   return tokenizer;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> Tokenizer::FromModel(const std::string& path) {
+  WEFT_RETURN_IF_ERROR(CheckTokenizerFile(path));
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    return FromJson((std::filesystem::path(path) / "tokenizer.json").string());
+  }
+  if (absl::EndsWith(path, ".gguf")) return FromGguf(path);
+  return absl::InvalidArgumentError(
+      absl::StrCat(path, ": expected a directory with tokenizer.json or a .gguf file"));
 }
 
 }  // namespace weft::router

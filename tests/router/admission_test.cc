@@ -67,6 +67,22 @@ TEST_CASE("As many requests come in as the limit says, wherever they are", "[rou
   }
 }
 
+TEST_CASE("No more come in while ends of those that ran are still to be written",
+          "[router][admission]") {
+  ManualClock clock(1);
+  Admission admission({/*running_max=*/1, /*queue_requests_max=*/2, /*queue_tokens_max=*/10},
+                      &clock);
+  std::vector<Admission::Permit> permits;
+  for (int i = 0; i < 2; ++i) permits.push_back(*admission.Enter(Anonymous(), 0));
+  // The second one has the place in the batch of the first, whose end nobody has written.
+  for (Admission::Permit& permit : permits) permit.MarkRunning();
+  CHECK(admission.running() == 2);
+  permits.push_back(*admission.Enter(Anonymous(), 0));
+  CHECK(ErrorReason(admission.Enter(Anonymous(), 0).status()) == "QUEUE_FULL");
+  permits.front().Release();
+  CHECK(admission.Enter(Anonymous(), 0).ok());
+}
+
 TEST_CASE("Retry-After follows the rate at which requests leave", "[router][admission]") {
   ManualClock clock(1);
   Admission admission({/*running_max=*/1, /*queue_requests_max=*/4, 1000}, &clock);

@@ -49,10 +49,14 @@ std::vector<TokenId> MockAnswer(const MockVocabulary& vocabulary, absl::Span<con
 }
 
 MockModel::MockModel(const MockShape& shape)
-    : shape_(shape), kv_(size_t{shape.kv_blocks} * shape.block_tokens) {}
+    : shape_(shape),
+      tables_of_block_(shape.kv_blocks),
+      kv_(size_t{shape.kv_blocks} * shape.block_tokens) {}
 
 void MockModel::Reset() {
   slots_.clear();
+  new_tables_.clear();
+  std::fill(tables_of_block_.begin(), tables_of_block_.end(), 0);
   std::fill(kv_.begin(), kv_.end(), Entry{});
 }
 
@@ -70,7 +74,8 @@ void MockModel::Prefill(const wire::PrefillRequest& request, wire::StepResponse*
     tokens += static_cast<size_t>(chunk.ids_size());
     RunChunk(chunk, response);
   }
-  Expect(tokens <= shape_.step_tokens_max, absl::StrCat(tokens, " tokens in a step"));
+  Expect(tokens <= shape_.step_tokens_max,
+         [&] { return absl::StrCat(tokens, " tokens in a step"); });
   Expect(slots_.size() <= shape_.running_max, "too many slots are held");
   Expect(new_tables_.empty(), "blocks for a slot that nobody holds");
 }
@@ -91,8 +96,13 @@ void MockModel::Filter(const wire::FilterBatchRequest& request) {
 void MockModel::Apply(const wire::StepHeader& header) {
   step_ = header.step();
   for (Slot slot : header.drop_slots()) {
-    Expect(slots_.erase(slot) == 1, absl::StrCat("drop of free slot ", slot));
+    const auto held = slots_.find(slot);
+    Expect(held != slots_.end(), [&] { return absl::StrCat("drop of free slot ", slot); });
+    if (held == slots_.end()) continue;
+    Forget(held->second.tables);
+    slots_.erase(held);
   }
+  for (const auto& [slot, tables] : new_tables_) Forget(tables);
   new_tables_.clear();
   for (const wire::BlockDelta& delta : header.block_deltas()) ApplyDelta(delta);
 }
@@ -112,18 +122,27 @@ void MockModel::ApplyDelta(const wire::BlockDelta& delta) {
   Expect(is_new || delta.leave_front() <= table.ids.size(), "more blocks leave than there are");
   table.first += delta.leave_front();
   for (uint32_t i = 0; i < delta.leave_front() && !table.ids.empty(); ++i) {
+    --tables_of_block_[table.ids.front()];
     table.ids.pop_front();
     ++blocks_left_;
   }
   for (BlockId block : delta.blocks()) {
-    Expect(block < shape_.kv_blocks, absl::StrCat("block ", block, " is beyond the pool"));
+    Expect(block < shape_.kv_blocks,
+           [&] { return absl::StrCat("block ", block, " is beyond the pool"); });
     Expect(std::find(table.ids.begin(), table.ids.end(), block) == table.ids.end(),
-           absl::StrCat("slot ", delta.slot(), " has block ", block, " twice"));
+           [&] { return absl::StrCat("slot ", delta.slot(), " has block ", block, " twice"); });
     table.ids.push_back(std::min(block, shape_.kv_blocks - 1));
+    ++tables_of_block_[table.ids.back()];
   }
   Expect(window == 0 ||
              table.ids.size() <= (window + shape_.step_tokens_max) / shape_.block_tokens + 2,
          "a table holds more than its window, a chunk and two blocks");
+}
+
+void MockModel::Forget(const Tables& tables) {
+  for (const Table& table : tables) {
+    for (const BlockId block : table.ids) --tables_of_block_[block];
+  }
 }
 
 void MockModel::DecodeRows(const google::protobuf::RepeatedField<uint32_t>& skip,
@@ -132,7 +151,7 @@ void MockModel::DecodeRows(const google::protobuf::RepeatedField<uint32_t>& skip
   for (Slot slot : skip) {
     const auto held = slots_.find(slot);
     Expect(held != slots_.end() && held->second.running,
-           absl::StrCat("skip of slot ", slot, ", which does not run"));
+           [&] { return absl::StrCat("skip of slot ", slot, ", which does not run"); });
   }
   for (auto& [slot, state] : slots_) {
     if (!state.running || std::binary_search(skip.begin(), skip.end(), slot)) continue;
@@ -155,23 +174,27 @@ void MockModel::AddRows(const wire::StepHeader& header,
 
 void MockModel::RunChunk(const wire::Chunk& chunk, wire::StepResponse* response) {
   ++chunks_;
-  Expect(chunk.slot() < shape_.running_max, absl::StrCat("slot ", chunk.slot(), " is too high"));
+  Expect(chunk.slot() < shape_.running_max,
+         [&] { return absl::StrCat("slot ", chunk.slot(), " is too high"); });
   Expect(chunk.ids_size() > 0, "an empty chunk");
   if (chunk.first()) BeginSequence(chunk);
   const auto held = slots_.find(chunk.slot());
   if (held == slots_.end() || held->second.sequence != chunk.sequence()) {
-    return Expect(false, absl::StrCat("chunk for slot ", chunk.slot(), ", which sequence ",
-                                      chunk.sequence(), " does not hold"));
+    return Expect(false, [&] {
+      return absl::StrCat("chunk for slot ", chunk.slot(), ", which sequence ", chunk.sequence(),
+                          " does not hold");
+    });
   }
   SlotState& state = held->second;
-  Expect(!state.running, absl::StrCat("chunk for running slot ", chunk.slot()));
-  Expect(chunk.start() == state.written,
-         absl::StrCat("slot ", chunk.slot(), ": chunk starts at ", chunk.start(), ", written are ",
-                      state.written));
+  Expect(!state.running, [&] { return absl::StrCat("chunk for running slot ", chunk.slot()); });
+  Expect(chunk.start() == state.written, [&] {
+    return absl::StrCat("slot ", chunk.slot(), ": chunk starts at ", chunk.start(),
+                        ", written are ", state.written);
+  });
   const uint64_t before = ChainBefore(chunk.slot(), state, state.written);
   if (chunk.first()) CheckPenaltyIds(chunk, before);
   for (TokenId id : chunk.ids()) {
-    Expect(id < shape_.vocabulary.size, absl::StrCat("token id ", id));
+    Expect(id < shape_.vocabulary.size, [&] { return absl::StrCat("token id ", id); });
     Write(chunk.slot(), state, id);
   }
   if (!chunk.last()) return;
@@ -180,7 +203,8 @@ void MockModel::RunChunk(const wire::Chunk& chunk, wire::StepResponse* response)
 }
 
 void MockModel::BeginSequence(const wire::Chunk& chunk) {
-  Expect(slots_.count(chunk.slot()) == 0, absl::StrCat("slot ", chunk.slot(), " is held"));
+  Expect(slots_.count(chunk.slot()) == 0,
+         [&] { return absl::StrCat("slot ", chunk.slot(), " is held"); });
   Expect(chunk.prompt_len() > 0 && chunk.has_sampling(), "a first chunk without its fields");
   SlotState& state = slots_[chunk.slot()];
   state = SlotState();
@@ -213,22 +237,16 @@ void MockModel::CheckPenaltyIds(const wire::Chunk& chunk, uint64_t chain_before)
 
 void MockModel::Write(Slot slot, SlotState& state, TokenId id) {
   const Position position = state.written;
-  Expect(position < shape_.context_tokens, absl::StrCat("position ", position));
+  Expect(position < shape_.context_tokens, [&] { return absl::StrCat("position ", position); });
   const uint64_t chain = MockChain(ChainBefore(slot, state, position), id);
   for (uint32_t group = 0; group < state.tables.size(); ++group) {
     CheckReads(slot, state, group, position);
     Entry* const entry = Find(slot, state, group, position);
     if (entry == nullptr) continue;
     const auto block = static_cast<BlockId>((entry - kv_.data()) / shape_.block_tokens);
-    for (const auto& [other, other_state] : slots_) {
-      for (uint32_t i = 0; i < other_state.tables.size(); ++i) {
-        const auto& ids = other_state.tables[i].ids;
-        Expect(
-            (other == slot && i == group) || std::find(ids.begin(), ids.end(), block) == ids.end(),
-            absl::StrCat("slot ", slot, " writes block ", block, ", which slot ", other,
-                         " has too"));
-      }
-    }
+    Expect(tables_of_block_[block] == 1, [&] {
+      return absl::StrCat("slot ", slot, " writes block ", block, ", which another table has too");
+    });
     *entry = {chain, position, group, true};
   }
   ++state.written;
@@ -239,8 +257,10 @@ MockModel::Entry* MockModel::Find(Slot slot, const SlotState& state, uint32_t gr
   const Table& table = state.tables[group];
   const uint32_t block = position / shape_.block_tokens;
   if (block < table.first || block - table.first >= table.ids.size()) {
-    Expect(false, absl::StrCat("slot ", slot, " has no block of group ", group, " for position ",
-                               position));
+    Expect(false, [&] {
+      return absl::StrCat("slot ", slot, " has no block of group ", group, " for position ",
+                          position);
+    });
     return nullptr;
   }
   return &kv_[size_t{table.ids[block - table.first]} * shape_.block_tokens +
@@ -255,8 +275,10 @@ void MockModel::CheckReads(Slot slot, const SlotState& state, uint32_t group, Po
     if (read < first || read >= position) continue;
     const Entry* const entry = Find(slot, state, group, read);
     Expect(entry == nullptr || (entry->valid && entry->group == group && entry->position == read),
-           absl::StrCat("slot ", slot, " reads position ", read, " of group ", group,
-                        ", which was never written"));
+           [&] {
+             return absl::StrCat("slot ", slot, " reads position ", read, " of group ", group,
+                                 ", which was never written");
+           });
   }
 }
 
@@ -266,8 +288,10 @@ uint64_t MockModel::ChainBefore(Slot slot, const SlotState& state, Position posi
     if (shape_.kv_windows[group] == 1) continue;
     const Entry* const entry = Find(slot, state, group, position - 1);
     if (entry == nullptr) return 0;
-    Expect(entry->valid, absl::StrCat("slot ", slot, " reads position ", position - 1,
-                                      ", which was never written"));
+    Expect(entry->valid, [&] {
+      return absl::StrCat("slot ", slot, " reads position ", position - 1,
+                          ", which was never written");
+    });
     return entry->chain;
   }
   Expect(false, "no group shows the position before");
@@ -291,8 +315,8 @@ void MockModel::Sample(Slot slot, SlotState& state, wire::StepResponse* response
   }
 }
 
-void MockModel::Expect(bool condition, const std::string& what) {
-  if (condition || violations_.size() >= kViolationsMax) return;
+void MockModel::Break(const std::string& what) {
+  if (violations_.size() >= kViolationsMax) return;
   violations_.push_back(absl::StrCat("step ", step_, ": ", what));
 }
 

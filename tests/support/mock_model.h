@@ -10,6 +10,7 @@
 #include <deque>
 #include <map>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -115,12 +116,26 @@ class MockModel {
   // The chain up to `position`, from the first group whose window shows it.
   uint64_t ChainBefore(Slot slot, const SlotState& state, Position position);
   void Sample(Slot slot, SlotState& state, weft::shard::v1::StepResponse* response);
-  void Expect(bool condition, const std::string& what);
+  // The tables are no more.
+  void Forget(const Tables& tables);
+  // `what` is a text, or makes one: nearly all conditions hold, and a text costs more than a check.
+  template <typename What>
+  void Expect(bool condition, const What& what) {
+    if (condition) return;
+    if constexpr (std::is_invocable_v<What>) {
+      Break(what());
+    } else {
+      Break(what);
+    }
+  }
+  void Break(const std::string& what);
 
   const MockShape shape_;
   std::map<Slot, SlotState> slots_;
   // Tables of slots whose first chunk is in this step.
   std::map<Slot, Tables> new_tables_;
+  // How many tables have each block.
+  std::vector<uint32_t> tables_of_block_;
   std::vector<Entry> kv_;
   std::vector<std::string> violations_;
   StepNumber step_ = 0;

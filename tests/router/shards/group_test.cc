@@ -129,6 +129,30 @@ TEST_CASE("A router that has not served gives up what it holds when it is refuse
   CHECK(last.release());
 }
 
+TEST_CASE("A shard that cannot be reached is not asked again and again", "[router][shards]") {
+  Rig rig(2);
+  rig.infos[0].set_holder_router_id(kRouterId);
+  // In one moment: rank 0 answers whatever it is asked, rank 1 is not there.
+  const std::string info = rig.infos[0].SerializeAsString();
+  for (int i = 0; i < 100; ++i) {
+    const size_t infos = rig.Count(0, ShardCall::kInfo);
+    const size_t holds = rig.Count(1, ShardCall::kHold);
+    rig.group->OnTimer(rig.now_us);
+    if (rig.Count(0, ShardCall::kInfo) > infos || i == 0) {
+      rig.Answer(0, ShardCall::kInfo, absl::OkStatus(), info);
+    }
+    if (rig.Count(1, ShardCall::kHold) > holds) {
+      rig.Answer(1, ShardCall::kHold, absl::UnavailableError("no connection"));
+    }
+  }
+  CHECK(rig.Count(1, ShardCall::kHold) == 1);
+  CHECK(rig.Count(0, ShardCall::kInfo) < 5);
+  // It is back, held by nobody.
+  rig.now_us += 1'000;
+  rig.Answer(1, ShardCall::kInfo, absl::OkStatus(), rig.infos[1].SerializeAsString());
+  CHECK(rig.Count(1, ShardCall::kHold) == 2);
+}
+
 TEST_CASE("A router whose shards a later start took over ends", "[router][shards]") {
   GroupRig rig(1);
   rig.Form();

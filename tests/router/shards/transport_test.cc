@@ -85,7 +85,7 @@ class Caller {
 
  private:
   const Clock& clock_ = MonotonicClock();
-  Poller poller_;
+  SocketPoller poller_;
   absl::Mutex mutex_;
   std::vector<ShardReply> replies_ ABSL_GUARDED_BY(mutex_);
   uint64_t number_ = 0;
@@ -265,7 +265,7 @@ TEST_CASE("A client may go away while its last reply is handed over", "[router][
 }
 
 TEST_CASE("Addresses of shards are refused by name", "[router][transport]") {
-  Poller poller(&MonotonicClock());
+  SocketPoller poller(&MonotonicClock());
   const auto error = [&](const std::string& address, const ShardTls& tls = {}) {
     return std::string(MakeShardClient(
                            1, address, tls, [](ShardReply) {}, &poller, &MonotonicClock())
@@ -381,7 +381,7 @@ TEST_CASE("A worn connection is replaced between calls, and nobody notices",
           "[router][transport]") {
   const Route route("unix");
   const Clock& clock = MonotonicClock();
-  Poller poller(&clock);
+  SocketPoller poller(&clock);
   std::vector<ShardReply> replies;
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
@@ -448,7 +448,7 @@ class FakeTarget : public PollTarget {
 
 TEST_CASE("The poller waits for sockets, timers, other threads and time", "[router][transport]") {
   const Clock& clock = MonotonicClock();
-  Poller poller(&clock);
+  SocketPoller poller(&clock);
   int pair[2];
   REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
   FakeTarget target(pair[0]);

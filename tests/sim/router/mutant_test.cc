@@ -1,0 +1,37 @@
+// Built once for each fault planted in the router (tests/mutants/router_*.mutant): the simulation
+// must catch it within a minute, by seeds that say nothing of the router as it is.
+
+#include <catch2/catch.hpp>
+#include <iostream>
+
+#include "common/clock.h"
+#include "tests/sim/router/runner.h"
+
+namespace weft::router::sim {
+namespace {
+
+constexpr int64_t kLimitUs = 60'000'000;
+constexpr double kShrinkSeconds = 5;
+
+TEST_CASE("The router's simulation catches the mutant that it is linked with", "[sim][mutant]") {
+  const int64_t begin_us = MonotonicClock().NowUs();
+  for (uint64_t seed = 1; MonotonicClock().NowUs() - begin_us < kLimitUs; ++seed) {
+    const Script script = MakeScript(seed);
+    const std::string failure = RunScript(script).failure;
+    if (failure.empty()) continue;
+    std::cout << "seed " << seed << ", after "
+              << static_cast<double>(MonotonicClock().NowUs() - begin_us) * 1e-6
+              << " s: " << failure;
+    const Script small = Shrink(script, failure, kShrinkSeconds, nullptr);
+    std::cout << "shrunk from " << script.actions.size() << " to " << small.actions.size()
+              << " actions:\n"
+              << ToText(small);
+    CHECK(small.actions.size() <= script.actions.size());
+    SUCCEED();
+    return;
+  }
+  FAIL("not caught");
+}
+
+}  // namespace
+}  // namespace weft::router::sim

@@ -1,0 +1,170 @@
+// The whole router under seeds: no invariant breaks, and all that can go wrong did. A failing seed
+// is shrunk, and its trace printed; WEFT_ROUTER_SIM_TRACE=FILE plays one.
+
+#include <catch2/catch.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+
+#include "common/clock.h"
+#include "tests/sim/router/runner.h"
+
+namespace weft::router::sim {
+namespace {
+
+constexpr double kShrinkSeconds = 20;
+
+void Add(const Counts& from, Counts* to) {
+  const auto* a = reinterpret_cast<const uint64_t*>(&from);
+  auto* b = reinterpret_cast<uint64_t*>(to);
+  for (size_t i = 0; i < sizeof(Counts) / sizeof(uint64_t); ++i) b[i] += a[i];
+}
+
+void Print(const std::string& what, const Counts& c, double seconds) {
+  std::cout << what << ": " << c.events << " events in " << seconds << " s, "
+            << static_cast<uint64_t>(static_cast<double>(c.events) / seconds) << " events/s; "
+            << c.turns << " turns, " << c.calls << " calls, " << c.replies << " replies, "
+            << c.steps << " steps, " << c.tokens << " tokens; " << c.requests
+            << " requests: " << c.refused << " refused, " << c.finished << " finished, "
+            << c.cancelled << " cancelled, " << c.failed << " failed, " << c.invalid
+            << " not good; " << c.preemptions << " preemptions, " << c.prefilled_again
+            << " prefilled again, " << c.prefix_hits << " prefix hits; " << c.epochs << " epochs, "
+            << c.groups_lost << " lost, " << c.deaths << " deaths (" << c.deaths_in_joins
+            << " while joining), " << c.lies << " lies, " << c.lost_replies << " replies lost, "
+            << c.repeated_replies << " repeated, " << c.restarts_asked << " restarts asked for, "
+            << c.drains << " drains, " << c.fatal << " fatal, " << c.full_checks << " full checks"
+            << std::endl;
+}
+
+// Says what broke, and how to see it again.
+void Report(const std::string& what, const Script& script, const std::string& failure) {
+  std::cout << what << " fails: " << failure;
+  int runs = 0;
+  const Script small = Shrink(script, failure, kShrinkSeconds, &runs);
+  std::cout << "shrunk from " << script.actions.size() << " to " << small.actions.size()
+            << " actions in " << runs << " runs:\n# " << RunScript(small).failure << ToText(small)
+            << std::flush;
+}
+
+// Runs a seed; false when it fails.
+bool RunSeed(uint64_t seed, Counts* counts, double* seconds) {
+  const Script script = MakeScript(seed);
+  const Outcome outcome = RunScript(script);
+  Add(outcome.counts, counts);
+  *seconds += outcome.seconds;
+  if (outcome.failure.empty()) return true;
+  Report("seed " + std::to_string(seed), script, outcome.failure);
+  return false;
+}
+
+Script ReadTrace(const std::string& path) {
+  std::ifstream file(path);
+  REQUIRE(file.good());
+  std::stringstream text;
+  text << file.rdbuf();
+  const absl::StatusOr<Script> script = ParseScript(text.str());
+  INFO(path << ": " << script.status().message());
+  REQUIRE(script.ok());
+  return *script;
+}
+
+TEST_CASE("The simulated router breaks no invariant", "[sim][router]") {
+  constexpr uint64_t kFirst = 1;
+  constexpr uint64_t kLast = 120;
+  Counts counts;
+  double seconds = 0;
+  for (uint64_t seed = kFirst; seed <= kLast; ++seed) {
+    const bool good = RunSeed(seed, &counts, &seconds);
+    INFO("seed " << seed);
+    REQUIRE(good);
+  }
+  Print("seeds 1 to 120", counts, seconds);
+  // All that is meant to happen did.
+  CHECK(counts.finished > 1000);
+  CHECK(counts.refused > 100);
+  CHECK(counts.cancelled > 100);
+  CHECK(counts.invalid > 50);
+  CHECK(counts.preemptions > 100);
+  CHECK(counts.prefilled_again > 100);
+  CHECK(counts.prefix_hits > 100);
+  CHECK(counts.groups_lost > 100);
+  CHECK(counts.deaths > 100);
+  CHECK(counts.deaths_in_joins > 5);
+  CHECK(counts.lies > 20);
+  CHECK(counts.repeated_replies > 5);
+  CHECK(counts.lost_replies > 5);
+  CHECK(counts.restarts_asked > 10);
+  CHECK(counts.drains > 5);
+}
+
+TEST_CASE("The same seed gives the same run of the router", "[sim][router]") {
+  for (uint64_t seed = 1; seed <= 5; ++seed) {
+    const Script script = MakeScript(seed);
+    const Outcome once = RunScript(script);
+    const absl::StatusOr<Script> read = ParseScript(ToText(script));
+    REQUIRE(read.ok());
+    const Outcome again = RunScript(*read);
+    INFO("seed " << seed);
+    CHECK(once.counts.events == again.counts.events);
+    CHECK(once.counts.digest == again.counts.digest);
+    CHECK(once.counts.digest != 0);
+  }
+}
+
+TEST_CASE("Kept traces of the router break no invariant", "[sim][router]") {
+  for (const auto& entry : std::filesystem::directory_iterator(WEFT_ROUTER_TRACES)) {
+    if (entry.path().extension() != ".txt") continue;
+    INFO(entry.path().string());
+    CHECK(RunScript(ReadTrace(entry.path().string())).failure == "");
+  }
+}
+
+// Not part of a normal run:
+//   WEFT_ROUTER_SIM_SEEDS=1000..2000 weft_router_sim "[seeds]"
+//   WEFT_ROUTER_SIM_SECONDS=600 weft_router_sim "[seconds]"
+//   WEFT_ROUTER_SIM_TRACE=FILE weft_router_sim "[trace]"
+TEST_CASE("Seeds of the router named in the environment", "[.][seeds]") {
+  const char* const range = std::getenv("WEFT_ROUTER_SIM_SEEDS");
+  REQUIRE(range != nullptr);
+  unsigned long first = 0;
+  unsigned long last = 0;
+  REQUIRE(std::sscanf(range, "%lu..%lu", &first, &last) == 2);
+  Counts counts;
+  double seconds = 0;
+  for (uint64_t seed = first; seed <= last; ++seed) {
+    INFO("seed " << seed);
+    CHECK(RunSeed(seed, &counts, &seconds));
+  }
+  Print("seeds " + std::string(range), counts, seconds);
+}
+
+TEST_CASE("Seeds of the router for a while", "[.][seconds]") {
+  const char* const limit = std::getenv("WEFT_ROUTER_SIM_SECONDS");
+  REQUIRE(limit != nullptr);
+  const int64_t end_us = MonotonicClock().NowUs() + std::atoll(limit) * 1'000'000;
+  Counts counts;
+  double seconds = 0;
+  // Others than those of a normal run.
+  uint64_t seed = 1'000'000;
+  for (; MonotonicClock().NowUs() < end_us; ++seed) {
+    INFO("seed " << seed);
+    CHECK(RunSeed(seed, &counts, &seconds));
+  }
+  Print("seeds 1000000 to " + std::to_string(seed - 1), counts, seconds);
+}
+
+TEST_CASE("A trace of the router", "[.][trace]") {
+  const char* const path = std::getenv("WEFT_ROUTER_SIM_TRACE");
+  REQUIRE(path != nullptr);
+  const Script script = ReadTrace(path);
+  const Outcome outcome = RunScript(script);
+  Print(path, outcome.counts, outcome.seconds);
+  if (!outcome.failure.empty()) Report(path, script, outcome.failure);
+  CHECK(outcome.failure == "");
+}
+
+}  // namespace
+}  // namespace weft::router::sim
