@@ -1,34 +1,56 @@
 #!/usr/bin/env bash
-# The one test command: installs what is missing, checks format, builds, runs every test. Needs no
-# GPU: CUDA code is compiled, and tests/gpu/run.sh runs it where there is one. Options:
-#   --sanitize   first build and run the tests of router, common and shard under AddressSanitizer
-#                with UndefinedBehaviorSanitizer, and under ThreadSanitizer
-#   --label L    build all, but run only the tests with this ctest label: unit, sim or integration
+# The one test command: installs what is missing, checks format, builds, runs tests: what every
+# change needs. Needs no GPU: CUDA code is compiled, and tests/gpu/run.sh runs it where there is one.
+# Options:
+#   --quick      for daily work: format, build, unit tests that take less than seconds
+#   --full       everything: ten minutes of each fuzzer, all sanitizers, long simulations, mutants,
+#                coverage, all tests
+#   --only P,... of what these three do, only these parts: format build headers sanitizers fuzz
+#                simulation mutants coverage tests
+#   --label L    only tests with this ctest label: unit, sim or integration
 #   --help       this text
 set -euo pipefail
 cd "$(dirname "$0")/.."
 labels=(unit sim integration)
-sanitize=0
-ctest_arguments=()
+all_parts=(format build headers sanitizers fuzz simulation mutants coverage tests)
+mode=change only="" ctest_arguments=()
 
 refuse() {
-  echo "tests/run.sh: $1 (known: --sanitize, --label L, --help)" >&2
+  echo "tests/run.sh: $1 (known: --quick, --full, --only P,..., --label L, --help)" >&2
   exit 2
 }
 
+one_of() {  # WORD WORDS...
+  local word="$1" known
+  shift
+  for known in "$@"; do [ "$word" != "$known" ] || return 0; done
+  return 1
+}
+
 add_label() {
-  local known
-  for known in "${labels[@]}"; do
-    [ "$1" = "$known" ] || continue
-    ctest_arguments+=(-L "^$1\$")
-    return
+  one_of "$1" "${labels[@]}" || refuse "--label \"$1\" is not one of ${labels[*]}"
+  ctest_arguments+=(-L "^$1\$")
+}
+
+set_only() {
+  local part
+  for part in ${1//,/ }; do
+    one_of "$part" "${all_parts[@]}" || refuse "--only \"$part\" is not one of ${all_parts[*]}"
   done
-  refuse "--label \"$1\" is not one of ${labels[*]}"
+  [ -n "${1//,/}" ] || refuse "--only needs one of ${all_parts[*]}"
+  only="$1"
+}
+
+set_mode() {
+  [ "$mode" = change ] || refuse "--quick and --full exclude each other"
+  mode="$1"
 }
 
 while [ $# -gt 0 ]; do
   case "$1" in
-    --sanitize) sanitize=1 ;;
+    --quick|--full) set_mode "${1#--}" ;;
+    --only) [ $# -gt 1 ] || refuse "--only needs one of ${all_parts[*]}"; set_only "$2"; shift ;;
+    --only=*) set_only "${1#--only=}" ;;
     --label) [ $# -gt 1 ] || refuse "--label needs one of ${labels[*]}"; add_label "$2"; shift ;;
     --label=*) add_label "${1#--label=}" ;;
     -h|--help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' tests/run.sh; exit 0 ;;
@@ -36,50 +58,48 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
+case "$mode" in
+  quick) parts=(format build tests); ctest_arguments+=(-LE '^(long|full|sim|integration)$') ;;
+  change) parts=(format build headers sanitizers fuzz tests); ctest_arguments+=(-LE '^full$') ;;
+  full) parts=("${all_parts[@]}") ;;
+esac
 
-deploy/setup.sh --tests --cuda
+deploy/setup.sh --tests --cuda --fuzz
 # shellcheck source=deploy/env.sh
 source deploy/env.sh
-# The cache serves any checkout: paths inside it count as relative.
-export CCACHE_MAXSIZE="${CCACHE_MAXSIZE:-5G}" CCACHE_BASEDIR="$PWD" CCACHE_NOHASHDIR=1
+# One cache for all presets and any checkout: paths inside it count as relative.
+export CCACHE_MAXSIZE="${CCACHE_MAXSIZE:-10G}" CCACHE_BASEDIR="$PWD" CCACHE_NOHASHDIR=1
+export WEFT_CARGO_TARGET_DIR="$WEFT_CACHE/cargo"
 
-step() { printf '\n== %s (%s)\n' "$1" "$(date +%H:%M:%S)"; }
-
-step "format"
-git ls-files '*.h' '*.cc' '*.cu' '*.cuh' | xargs clang-format-14 --dry-run -Werror
-
-step "build"
-cmake --preset ci | grep '^-- CUDA:'
-cmake --build --preset ci
-cmake --build --preset ci --target weft_header_check
-
-# Test executables that run once more under a sanitizer: everything that parses input or has threads.
-asan_tests=(weft_common_test weft_scheduler_test weft_text_test weft_doors_test weft_engine_test
-            weft_weights_test weft_shard_control_test weft_shard_comm_test weft_compute_test
-            weft_launcher_test weft_identity_test weft_tls_test weft_key_command_test)
-tsan_tests=(weft_common_test weft_doors_test weft_engine_test weft_shard_control_test
-            weft_shard_comm_test weft_compute_test weft_identity_test weft_tls_test)
-run_sanitized() {
-  local preset=$1
-  shift
-  step "$preset: build"
-  cmake --preset "$preset" >/dev/null
-  cmake --build --preset "$preset" --target "$@"
-  for test in "$@"; do
-    step "$preset: $test"
-    env "${test_environment[@]}" "build/$preset/bin/$test" "~[demo]~[slow]$test_filter"
-  done
+part_format() {
+  git ls-files '*.h' '*.cc' '*.cu' '*.cuh' |
+    xargs -P "$(nproc)" -n 50 clang-format-14 --dry-run -Werror
 }
-if [ "$sanitize" = 1 ]; then
-  test_filter=""
-  test_environment=(ASAN_OPTIONS=detect_stack_use_after_return=1
-                    UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1)
-  run_sanitized asan "${asan_tests[@]}"
-  test_filter='~"Draws follow the distribution that the filters leave"'  # minutes, and one thread
-  test_environment=("TSAN_OPTIONS=halt_on_error=1:suppressions=$PWD/tests/support/tsan.supp"
-                    "LD_LIBRARY_PATH=$(deploy/tsan_abseil.sh)")
-  run_sanitized tsan "${tsan_tests[@]}"
-fi
 
-step "tests"
-ctest --preset ci --timeout 1200 "${ctest_arguments[@]}"
+part_build() {
+  cmake --preset ci | grep '^-- CUDA:'
+  cmake --build --preset ci
+}
+
+part_headers() { cmake --build --preset ci --target weft_header_check; }
+
+part_sanitizers() {
+  if [ "$mode" = full ]; then tests/sanitizers.sh; else tests/sanitizers.sh tsan weft_shard_comm_test; fi
+}
+
+part_fuzz() { tests/fuzz/run.sh --seconds "$([ "$mode" = full ] && echo 600 || echo 10)"; }
+
+# Seeds of its own, beyond those of ctest.
+part_simulation() { WEFT_ROUTER_SIM_SECONDS=600 build/ci/bin/weft_router_sim "[seconds]"; }
+
+part_mutants() { python3 tests/mutants/run.py; }
+
+part_coverage() { tests/coverage.sh; }
+
+part_tests() { ctest --preset ci -j "$(nproc)" --timeout 1200 "${ctest_arguments[@]}"; }
+
+for part in "${parts[@]}"; do
+  [ -z "$only" ] || one_of "$part" ${only//,/ } || continue
+  printf '\n== %s (%s)\n' "$part" "$(date +%H:%M:%S)"
+  "part_$part"
+done

@@ -7,7 +7,7 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-KNOWN = "known: --sanitize, --label L, --help"
+KNOWN = "known: --quick, --full, --only P,..., --label L, --help"
 
 
 def run(*arguments):
@@ -29,7 +29,7 @@ class RunShTest(unittest.TestCase):
         for flag in ("--help", "-h"):
             result = run(flag)
             self.assertEqual(result.returncode, 0, result.stderr)
-            for option in ("--sanitize", "--label L", "--help"):
+            for option in ("--quick", "--full", "--only P", "--label L", "--help"):
                 self.assertIn(option, result.stdout)
 
     def test_what_it_does_not_know_is_refused_with_what_it_does(self):
@@ -42,10 +42,22 @@ class RunShTest(unittest.TestCase):
         said = self.refused("--label", "slow")
         self.assertIn("\"slow\"", said)
         listed = re.search(r"is not one of ([a-z ]+) \(", said).group(1).split()
-        self.assertEqual(sorted(listed), sorted(used | {"unit"}))
+        # `long` and `full` are not for asking: they say what --quick and a change leave out.
+        self.assertEqual(sorted(listed), sorted((used | {"unit"}) - {"full", "long"}))
         self.assertIn("needs one of", self.refused("--label"))
         self.refused("--label=")
         self.refused("--label=uni")
+
+    def test_parts_are_those_that_there_are(self):
+        said = self.refused("--only", "lint")
+        listed = re.search(r"is not one of ([a-z ]+) \(", said).group(1).split()
+        text = (ROOT / "tests/run.sh").read_text()
+        self.assertEqual(sorted(listed), sorted(re.findall(r"^part_([a-z]+)\(\)", text, re.M)))
+        for arguments in (("--only",), ("--only=",), ("--only", ","), ("--only=build,lint",)):
+            self.refused(*arguments)
+
+    def test_it_is_quick_or_full(self):
+        self.assertIn("exclude each other", self.refused("--quick", "--full"))
 
 
 if __name__ == "__main__":

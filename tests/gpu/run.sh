@@ -158,7 +158,12 @@ check_kernels() {  # TOOL [ARGUMENT ...]
 
 part_memcheck() { check_kernels memcheck; }
 
-part_racecheck() { check_kernels racecheck; }
+# Without the kernels whose warps hand a buffer back by one lane, after __syncwarp: racecheck takes
+# the other lanes' reads for a race with the next bulk copy. It says the same of twenty lines that do
+# nothing else, and nothing when every lane arrives at the barrier.
+part_racecheck() {
+  CHECKED="${CHECKED:-~[time]~[.]~[long]~[gemv]~[experts]}" check_kernels racecheck
+}
 
 part_synccheck() { check_kernels synccheck; }
 
