@@ -130,8 +130,8 @@ TEST_CASE("A router that has not served gives up what it holds when it is refuse
 }
 
 TEST_CASE("A shard that cannot be reached is not asked again and again", "[router][shards]") {
-  Rig rig(2);
-  rig.infos[0].set_holder_router_id(kRouterId);
+  GroupRig rig(2);
+  rig.infos[0].set_holder_router_id(kGroupRouterId);
   // In one moment: rank 0 answers whatever it is asked, rank 1 is not there.
   const std::string info = rig.infos[0].SerializeAsString();
   for (int i = 0; i < 100; ++i) {
