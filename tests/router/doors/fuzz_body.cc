@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/strings/match.h"
 #include "boost/json/parse.hpp"
 #include "boost/json/serialize.hpp"
 #include "common/check.h"
@@ -89,7 +90,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const std::string seen = weft::router::Post(path, body);
     if (seen.empty()) continue;
     WEFT_CHECK(json.ok());
-    WEFT_CHECK_EQ(weft::router::Post(path, boost::json::serialize(*json)), seen);
+    const std::string again = boost::json::serialize(*json);
+    // A number in an ignored field that no double holds: written as this, it cannot be read.
+    if (absl::StrContains(again, "1e99999")) continue;
+    WEFT_CHECK_EQ(weft::router::Post(path, again), seen);
   }
   return 0;
 }

@@ -246,6 +246,20 @@ TEST_CASE("Nesting and patterns of a tokenizer.json are bounded", "[router][text
       {"pattern", "5000 bytes", "4096"});
 }
 
+TEST_CASE("A template's special tokens are those that it explains", "[router][text]") {
+  const auto processor = [](absl::string_view token) {
+    return absl::StrCat(R"({"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": ")",
+                        token, R"(", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}], )",
+                        R"("pair": [], "special_tokens": {"<s>": {"id": "<s>", "ids": [1], )",
+                        R"("tokens": ["<s>"]}}})");
+  };
+  CHECK(Load("post_processor", processor("<s>")).ok());
+  CheckRefused(Load("post_processor", processor("<s6")), {"post_processor", "single", "<s6"});
+  CheckRefused(Load("post_processor", absl::StrCat(R"({"type": "Sequence", "processors": [)",
+                                                   processor("</s>"), "]}")),
+               {"post_processor", "</s>"});
+}
+
 TEST_CASE("A pattern that keeps a place for every byte to come back to ends with an error",
           "[router][text]") {
   const test::TempDir dir;

@@ -88,6 +88,7 @@ pub fn check_json(json: &[u8]) -> Outcome<usize> {
         match name.as_str() {
             "normalizer" => growth = growth_of(value)?,
             "pre_tokenizer" => check_patterns(value)?,
+            "post_processor" => check_templates(value)?,
             _ => {}
         }
     }
@@ -133,6 +134,27 @@ fn steps_of(part: &str, list: &str, value: Value) -> Outcome<Vec<Value>> {
 fn check_patterns(value: Value) -> Outcome<()> {
     for step in steps_of("pre_tokenizer", "pretokenizers", value)? {
         check_pattern(&step["pattern"])?;
+    }
+    Ok(())
+}
+
+/// A template's special tokens are among those that it explains: the crate panics at the first text
+/// when one is not.
+fn check_templates(value: Value) -> Outcome<()> {
+    for step in steps_of("post_processor", "processors", value)? {
+        for list in ["single", "pair"] {
+            for piece in step[list].as_array().into_iter().flatten() {
+                let Some(id) = piece["SpecialToken"]["id"].as_str() else {
+                    continue;
+                };
+                if step["special_tokens"].get(id).is_none() {
+                    return Err(Failure::invalid(format!(
+                        "post_processor: {list} has the special token {id:?}, which special_tokens \
+                         does not explain"
+                    )));
+                }
+            }
+        }
     }
     Ok(())
 }
