@@ -37,11 +37,27 @@ constexpr FlagSources SourcesOf(absl::string_view program) {
 }
 
 // Variables that are no flag's and that weft's programs, scripts and tests read all the same.
-constexpr const char* kOtherVariables[] = {
-    "WEFT_API_KEY", "WEFT_BIN_DIR",    "WEFT_CACHE",        "WEFT_CMAKE",
-    "WEFT_CUDA",    "WEFT_DEMO_MODEL", "WEFT_NCCL",         "WEFT_REWRITE_TRANSCRIPTS",
-    "WEFT_ROOT",    "WEFT_SEED",       "WEFT_SIM_SEEDS",    "WEFT_SOURCE_DIR",
-    "WEFT_TOOLS",   "WEFT_TEST_SEED",  "WEFT_WRITE_GOLDENS"};
+constexpr const char* kOtherVariables[] = {"WEFT_API_KEY",
+                                           "WEFT_BIN_DIR",
+                                           "WEFT_CACHE",
+                                           "WEFT_CARGO_TARGET_DIR",
+                                           "WEFT_CMAKE",
+                                           "WEFT_CUDA",
+                                           "WEFT_DEMO_MODEL",
+                                           "WEFT_FUZZ_WORKER_STDERR",
+                                           "WEFT_NCCL",
+                                           "WEFT_REQUIRE",
+                                           "WEFT_REWRITE_TRANSCRIPTS",
+                                           "WEFT_ROOT",
+                                           "WEFT_ROUTER_SIM_LOG",
+                                           "WEFT_ROUTER_SIM_SECONDS",
+                                           "WEFT_ROUTER_SIM_SEEDS",
+                                           "WEFT_ROUTER_SIM_TRACE",
+                                           "WEFT_SEED",
+                                           "WEFT_SIM_SEEDS",
+                                           "WEFT_SOURCE_DIR",
+                                           "WEFT_TOOLS",
+                                           "WEFT_WRITE_GOLDENS"};
 
 // What Kubernetes sets in every container of a namespace that has a service called weft.
 constexpr bool IsServiceVariable(absl::string_view name) {

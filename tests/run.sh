@@ -5,8 +5,8 @@
 #   --quick      for daily work: format, build, unit tests that take less than seconds
 #   --full       everything: ten minutes of each fuzzer, all sanitizers, long simulations, mutants,
 #                coverage, all tests
-#   --only P,... of what these three do, only these parts: format build headers sanitizers fuzz
-#                simulation mutants coverage tests
+#   --only P,... of what is run so, only these parts: format build headers sanitizers fuzz
+#                tests; with --full also simulation mutants coverage
 #   --label L    only tests with this ctest label: unit, sim or integration
 #   --help       this text
 set -euo pipefail
@@ -63,6 +63,10 @@ case "$mode" in
   change) parts=(format build headers sanitizers fuzz tests); ctest_arguments+=(-LE '^full$') ;;
   full) parts=("${all_parts[@]}") ;;
 esac
+
+for part in ${only//,/ }; do
+  one_of "$part" "${parts[@]}" || refuse "--only \"$part\" is no part of this mode: ${parts[*]}"
+done
 
 deploy/setup.sh --tests --cuda --fuzz
 # shellcheck source=deploy/env.sh

@@ -39,6 +39,9 @@ case "$preset" in
   "") run_under asan "${asan_tests[@]}"; run_under tsan "${tsan_tests[@]}" ;;
   asan|tsan)
     shift
+    for test in "$@"; do
+      [[ $test == weft* ]] || { echo "sanitizers.sh: no test program: $test" >&2; exit 2; }
+    done
     declare -n all="${preset}_tests"
     run_under "$preset" "${@:-${all[@]}}" ;;
   -h|--help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" ;;

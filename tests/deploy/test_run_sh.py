@@ -56,6 +56,10 @@ class RunShTest(unittest.TestCase):
         for arguments in (("--only",), ("--only=",), ("--only", ","), ("--only=build,lint",)):
             self.refused(*arguments)
 
+    def test_a_part_of_another_mode_is_refused(self):
+        self.assertIn("no part of this mode", self.refused("--only", "mutants"))
+        self.assertIn("no part of this mode", self.refused("--quick", "--only=build,fuzz"))
+
     def test_it_is_quick_or_full(self):
         self.assertIn("exclude each other", self.refused("--quick", "--full"))
 

@@ -27,7 +27,7 @@ import scratch
 PATIENCE_S = 60
 PATIENCE_TIMES = 6
 # What the integration tests start.
-SERVERS = ["weft", "weft-router", "weft-shard", "weft-chat-template", "weft-template-server"]
+SERVERS = ["weft", "weft-router", "weft-shard", "weft-template-server"]
 
 
 class Unfit(Exception):

@@ -41,6 +41,7 @@ SpecKeys KeysOf(const HfFamily& family, const HfObject& root) {
   keys.rope_theta = root.Where("rope_theta");
   keys.rope_scaling =
       root.Where(root.Has("rope_parameters") ? "rope_parameters." : "rope_scaling.");
+  keys.rope_factors = absl::StrCat(keys.rope_scaling, "long_factor or short_factor");
   return keys;
 }
 

@@ -79,6 +79,7 @@ SpecKeys KeysOf(const LlamaLike& family, const HfObject& root) {
   keys.rope_dims = keys.head_dim;
   keys.rope_theta = (inside.ok() && inside->Has("rope_theta") ? *inside : root).Where("rope_theta");
   keys.rope_scaling = root.Where(absl::StrCat(scaling, "."));
+  keys.rope_factors = absl::StrCat(keys.rope_scaling, "long_factor or short_factor");
   return keys;
 }
 

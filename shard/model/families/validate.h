@@ -26,7 +26,7 @@ struct SpecKeys {
   std::string rope_theta;
   // In front of "factor" and the others of rotary scaling.
   std::string rope_scaling;
-  // The tensor of rotary divisors.
+  // The tensor of rotary divisors, or the lists of longrope.
   std::string rope_factors;
 };
 

@@ -119,7 +119,9 @@ TEST_CASE("longrope without its factors is refused by key", "[shard][model]") {
   scaling["long_factor"] = {1, 2, 3};
   CheckInvalid(Rope(scaling), "rope_scaling.long_factor: expected 4 numbers (half of the 8 rotary");
   scaling["long_factor"] = {1, 2, 3, 0};
-  CheckInvalid(Rope(scaling), "expected positive finite numbers, found 0");
+  CheckInvalid(
+      Rope(scaling),
+      "rope_scaling.long_factor or short_factor: expected positive finite numbers, found 0");
   scaling["long_factor"] = {1, 2, 3, "x"};
   CheckInvalid(Rope(scaling), "rope_scaling.long_factor: expected a list of numbers");
   scaling["original_max_position_embeddings"] = 1;

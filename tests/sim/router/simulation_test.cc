@@ -39,14 +39,22 @@ void Print(const std::string& what, const Counts& c, double seconds) {
             << std::endl;
 }
 
+// So that the failure can stand before a trace in its file, however many lines it has.
+std::string AsComment(const std::string& text) {
+  std::istringstream lines(text);
+  std::string out;
+  for (std::string line; std::getline(lines, line);) out += "# " + line + "\n";
+  return out;
+}
+
 // Says what broke, and how to see it again.
 void Report(const std::string& what, const Script& script, const std::string& failure) {
   std::cout << what << " fails: " << failure;
   int runs = 0;
   const Script small = Shrink(script, failure, kShrinkSeconds, &runs);
   std::cout << "shrunk from " << script.actions.size() << " to " << small.actions.size()
-            << " actions in " << runs << " runs:\n# " << RunScript(small).failure << ToText(small)
-            << std::flush;
+            << " actions in " << runs << " runs:\n"
+            << AsComment(RunScript(small).failure) << ToText(small) << std::flush;
 }
 
 // Runs a seed; false when it fails.
@@ -62,6 +70,7 @@ bool RunSeed(uint64_t seed, Counts* counts, double* seconds) {
 
 Script ReadTrace(const std::string& path) {
   std::ifstream file(path);
+  INFO(path);
   REQUIRE(file.good());
   std::stringstream text;
   text << file.rdbuf();
@@ -131,7 +140,11 @@ TEST_CASE("Seeds of the router named in the environment", "[.][seeds]") {
   REQUIRE(range != nullptr);
   unsigned long first = 0;
   unsigned long last = 0;
-  REQUIRE(std::sscanf(range, "%lu..%lu", &first, &last) == 2);
+  INFO("WEFT_ROUTER_SIM_SEEDS is FIRST..LAST or one seed: " << range);
+  const int read = std::sscanf(range, "%lu..%lu", &first, &last);
+  if (read == 1) last = first;
+  REQUIRE(read > 0);
+  REQUIRE(first <= last);
   Counts counts;
   double seconds = 0;
   for (uint64_t seed = first; seed <= last; ++seed) {
