@@ -3,10 +3,10 @@
 # change needs. Needs no GPU: CUDA code is compiled, and tests/gpu/run.sh runs it where there is one.
 # Options:
 #   --quick      for daily work: format, build, unit tests that take less than seconds
-#   --full       everything: ten minutes of each fuzzer, all sanitizers, long simulations, mutants,
-#                coverage, all tests
-#   --only P,... of what is run so, only these parts: format build headers sanitizers fuzz
-#                tests; with --full also simulation mutants coverage
+#   --full       everything: each header alone, ten minutes of each fuzzer, all sanitizers, long
+#                simulations, mutants, coverage, all tests
+#   --only P,... of what is run so, only these parts: format build sanitizers fuzz tests; with --full
+#                also headers simulation mutants coverage
 #   --label L    only tests with this ctest label: unit, sim or integration
 #   --help       this text
 set -euo pipefail
@@ -60,7 +60,7 @@ while [ $# -gt 0 ]; do
 done
 case "$mode" in
   quick) parts=(format build tests); ctest_arguments+=(-LE '^(long|full|sim|integration)$') ;;
-  change) parts=(format build headers sanitizers fuzz tests); ctest_arguments+=(-LE '^full$') ;;
+  change) parts=(format build sanitizers fuzz tests); ctest_arguments+=(-LE '^full$') ;;
   full) parts=("${all_parts[@]}") ;;
 esac
 
