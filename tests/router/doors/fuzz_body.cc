@@ -91,8 +91,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (seen.empty()) continue;
     WEFT_CHECK(json.ok());
     const std::string again = boost::json::serialize(*json);
-    // A number that no double holds, in an ignored field: Boost.JSON reads it as infinity, and writes
-    // that as a word that is no JSON.
+    // A number that no double holds, in an ignored field: Boost.JSON reads it as infinity, and
+    // writes that as a word that is no JSON.
     if (absl::StrContains(again, "Infinity")) continue;
     WEFT_CHECK_EQ(weft::router::Post(path, again), seen);
   }
