@@ -30,7 +30,7 @@ run_under() {  # PRESET TEST ...
   cmake --build --preset "$preset" --target "$@"
   for test in "$@"; do
     printf '\n== %s: %s (%s)\n' "$preset" "$test" "$(date +%H:%M:%S)"
-    env "${environment[@]}" "build/$preset/bin/$test" "~[demo]~[slow]~[long]"
+    env "${environment[@]}" "build/$preset/bin/$test" "~[demo]~[slow]~[long]~[.]"
   done
 }
 
