@@ -8,6 +8,8 @@ WEFT_DEMO_MODEL="${WEFT_DEMO_MODEL:-$WEFT_CACHE/models/SmolLM2-135M-Instruct.Q4_
 export WEFT_CACHE WEFT_DEMO_MODEL
 PATH="$WEFT_TOOLS/bin:$PATH"
 export PATH
+# One compiler cache for all presets and any checkout: paths inside a checkout count as relative.
+export CCACHE_MAXSIZE="${CCACHE_MAXSIZE:-10G}" CCACHE_BASEDIR="$WEFT_ROOT" CCACHE_NOHASHDIR=1
 
 # The nvcc of the system, if there is one.
 installed_nvcc() {

@@ -19,7 +19,6 @@ while [ $# -gt 0 ]; do
   shift
 done
 [[ $at_least =~ ^[0-9]+(\.[0-9]+)?$ ]] || { echo "coverage.sh: --at-least $at_least" >&2; exit 2; }
-export CCACHE_MAXSIZE="${CCACHE_MAXSIZE:-10G}" CCACHE_BASEDIR="$PWD" CCACHE_NOHASHDIR=1
 
 # All that runs router/ or shard/control without whole processes of weft.
 tests=(weft_answer_test weft_doors_test weft_engine_test weft_identity_test weft_recording_test

@@ -71,8 +71,6 @@ done
 deploy/setup.sh --tests --cuda --fuzz
 # shellcheck source=deploy/env.sh
 source deploy/env.sh
-# One cache for all presets and any checkout: paths inside it count as relative.
-export CCACHE_MAXSIZE="${CCACHE_MAXSIZE:-10G}" CCACHE_BASEDIR="$PWD" CCACHE_NOHASHDIR=1
 export WEFT_CARGO_TARGET_DIR="$WEFT_CACHE/cargo"
 
 part_format() {

@@ -15,6 +15,16 @@ namespace {
 
 // Between two looks at what NCCL does by itself.
 constexpr std::chrono::milliseconds kPoll(1);
+// What is wrong when ranks that run do not find each other.
+constexpr char kReach[] =
+    "; the ranks reach each other over TCP: NCCL_SOCKET_IFNAME must name a network interface that "
+    "this host has and the other ranks' hosts reach (NCCL_DEBUG=WARN says more)";
+
+absl::Status MeetingStatus(ncclResult_t result, ncclComm_t communicator, absl::string_view what) {
+  const absl::Status status = NcclStatus(result, communicator, what);
+  if (status.ok()) return status;
+  return absl::Status(status.code(), absl::StrCat(status.message(), kReach));
+}
 
 class NcclMeeting : public GroupMeeting {
  public:
@@ -23,7 +33,7 @@ class NcclMeeting : public GroupMeeting {
   absl::StatusOr<std::string> Offer(Epoch, uint32_t world) override {
     if (world == 1) return "alone";
     ncclUniqueId id;
-    WEFT_RETURN_IF_ERROR(NcclStatus(ncclGetUniqueId(&id), nullptr, "an id for the group"));
+    WEFT_RETURN_IF_ERROR(MeetingStatus(ncclGetUniqueId(&id), nullptr, "an id for the group"));
     return absl::BytesToHexString(absl::string_view(id.internal, sizeof(id.internal)));
   }
 
@@ -46,7 +56,7 @@ class NcclMeeting : public GroupMeeting {
       const ncclResult_t asked = ncclCommGetAsyncError(communicator, &state);
       if (asked != ncclSuccess) state = asked;
     }
-    WEFT_RETURN_IF_ERROR(NcclStatus(state, communicator, "joining the group"));
+    WEFT_RETURN_IF_ERROR(MeetingStatus(state, communicator, "joining the group"));
     return made;
   }
 
@@ -77,9 +87,9 @@ class NcclMeeting : public GroupMeeting {
       if (aborted) return absl::AbortedError("the meeting was aborted");
     }
     if (absl::Now() < call.deadline) return absl::OkStatus();
-    return absl::DeadlineExceededError(absl::StrCat("NCCL: rank ", call.rank, " waited for the ",
-                                                    call.world - 1, " others of epoch ", call.epoch,
-                                                    " until its join time-out; not all came"));
+    return absl::DeadlineExceededError(absl::StrCat(
+        "NCCL: rank ", call.rank, " waited for the ", call.world - 1, " others of epoch ",
+        call.epoch, " until its join time-out; not all came", kReach));
   }
 
   const int device_;

@@ -42,7 +42,6 @@ done
 
 # shellcheck source=deploy/env.sh
 source deploy/env.sh
-export CCACHE_MAXSIZE="${CCACHE_MAXSIZE:-5G}" CCACHE_BASEDIR="$PWD" CCACHE_NOHASHDIR=1
 # Functions and lines in reports, by what gcc's packages bring along.
 addr2line="ASAN_OPTIONS=external_symbolizer_path=$(command -v addr2line)"
 export "${addr2line?}" UBSAN_OPTIONS=print_stacktrace=1

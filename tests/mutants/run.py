@@ -15,6 +15,7 @@ prints the test cases that failed.
 import argparse
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -174,6 +175,8 @@ def parse_arguments():
 
 def main():
     arguments = parse_arguments()
+    # As Ctrl-C: what was started is ended first (scratch.run).
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         found = [mutants.parse(path) for path in mutants.find(arguments.names)]
         for mutant in found:

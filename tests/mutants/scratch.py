@@ -19,12 +19,10 @@ class BuildFailed(Exception):
 
 
 def tool_environment(root):
-    """What deploy/env.sh and tests/run.sh set: the tools, and a compiler cache for any checkout."""
+    """What deploy/env.sh sets: the tools, and a compiler cache for any checkout."""
     out = subprocess.run(["bash", "-c", "source deploy/env.sh; env -0"], cwd=root, check=True,
                          capture_output=True).stdout
     environment = dict(item.split("=", 1) for item in out.decode().split("\0") if "=" in item)
-    environment.setdefault("CCACHE_MAXSIZE", "5G")
-    environment["CCACHE_NOHASHDIR"] = "1"
     environment["PYTHONDONTWRITEBYTECODE"] = "1"
     return environment
 

@@ -34,7 +34,9 @@ std::optional<HttpAuthority> ParseAuthority(absl::string_view text) {
   if (!authority.has_value() || authority->has_userinfo()) return std::nullopt;
   const absl::string_view port(authority->port().data(), authority->port().size());
   if (!IsPort(port)) return std::nullopt;
-  return HttpAuthority{std::string(authority->host()).substr(name ? 1 : 0), std::string(port)};
+  const auto host = authority->encoded_host();
+  return HttpAuthority{std::string(host.data(), host.size()).substr(name ? 1 : 0),
+                       std::string(port)};
 }
 
 }  // namespace weft::router

@@ -11,7 +11,8 @@
 namespace weft::router {
 
 struct HttpAuthority {
-  // Without the escapes of a name; an IPv6 address in its brackets.
+  // As it stands there: with a name's escapes, which no name that we compare with has, and an IPv6
+  // address in its brackets.
   std::string host;
   // Digits, or nothing.
   std::string port;

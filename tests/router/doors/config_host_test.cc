@@ -37,8 +37,8 @@ TEST_CASE("The configuration is shown under addresses, other routes under every 
     INFO(host);
     CHECK(get("/config", host).status == 200);
   }
-  for (const char* host :
-       {"evil.example", "evil.example:9090", "weft.svc.cluster.local", "evil%40127.0.0.1"}) {
+  for (const char* host : {"evil.example", "evil.example:9090", "weft.svc.cluster.local",
+                           "evil%40127.0.0.1", "127.0.0.%31", "%6cocalhost"}) {
     INFO(host);
     const RawResponse refused = get("/config", host);
     CHECK(refused.status == 421);

@@ -14,19 +14,14 @@
 #include "google/protobuf/stubs/logging.h"
 #include "shard/control/step_inputs.h"
 #include "tests/shard/control/batch_fault.h"
+#include "tests/shard/control/small_limits.h"
 #include "tests/support/fuzz_input.h"
 
 namespace weft::shard {
 namespace {
 
 StepLimits Limits(uint8_t choice) {
-  StepLimits limits;
-  limits.vocab_size = 100;
-  limits.context_tokens = 64;
-  limits.running_max = 4;
-  limits.step_tokens_max = 20;
-  limits.block_tokens = 4;
-  limits.kv_blocks = 32;
+  StepLimits limits = SmallLimits();
   if (choice % 2 == 1) limits.kv_windows = {0, 9};
   return limits;
 }

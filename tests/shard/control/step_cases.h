@@ -1,24 +1,14 @@
-// A small shard and the steps that the tests of the wire's parser begin with.
+// The steps that the tests of the wire's parser begin with, for the shard of small_limits.h.
 
 #pragma once
 
 #include <catch2/catch.hpp>
 
 #include "shard/control/step_inputs.h"
+#include "tests/shard/control/small_limits.h"
 #include "tests/shard/control/step_builder.h"
 
 namespace weft::shard {
-
-inline StepLimits SmallLimits() {
-  StepLimits limits;
-  limits.vocab_size = 100;
-  limits.context_tokens = 64;
-  limits.running_max = 4;
-  limits.step_tokens_max = 20;
-  limits.block_tokens = 4;
-  limits.kv_blocks = 32;
-  return limits;
-}
 
 // Slot 2 runs (6 ids, blocks 0 1), slot 1 is being filled (3 of 9 ids, blocks 2 3 4).
 inline void Arrange(StepInputs* inputs) {
