@@ -89,7 +89,9 @@ part_sanitizers() {
   if [ "$mode" = full ]; then tests/sanitizers.sh; else tests/sanitizers.sh tsan weft_shard_comm_test; fi
 }
 
-part_fuzz() { tests/fuzz/run.sh --seconds "$([ "$mode" = full ] && echo 600 || echo 10)"; }
+part_fuzz() {
+  if [ "$mode" = full ]; then tests/fuzz/run.sh --rust --seconds 600; else tests/fuzz/run.sh; fi
+}
 
 # Seeds of its own, beyond those of ctest.
 part_simulation() { WEFT_ROUTER_SIM_SECONDS=600 build/ci/bin/weft_router_sim "[seconds]"; }

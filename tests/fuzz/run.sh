@@ -6,6 +6,7 @@
 #   --seconds N  how long each target runs (10)
 #   --jobs J     how many run at the same time (2)
 #   --seed S     of the mutations (1)
+#   --rust       libFuzzer sees which code runs in Rust, too: tokenizers and templates (builds minutes)
 #   --keep       puts what the runs found into the corpora and leaves out what reaches nothing new
 #   --no-build   runs what is built
 #   --help       this text
@@ -15,6 +16,7 @@ seconds=10
 jobs=2
 seed=1
 keep=0
+rust=OFF
 build=1
 targets=()
 
@@ -29,10 +31,11 @@ while [ $# -gt 0 ]; do
       [[ "${2:-}" =~ ^[1-9][0-9]*$ ]] || refuse "$1 needs a number above 0"
       printf -v "${1#--}" '%s' "$2"
       shift ;;
+    --rust) rust=ON ;;
     --keep) keep=1 ;;
     --no-build) build=0 ;;
     -h|--help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' tests/fuzz/run.sh; exit 0 ;;
-    -*) refuse "unknown option $1 (known: --seconds, --jobs, --seed, --keep, --no-build, --help)" ;;
+    -*) refuse "unknown option $1 (known: --seconds, --jobs, --seed, --rust, --keep, --no-build, --help)" ;;
     *) [ -d "tests/fuzz/corpora/$1" ] || refuse "unknown target $1 (known: $(ls -m tests/fuzz/corpora))"
        targets+=("$1") ;;
   esac
@@ -48,7 +51,7 @@ export "${addr2line?}" UBSAN_OPTIONS=print_stacktrace=1
 
 if [ "$build" = 1 ]; then
   command -v clang++-19 >/dev/null || deploy/setup.sh --no-model --fuzz
-  cmake --preset fuzz >/dev/null
+  cmake --preset fuzz "-DWEFT_FUZZ_RUST=$rust" >/dev/null
   cmake --build --preset fuzz --target "${targets[@]/#/weft_fuzz_}"
 fi
 

@@ -91,9 +91,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (seen.empty()) continue;
     WEFT_CHECK(json.ok());
     const std::string again = boost::json::serialize(*json);
-    // A number that no double holds, in an ignored field: Boost.JSON reads it as infinity, and
-    // writes that as a word that is no JSON.
-    if (absl::StrContains(again, "Infinity")) continue;
+    // A number that no double holds, in an ignored field: Boost.JSON reads 1e999 as infinity and
+    // 0e999 as no number, and writes them as words that are no JSON.
+    if (absl::StrContains(again, "Infinity") || absl::StrContains(again, "NaN")) continue;
     WEFT_CHECK_EQ(weft::router::Post(path, again), seen);
   }
   return 0;
