@@ -19,8 +19,8 @@ namespace {
 
 std::vector<float> Logits(int64_t count, uint64_t seed) {
   std::vector<float> logits = RandomFloats(count, seed);
-  // Few distinct values, so that ties are common.
-  for (float& x : logits) x = std::round(x * 8.0f) / 8.0f;
+  // Few distinct values, so that ties are common, also at the top.
+  for (float& x : logits) x = std::clamp(std::round(x * 8.0f) / 8.0f, -1.0f, 1.0f);
   return logits;
 }
 
@@ -42,6 +42,10 @@ TEST_CASE("ArgMax takes the largest logit, the lowest id of a tie, and never NaN
     }
     const std::vector<float> hidden(20, -INFINITY);
     CHECK(KernelsFor(isa).arg_max(hidden.data(), 20, 7).id == 7);
+    // The lower id of a tie is not the one in the lower lane of a vector.
+    std::vector<float> tie(64, 0.0f);
+    tie[5] = tie[16] = 1.0f;
+    CHECK(KernelsFor(isa).arg_max(tie.data(), 64, 0).id == 5);
   }
 }
 

@@ -44,6 +44,22 @@ TEST_CASE("A minimal config of every family is read", "[shard][model]") {
   }
 }
 
+// As transformers' Gemma3TextConfig has them.
+TEST_CASE("A Gemma 3 that names no base rotates whole layers by a million, windowed by 10000",
+          "[shard][model]") {
+  json::object config = SmallConfig("gemma3_text");
+  auto model = Describe(config);
+  REQUIRE(model.ok());
+  CHECK(model->spec.attention_kinds[0].rope.theta == 1e6f);
+  CHECK(model->spec.attention_kinds[1].rope.theta == 10000.0f);
+  config["rope_theta"] = 500000.0;
+  config["rope_local_base_freq"] = 20000.0;
+  model = Describe(config);
+  REQUIRE(model.ok());
+  CHECK(model->spec.attention_kinds[0].rope.theta == 500000.0f);
+  CHECK(model->spec.attention_kinds[1].rope.theta == 20000.0f);
+}
+
 TEST_CASE("What a family does not have is refused by key", "[shard][model]") {
   const struct {
     const char* family;

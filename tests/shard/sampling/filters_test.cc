@@ -99,6 +99,20 @@ TEST_CASE("Ties at the edge of a filter go to the lowest id", "[shard][compute][
   CHECK(ids == std::vector<TokenId>{1, 2, 3});
 }
 
+TEST_CASE("A min-p of one keeps the best and its equals", "[shard][compute][sampler]") {
+  for (const Isa isa : test::RunnableIsas()) {
+    INFO(kernels::cpu::IsaName(isa));
+    SamplingParams params;
+    params.temperature = 1.0f;
+    params.min_p = 1.0f;
+    std::vector<TokenId> ids;
+    for (const Candidate& one : Survivors(kernels::cpu::KernelsFor(isa), params, {1, 3, 2, 3})) {
+      ids.push_back(one.id);
+    }
+    CHECK(ids == std::vector<TokenId>{1, 3});
+  }
+}
+
 TEST_CASE("Top-p keeps no token behind exactly its mass", "[shard][compute][sampler]") {
   for (const Isa isa : test::RunnableIsas()) {
     INFO(kernels::cpu::IsaName(isa));
