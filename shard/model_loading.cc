@@ -124,8 +124,11 @@ absl::StatusOr<LoadedModel> LoadModel(const ShardFlags& flags, LoadProgress& pro
   WEFT_ASSIGN_OR_RETURN(const TokenizerFingerprint tokenizer, FingerprintTokenizer(flags.model));
   model.facts.set_tokenizer_source(static_cast<v1::TokenizerSource>(tokenizer.source));
   model.facts.set_tokenizer_fingerprint(tokenizer.hash);
-  model.matrix_parameters =
+  model.matrices.all =
       spec.parameters() - (spec.tied_head ? 0 : uint64_t{spec.vocab} * spec.embedding_columns());
+  model.matrices.of_experts = spec.expert_parameters();
+  model.matrices.experts = spec.experts.count;
+  model.matrices.experts_taken = spec.experts.per_token;
   model.limits.vocab_size = spec.vocab;
   model.limits.context_tokens = model.facts.context_tokens();
   model.limits.running_max = flags.memory.running_max;

@@ -19,6 +19,7 @@
 #include "common/model_path.h"
 #include "common/status.h"
 #include "deploy/launcher/commands.h"
+#include "deploy/launcher/matrix_load.h"
 #include "deploy/launcher/read_bandwidth.h"
 #include "deploy/launcher/run_command.h"
 #include "shard/kv/memory_texts.h"
@@ -138,8 +139,7 @@ class StepBench {
       times_ms.push_back(static_cast<double>(MonotonicClock().NowUs() - begin_us) * 1e-3);
     }
     std::nth_element(times_ms.begin(), times_ms.begin() + 3, times_ms.end());
-    const double tflops =
-        2.0 * static_cast<double>(model_.matrix_parameters) * tokens / times_ms[3] * 1e-9;
+    const double tflops = 2.0 * ParametersOfToken(model_.matrices) * tokens / times_ms[3] * 1e-9;
     std::printf(
         "prompt %6u   %9.2f ms (device %.2f)   %9.0f tokens/s   %6.0f TFLOP/s in matrices%s\n",
         tokens, times_ms[3], device_ms, tokens / times_ms[3] * 1e3, tflops,
@@ -235,14 +235,14 @@ class StepBench {
       kv_bytes += static_cast<double>(group.block_bytes()) / block_tokens_ * batch * seen;
     }
     const double weights_bytes = static_cast<double>(model_.facts.memory().weights_bytes()) *
-                                 static_cast<double>(model_.matrix_parameters) /
+                                 ParametersRead(model_.matrices, batch) /
                                  static_cast<double>(model_.facts.parameters());
     const double bytes = weights_bytes + kv_bytes;
     const double gbytes_per_s = bytes / step_us * 1e-3;
     std::printf("decode %4u x %6u   %9.3f ms   %9.0f tokens/s   %6.0f GB/s%s%s   idle %5.0f us\n",
                 batch, context, step_us * 1e-3, batch / step_us * 1e6, gbytes_per_s,
                 Share("MBU", gbytes_per_s, options_.limit_gbytes_per_s).c_str(),
-                Share("MFU", 2e-6 * static_cast<double>(model_.matrix_parameters) * batch / step_us,
+                Share("MFU", 2e-6 * ParametersOfToken(model_.matrices) * batch / step_us,
                       options_.limit_tflops)
                     .c_str(),
                 idle_us);

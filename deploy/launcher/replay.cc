@@ -14,7 +14,8 @@
 namespace weft::launcher {
 namespace {
 
-void Print(const router::recording::ReplayReport& report) {
+// `whole`: the files could be read to their end.
+void Print(const router::recording::ReplayReport& report, bool whole) {
   if (report.parts.empty()) return;
   std::printf("%s", report.parts.front().c_str());
   if (report.parts.size() > 1) std::printf(" .. %s", report.parts.back().c_str());
@@ -24,9 +25,11 @@ void Print(const router::recording::ReplayReport& report) {
     std::printf("its first %llu events were rotated away: began with the state behind them\n",
                 static_cast<unsigned long long>(report.first_event));
   }
+  const char* const verdict = !report.difference.empty() ? ""
+                              : whole                    ? ", all as recorded"
+                                                         : ", as recorded up to the fault";
   std::printf("%llu events, %llu plans%s\n", static_cast<unsigned long long>(report.events),
-              static_cast<unsigned long long>(report.plans),
-              report.difference.empty() ? ", all as recorded" : "");
+              static_cast<unsigned long long>(report.plans), verdict);
 }
 
 absl::Status RunPlay(const std::string& path) {
@@ -35,7 +38,7 @@ absl::Status RunPlay(const std::string& path) {
   }
   router::recording::ReplayReport report;
   const absl::Status status = Replay(path, &report);
-  Print(report);
+  Print(report, status.ok());
   WEFT_RETURN_IF_ERROR(status);
   if (!report.difference.empty()) {
     return absl::FailedPreconditionError(

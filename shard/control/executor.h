@@ -64,6 +64,16 @@ struct ExecutorOptions {
   ShardProbe* probe = nullptr;
 };
 
+// Parameters of the whole model that tokens are multiplied with: all but an embedding that is only
+// looked up.
+struct MatrixParameters {
+  uint64_t all = 0;
+  // Of those, the ones of experts, of which a token takes experts_taken of `experts`.
+  uint64_t of_experts = 0;
+  uint32_t experts = 0;
+  uint32_t experts_taken = 0;
+};
+
 // What loading made.
 struct LoadedModel {
   std::unique_ptr<ModelRunner> runner;
@@ -71,9 +81,7 @@ struct LoadedModel {
   v1::InfoResponse facts;
   // kv_blocks is filled in by Warmup.
   StepLimits limits;
-  // Parameters of the whole model that each token is multiplied with: all but an embedding that is
-  // only looked up.
-  uint64_t matrix_parameters = 0;
+  MatrixParameters matrices;
   // How this rank meets the others.
   std::unique_ptr<GroupMeeting> meeting;
   // Instruction set in use now; any thread.

@@ -228,10 +228,24 @@ std::string ParamName(ParamKey key) {
 
 std::vector<DecoderParam> DecoderParams(const DecoderSpec& spec) { return ParamList(spec).Make(); }
 
+namespace {
+
+uint64_t Elements(const DecoderParam& param) {
+  return param.shape[0] * (param.shape.size() == 2 ? param.shape[1] : 1);
+}
+
+}  // namespace
+
 uint64_t DecoderSpec::parameters() const {
   uint64_t count = 0;
+  for (const DecoderParam& param : DecoderParams(*this)) count += Elements(param);
+  return count;
+}
+
+uint64_t DecoderSpec::expert_parameters() const {
+  uint64_t count = 0;
   for (const DecoderParam& param : DecoderParams(*this)) {
-    count += param.shape[0] * (param.shape.size() == 2 ? param.shape[1] : 1);
+    if (IsOfExpert(param.key.kind)) count += Elements(param);
   }
   return count;
 }

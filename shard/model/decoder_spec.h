@@ -171,6 +171,8 @@ struct DecoderSpec {
 
   // Parameters of the whole model.
   uint64_t parameters() const;
+  // Of those, the ones of experts, of which a token takes experts.per_token of experts.count.
+  uint64_t expert_parameters() const;
   // 64-bit hash of all fields above, for the check that all ranks run one model.
   uint64_t Hash() const;
 };

@@ -204,6 +204,11 @@ TEST_CASE("Biases count as parameters", "[shard][model]") {
   CHECK(spec.parameters() == plain + 80);
   spec.qkv_bias = spec.output_bias = spec.mlp_bias = true;
   CHECK(spec.parameters() == plain + 80 + 2 * (8 + 4 + 4 + 8 + 16 + 16 + 8));
+  CHECK(spec.expert_parameters() == 0);
+  spec.experts.count = 4;
+  spec.experts.hidden = 6;
+  // Gate, up and down of each expert of two layers; the router is no expert's.
+  CHECK(spec.expert_parameters() == 2 * 4 * 3 * 6 * 8);
 }
 
 }  // namespace
