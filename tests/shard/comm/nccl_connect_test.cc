@@ -52,7 +52,7 @@ TEST_CASE("A rank whose first rank is gone stops waiting at its deadline", "[cud
   test::TempDir folder;
   const std::string file = folder.path() + "/token";
   // The process that made the token ends, so nobody listens at its address any more.
-  REQUIRE(AskAgain("[offer_and_go]", "WEFT_TEST_TOKEN_FILE", file) == 0);
+  REQUIRE(AskAgain("[offer_and_go]", "RANK_TOKEN_FILE", file) == 0);
   MeetCall call;
   call.epoch = 1;
   std::ifstream(file) >> call.token;
@@ -74,7 +74,7 @@ TEST_CASE("A rank whose first rank is gone stops waiting at its deadline", "[cud
 TEST_CASE("Hidden: a token whose maker ends", "[.][offer_and_go]") {
   const auto offered = MakeNcclMeeting(0)->Offer(1, 2);
   REQUIRE(offered.ok());
-  const char* const file = std::getenv("WEFT_TEST_TOKEN_FILE");
+  const char* const file = std::getenv("RANK_TOKEN_FILE");
   REQUIRE(file != nullptr);
   std::ofstream(file) << *offered;
 }
