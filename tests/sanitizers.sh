@@ -16,21 +16,25 @@ tsan_tests=(weft_common_test weft_doors_test weft_engine_test weft_answer_test
             weft_router_shards_test weft_recording_test weft_text_test weft_shard_control_test
             weft_shard_comm_test weft_compute_test weft_identity_test weft_tls_test)
 
+failed=()
+
 run_under() {  # PRESET TEST ...
-  local preset="$1" test environment
+  local preset="$1" test environment suppressions="$PWD/tests/support/tsan.supp"
   shift
   if [ "$preset" = asan ]; then
     environment=(ASAN_OPTIONS=detect_stack_use_after_return=1
                  UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1)
   else
-    environment=("TSAN_OPTIONS=halt_on_error=1:suppressions=$PWD/tests/support/tsan.supp"
+    # Tests fork processes that start threads.
+    environment=("TSAN_OPTIONS=halt_on_error=1:die_after_fork=0:suppressions=$suppressions"
                  "LD_LIBRARY_PATH=$(deploy/tsan_abseil.sh)")
   fi
   cmake --preset "$preset" >/dev/null
   cmake --build --preset "$preset" --target "$@"
   for test in "$@"; do
     printf '\n== %s: %s (%s)\n' "$preset" "$test" "$(date +%H:%M:%S)"
-    env "${environment[@]}" "build/$preset/bin/$test" "~[demo]~[slow]~[long]~[.]"
+    env "${environment[@]}" "build/$preset/bin/$test" "~[demo]~[slow]~[long]~[.]" ||
+      failed+=("$preset: $test")
   done
 }
 
@@ -47,3 +51,5 @@ case "$preset" in
   -h|--help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" ;;
   *) echo "sanitizers.sh: unknown preset $preset (known: asan, tsan)" >&2; exit 2 ;;
 esac
+
+[ ${#failed[@]} = 0 ] || { printf 'sanitizers.sh: failed: %s\n' "${failed[@]}" >&2; exit 1; }

@@ -9,8 +9,8 @@
 namespace weft {
 namespace {
 
-// AddressSanitizer brings an allocator of its own, which keeps freed memory back.
-#ifndef __SANITIZE_ADDRESS__
+// Sanitizers bring allocators of their own, which keep freed memory back.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 
 TEST_CASE("Freed memory between blocks in use goes back to the system", "[common]") {
   constexpr size_t kBlocks = 2000;

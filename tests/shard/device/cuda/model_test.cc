@@ -144,10 +144,11 @@ TEST_CASE("The demo model in float32 on a GPU continues as transformers", "[cuda
 
 TEST_CASE("The demo model in bfloat16 on a GPU mostly continues as in float32",
           "[cuda][model][demo]") {
-  // Its weights, in four bits in the file, are rounded to bfloat16 as well.
+  // Its weights, in four bits in the file, are rounded to bfloat16 as well: on an H200 37 of them
+  // stay equal to the last token.
   const Agreement agreement = CompareDemo(OnGpu(NumberType::kBfloat16), 0.5);
   CHECK(agreement.cases == 50);
-  CHECK(agreement.equal >= 25);
+  CHECK(agreement.equal >= 34);
   CHECK(agreement.unexplained == 0);
 }
 
