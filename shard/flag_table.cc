@@ -24,6 +24,12 @@ void DeclareShardFlags(Flags& flags, ShardFlagValues* values) {
   flags.Group("Group and connections");
   flags.AddNumber("world", &values->world, 1, kWorldMax, "Shards of the group");
   flags.AddNumber("rank", &values->rank, 0, kWorldMax - 1, "This shard's rank, below --world");
+  flags.AddSwitch("rank-from-hostname", &values->rank_from_hostname,
+                  "The rank is the number at the end of the host's name, as in a StatefulSet");
+  flags.Add("comm-host", &values->comm_host,
+            "IP address of this host for ranks of other hosts; empty = all ranks on one host");
+  flags.Add("comm-ports", &values->comm_ports,
+            "CPU: ports for ranks of other hosts, as 7100-7199; empty = any that is free");
   flags.Add("socket", &values->socket, "Unix socket to listen on, an absolute path");
   flags.Add("listen", &values->listen, "host:port to listen on instead; port 0 = a free one");
   flags.Add("tls-cert", &values->tls_cert, "PEM file: certificate of this shard");

@@ -25,7 +25,10 @@ struct ShardFlagValues {
   uint32_t threads = 0;
 
   uint32_t rank = 0;
+  bool rank_from_hostname = false;
   uint32_t world = 1;
+  std::string comm_host;
+  std::string comm_ports;
   std::string socket;
   std::string listen;
   std::string tls_cert;

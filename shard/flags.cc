@@ -1,13 +1,16 @@
 #include "shard/flags.h"
 
+#include <limits.h>
 #include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "common/cgroup.h"
 #include "common/flags.h"
 #include "common/model_path.h"
@@ -73,6 +76,66 @@ absl::Status ResolveDevice(const std::string& device, ShardFlags* flags) {
   return absl::OkStatus();
 }
 
+// The number at the end of a name like "weft-shard-3".
+absl::StatusOr<uint32_t> TrailingNumber(const std::string& name) {
+  const size_t digits = name.find_last_not_of("0123456789") + 1;
+  uint32_t number = 0;
+  if (digits == 0 || name[digits - 1] != '-' || !absl::SimpleAtoi(name.substr(digits), &number)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--rank-from-hostname: the host's name \"", name,
+                     "\" does not end in a dash and a number; give --rank"));
+  }
+  return number;
+}
+
+absl::Status ResolveRank(const ShardFlagValues& values, ShardFlags* flags) {
+  flags->world = values.world;
+  flags->rank = values.rank;
+  if (!values.rank_from_hostname) {
+    return CheckRange("rank", flags->rank, 0u, flags->world - 1);
+  }
+  if (values.rank != 0) {
+    return absl::InvalidArgumentError("--rank: --rank-from-hostname is given as well");
+  }
+  char name[HOST_NAME_MAX + 1] = {};
+  if (gethostname(name, sizeof(name) - 1) != 0) {
+    return absl::InternalError("--rank-from-hostname: the host has no name");
+  }
+  WEFT_ASSIGN_OR_RETURN(flags->rank, TrailingNumber(name));
+  return CheckRange("rank-from-hostname", flags->rank, 0u, flags->world - 1);
+}
+
+absl::StatusOr<PortRange> ParsePorts(const std::string& text) {
+  PortRange ports;
+  if (text.empty()) return ports;
+  const std::vector<std::string> ends = absl::StrSplit(text, '-');
+  if (ends.size() > 2 || !absl::SimpleAtoi(ends.front(), &ports.first) ||
+      !absl::SimpleAtoi(ends.back(), &ports.last) || ports.first < 1 || ports.last < ports.first ||
+      ports.last > 65535) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--comm-ports: \"", text, "\" is not a range within 1 .. 65535, as 7100-7199"));
+  }
+  return ports;
+}
+
+// Where this rank meets those of other hosts; an address that cannot be listened on is said now and
+// not when the group forms.
+absl::Status ResolveComm(const ShardFlagValues& values, ShardFlags* flags) {
+  WEFT_ASSIGN_OR_RETURN(flags->comm_ports, ParsePorts(values.comm_ports));
+  flags->comm_host = values.comm_host;
+  if (flags->comm_host.empty()) {
+    return values.comm_ports.empty()
+               ? absl::OkStatus()
+               : absl::InvalidArgumentError("--comm-ports: needs --comm-host");
+  }
+  if (flags->gpu.has_value() && !values.comm_ports.empty()) {
+    return absl::InvalidArgumentError(
+        "--comm-ports: NCCL takes ports of the kernel's range (net.ipv4.ip_local_port_range); "
+        "leave it out on GPUs");
+  }
+  return ListenTcp(flags->comm_host, flags->comm_ports).status();
+}
+
 absl::Status ResolveCompute(const ShardFlagValues& texts, bool cuda, ShardFlags* flags) {
   WEFT_ASSIGN_OR_RETURN(flags->memory, ResolveMemory(texts.memory, cuda));
   flags->memory.deterministic = texts.deterministic;
@@ -100,9 +163,7 @@ absl::Status ParseShardFlags(int argc, char** argv, ShardFlags* flags, std::stri
       flags->model_label.empty() && !names.empty()) {
     flags->model_label = names.front();
   }
-  flags->world = values.world;
-  flags->rank = values.rank;
-  WEFT_RETURN_IF_ERROR(CheckRange("rank", flags->rank, 0u, flags->world - 1));
+  WEFT_RETURN_IF_ERROR(ResolveRank(values, flags));
   flags->listen = {values.socket, values.listen, values.tls_cert, values.tls_key, values.tls_ca};
   WEFT_ASSIGN_OR_RETURN(flags->random_weights, ResolveWeights(values.weights));
   WEFT_RETURN_IF_ERROR(CheckDevice(values.device));
@@ -135,6 +196,7 @@ absl::Status ParseShardFlags(int argc, char** argv, ShardFlags* flags, std::stri
   // A wrong value is named although there is no GPU: the look for one comes last.
   WEFT_RETURN_IF_ERROR(ResolveCompute(values, values.device == "cuda", flags));
   WEFT_RETURN_IF_ERROR(ResolveDevice(values.device, flags));
+  WEFT_RETURN_IF_ERROR(ResolveComm(values, flags));
   return ResolveCompute(values, flags->gpu.has_value(), flags);
 }
 

@@ -14,6 +14,7 @@
 #include "common/flags.h"
 #include "common/limits.h"
 #include "common/log.h"
+#include "shard/comm/tcp_socket.h"
 #include "shard/control/step_service.h"
 #include "shard/device/cuda/runner.h"
 #include "shard/kv/memory_plan.h"
@@ -26,6 +27,9 @@ struct ShardFlags {
   std::string model_label;
   uint32_t rank = 0;
   uint32_t world = 1;
+  // Where ranks of other hosts reach this one; empty = all ranks are on this host.
+  std::string comm_host;
+  PortRange comm_ports;
   ListenOptions listen;
   // Of --device-index.
   std::optional<uint32_t> device_index;

@@ -24,6 +24,7 @@
 #include "common/thread.h"
 #include "common/version.h"
 #include "grpc/support/log.h"
+#include "shard/comm/interface_name.h"
 #include "shard/control/executor.h"
 #include "shard/control/probe.h"
 #include "shard/control/step_service.h"
@@ -142,6 +143,15 @@ void UnblockSignals() {
   pthread_sigmask(SIG_UNBLOCK, &mask, nullptr);
 }
 
+// NCCL chooses its interface by name and reads it when it starts; who has set it has decided.
+absl::Status ChooseNcclInterface(const ShardFlags& flags) {
+  if (!flags.gpu.has_value() || flags.comm_host.empty()) return absl::OkStatus();
+  WEFT_ASSIGN_OR_RETURN(const std::string name, InterfaceName(flags.comm_host));
+  setenv("NCCL_SOCKET_IFNAME", absl::StrCat("=", name).c_str(), /*overwrite=*/0);
+  WEFT_LOG_INFO("NCCL_SOCKET_IFNAME is {}", std::getenv("NCCL_SOCKET_IFNAME"));
+  return absl::OkStatus();
+}
+
 absl::Status Serve(const ShardFlags& flags, ShutdownSignals signals) {
   WEFT_RETURN_IF_ERROR(
       InitLogging(absl::StrCat("shard-", flags.rank), flags.log_format, flags.log_level));
@@ -149,6 +159,7 @@ absl::Status Serve(const ShardFlags& flags, ShutdownSignals signals) {
   if (flags.die_with_parent) WEFT_RETURN_IF_ERROR(DieWithParent());
   WEFT_RETURN_IF_ERROR(Annotate(CheckModelPath(flags.model), "--model"));
   WEFT_RETURN_IF_ERROR(CheckThreadsLeft(flags.memory.threads + kLibraryThreads));
+  WEFT_RETURN_IF_ERROR(ChooseNcclInterface(flags));
   ShardProbe probe(flags.model_label, flags.rank);
   WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<MetricsServer> metrics, StartMetrics(flags));
 

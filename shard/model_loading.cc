@@ -14,6 +14,7 @@
 #include "common/tokenizer_fingerprint.h"
 #include "common/version.h"
 #include "shard/comm/host_meeting.h"
+#include "shard/comm/mesh_meeting.h"
 #include "shard/control/model_facts.h"
 #include "shard/device/cpu/runner.h"
 
@@ -40,9 +41,11 @@ absl::StatusOr<MadeRunner> MakeCpuRunner(const ShardFlags& flags, ModelFiles& fi
       CreateCpuModelRunner({flags.memory, flags.isa}, files, slice, progress, cancel));
   const MemoryPlan memory = runner->memory();
   const auto isa = [made = runner.get()] { return made->isa(); };
-  return MadeRunner{
-      std::move(runner), memory, kKvBlockTokensCpu, isa,
-      MakeHostMeeting(int64_t{flags.memory.step_tokens_max} * files.spec().widest_sum())};
+  const int64_t capacity_floats = int64_t{flags.memory.step_tokens_max} * files.spec().widest_sum();
+  return MadeRunner{std::move(runner), memory, kKvBlockTokensCpu, isa,
+                    flags.comm_host.empty()
+                        ? MakeHostMeeting(capacity_floats)
+                        : MakeMeshMeeting({capacity_floats, flags.comm_host, flags.comm_ports})};
 }
 
 absl::StatusOr<MadeRunner> MakeCudaRunner(const ShardFlags& flags, ModelFiles& files,

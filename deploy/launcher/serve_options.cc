@@ -29,8 +29,9 @@ const std::set<std::string>& RouterWithheld() {
 
 const std::set<std::string>& ShardWithheld() {
   static const auto* const names = new std::set<std::string>{
-      "model",   "rank",   "world",        "socket",          "listen",        "tls-cert",
-      "tls-key", "tls-ca", "metrics-port", "die-with-parent", "load-progress", "device-index"};
+      "model",         "rank",         "world",     "socket",       "listen",
+      "tls-cert",      "tls-key",      "tls-ca",    "metrics-port", "die-with-parent",
+      "load-progress", "device-index", "comm-host", "comm-ports",   "rank-from-hostname"};
   return *names;
 }
 

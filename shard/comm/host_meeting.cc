@@ -5,8 +5,11 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "shard/comm/local_communicator.h"
+#include "shard/comm/mesh_meeting.h"
 #include "shard/comm/shm_communicator.h"
 #include "shard/comm/shm_segment.h"
 
@@ -37,6 +40,11 @@ class HostMeeting : public GroupMeeting {
 
   absl::StatusOr<std::unique_ptr<Communicator>> Meet(const MeetCall& call) override {
     if (call.world == 1) return MakeLocalCommunicator(capacity_floats_);
+    if (absl::StartsWith(call.token, kMeshTokenPrefix)) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("rank 0 meets the others over TCP and rank ", call.rank,
+                       " in memory of its host: give every shard --comm-host, or none"));
+    }
     const ShmShape shape{call.world, call.epoch, capacity_floats_};
     WEFT_ASSIGN_OR_RETURN(
         std::unique_ptr<ShmCommunicator> communicator,

@@ -2,7 +2,12 @@
 
 #include "shard/flags.h"
 
+#include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -69,6 +74,13 @@ TEST_CASE("Flags that are wrong are refused by name", "[shard][flags]") {
   const std::vector<std::vector<std::string>> cases = {
       {"--model"},
       {"--rank", "--rank=2", "--world=2"},
+      {"--rank", "--rank=1", "--world=2", "--rank-from-hostname"},
+      {"--comm-ports", "--comm-ports=7100-7199", "--device=cpu"},
+      {"--comm-ports", "--comm-host=127.0.0.1", "--comm-ports=0-7", "--device=cpu"},
+      {"--comm-ports", "--comm-host=127.0.0.1", "--comm-ports=8-7", "--device=cpu"},
+      {"--comm-ports", "--comm-host=127.0.0.1", "--comm-ports=1-2-3", "--device=cpu"},
+      {"--comm-ports", "--comm-host=127.0.0.1", "--comm-ports=7000-70000", "--device=cpu"},
+      {"--comm-host", "--comm-host=localhost", "--device=cpu"},
       {"--world", "--world=0"},
       {"--world", "--world=65"},
       {"--weights", "--weights=zero"},
@@ -103,6 +115,44 @@ TEST_CASE("Flags that are wrong are refused by name", "[shard][flags]") {
     CHECK(absl::IsInvalidArgument(status));
     CHECK(absl::StrContains(status.message(), wrong[0]));
   }
+}
+
+TEST_CASE("Ranks of other hosts are met at an address and ports that are checked",
+          "[shard][flags]") {
+  ShardFlags flags;
+  REQUIRE(Parse({"--model=m", "--device=cpu", "--comm-host=127.0.0.1"}, &flags).ok());
+  CHECK(flags.comm_host == "127.0.0.1");
+  CHECK(flags.comm_ports.first == 0);
+  ShardFlags foreign;
+  CHECK(absl::StrContains(
+      Parse({"--model=m", "--device=cpu", "--comm-host=192.0.2.1"}, &foreign).message(),
+      "--comm-host: 192.0.2.1 is no address of this host"));
+}
+
+TEST_CASE("A rank may come from the host's name", "[shard][flags]") {
+  char before[256] = {};
+  REQUIRE(gethostname(before, sizeof(before) - 1) == 0);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    // A name of its own, which a namespace keeps from the machine.
+    if (unshare(CLONE_NEWUTS) != 0) _exit(77);
+    const auto rank_of = [](const char* name, ShardFlags* flags) {
+      if (sethostname(name, strlen(name)) != 0) _exit(78);
+      return Parse({"--model=m", "--device=cpu", "--world=12", "--rank-from-hostname"}, flags);
+    };
+    ShardFlags flags;
+    if (!rank_of("weft-shard-11", &flags).ok() || flags.rank != 11) _exit(1);
+    if (!absl::StrContains(rank_of("weft-shard-12", &flags).message(), "0 .. 11")) _exit(2);
+    if (!absl::StrContains(rank_of("shard7", &flags).message(), "give --rank")) _exit(3);
+    if (!absl::StrContains(rank_of("7", &flags).message(), "give --rank")) _exit(4);
+    if (!absl::StrContains(rank_of("shard-", &flags).message(), "give --rank")) _exit(5);
+    _exit(0);
+  }
+  int status = 0;
+  REQUIRE(waitpid(pid, &status, 0) == pid);
+  REQUIRE(WIFEXITED(status));
+  if (WEXITSTATUS(status) >= 77) test::SkipTest("namespaces", "a host's name cannot be changed");
+  CHECK(WEXITSTATUS(status) == 0);
 }
 
 TEST_CASE("Shard 0 alone counts the rows of experts", "[shard][flags]") {
