@@ -50,6 +50,8 @@ command -v cargo >/dev/null && command -v rustc >/dev/null || packages+=(cargo-w
 # Client stubs of proto/ in Go, Java and TypeScript, and what parses the first and the last.
 if [ "$want_tests" = 1 ]; then
   packages+=(protoc-gen-go protoc-gen-go-grpc protobuf-compiler-grpc-java-plugin)
+  # Hosts of their own for tests: network namespaces, and what cuts them off.
+  packages+=(iproute2 nftables openssl)
   command -v gofmt >/dev/null || [ -x /usr/local/go/bin/gofmt ] || packages+=(golang-go)
   command -v node >/dev/null && command -v npm >/dev/null || packages+=(nodejs npm)
 fi

@@ -29,8 +29,8 @@
 #include "shard/control/probe.h"
 #include "shard/control/step_service.h"
 #include "shard/flags.h"
-#include "shard/metrics_server.h"
 #include "shard/model_loading.h"
+#include "shard/ops_server.h"
 
 namespace weft::shard {
 namespace {
@@ -43,13 +43,43 @@ constexpr int kProgressMs = 100;
 // What gRPC starts by itself, and what loads: it aborts the process when it may not.
 constexpr uint32_t kLibraryThreads = 12;
 
-// /metrics on its own port. Null when it was not asked for.
-absl::StatusOr<std::unique_ptr<MetricsServer>> StartMetrics(const ShardFlags& flags) {
+// A device thread that shows no life for so much longer than it may wait for other ranks hangs: a
+// step of a large model on a slow processor does not take so long.
+constexpr absl::Duration kHangGrace = absl::Minutes(5);
+
+// What probes are told. A router ends a group with a rank that hangs, and nothing but a restart
+// brings the rank back: /livez is for shards that no launcher looks after.
+ShardHealth HealthOf(const Executor& executor, absl::Duration peer_timeout) {
+  v1::InfoResponse info;
+  executor.Info(&info);
+  ShardHealth health;
+  health.started = info.state() == v1::SHARD_STATE_READY || info.state() == v1::SHARD_STATE_JOINED;
+  health.ready = health.started;
+  const absl::Duration age = absl::Microseconds(info.heartbeat_age_us());
+  health.live = !health.started || age < peer_timeout + kHangGrace;
+  if (!health.live) {
+    health.text =
+        absl::StrCat("the device thread shows no life for ", absl::ToInt64Seconds(age), " s");
+  } else if (!health.started) {
+    health.text = info.state() == v1::SHARD_STATE_FAILED
+                      ? absl::StrCat("failed: ", info.error())
+                      : absl::StrCat("loading ", info.load().bytes_done(), " of ",
+                                     info.load().bytes_total(), " bytes");
+  }
+  return health;
+}
+
+// /metrics and what probes ask, on their own port. Null when it was not asked for.
+absl::StatusOr<std::unique_ptr<OpsServer>> StartOps(const ShardFlags& flags,
+                                                    const Executor& executor) {
   if (!flags.metrics_port.has_value()) return nullptr;
-  MetricsServerOptions options;
+  OpsServerOptions options;
   options.host = flags.metrics_host;
   options.port = *flags.metrics_port;
-  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<MetricsServer> server, MetricsServer::Start(options));
+  options.health = [&executor, patience = flags.peer_timeout] {
+    return HealthOf(executor, patience);
+  };
+  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<OpsServer> server, OpsServer::Start(options));
   PrintLine(absl::StrCat("metrics on http://", server->address(), "/metrics"));
   return server;
 }
@@ -161,7 +191,6 @@ absl::Status Serve(const ShardFlags& flags, ShutdownSignals signals) {
   WEFT_RETURN_IF_ERROR(CheckThreadsLeft(flags.memory.threads + kLibraryThreads));
   WEFT_RETURN_IF_ERROR(ChooseNcclInterface(flags));
   ShardProbe probe(flags.model_label, flags.rank);
-  WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<MetricsServer> metrics, StartMetrics(flags));
 
   LoadProgress progress;
   ExecutorOptions options;
@@ -181,6 +210,7 @@ absl::Status Serve(const ShardFlags& flags, ShutdownSignals signals) {
     std::_Exit(kExitStartup);
   };
   Executor executor(std::move(options), EarlyFacts(flags), progress);
+  WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<OpsServer> ops, StartOps(flags, executor));
   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<ShardServer> server,
                         ShardServer::Start(flags.listen, executor, &probe));
   PrintLine(absl::StrCat("listening on ", server->address()));

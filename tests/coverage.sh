@@ -23,7 +23,7 @@ done
 # All that runs router/ or shard/control without whole processes of weft.
 tests=(weft_answer_test weft_doors_test weft_engine_test weft_identity_test weft_recording_test
        weft_replay_command_test weft_router_shards_test weft_scheduler_sim weft_scheduler_test
-       weft_shard_comm_test weft_shard_control_test weft_shard_metrics_test weft_text_test
+       weft_shard_comm_test weft_shard_control_test weft_shard_ops_test weft_text_test
        weft_tls_test)
 build=build/coverage
 cmake --preset coverage >/dev/null

@@ -29,7 +29,12 @@ constexpr int kReconnectMinMs = 10;
 constexpr int kReconnectMaxMs = 200;
 // Time for connect and HTTP/2 hand-shake; a loaded machine needs some.
 constexpr int kConnectTimeoutMs = 2000;
-constexpr int kKeepaliveMs = 10'000;
+// A connection whose peer is cut off is given up after both together, so that it is made anew as
+// soon as the network is whole again and not when TCP next repeats itself.
+constexpr int kKeepaliveMs = 2000;
+constexpr int kKeepaliveTimeoutMs = 5000;
+// A shard that comes back may have another address behind its name.
+constexpr int kResolveMinMs = 500;
 // For the answer to why there is no connection, which the channel has at hand.
 constexpr std::chrono::milliseconds kWhyTimeout(50);
 
@@ -41,9 +46,10 @@ grpc::ChannelArguments ChannelArguments() {
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectTimeoutMs);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kReconnectMaxMs);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveMs);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  arguments.SetInt(GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, kResolveMinMs);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetMaxReceiveMessageSize(kShardMessageBytesMax);

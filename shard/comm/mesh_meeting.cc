@@ -176,8 +176,15 @@ class Joining {
       WEFT_RETURN_IF_ERROR(
           patience_.Check(absl::StrCat("rank ", call_.rank, " waited for rank ",
                                        absl::StrJoin(missing, ", "), " of epoch ", call_.epoch)));
-      absl::SleepFor(absl::Milliseconds(1));
+      AwaitAny(strangers);
     }
+  }
+
+  // Until somebody comes or says something, a slice at most.
+  void AwaitAny(const std::vector<Stranger>& strangers) const {
+    std::vector<int> readable = {listener_.fd()};
+    for (const Stranger& one : strangers) readable.push_back(one.socket.fd());
+    AwaitReadable(readable);
   }
 
   std::vector<Rank> Missing(Rank first) const {

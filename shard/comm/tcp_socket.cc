@@ -158,7 +158,8 @@ absl::StatusOr<TcpSocket> ConnectTcp(const TcpEndpoint& to, const Patience& pati
     if (socket.open()) return socket;
     WEFT_RETURN_IF_ERROR(patience.Check(
         absl::StrCat(HostPort(to.host, to.port), " was not to be reached (", why, ")")));
-    absl::SleepFor(kSlice);
+    // Nothing tells when somebody listens there.
+    AwaitReadable({});
   }
 }
 
@@ -191,6 +192,12 @@ absl::Status ReadAll(const TcpSocket& socket, void* data, size_t bytes, const Pa
     }
   }
   return absl::OkStatus();
+}
+
+void AwaitReadable(const std::vector<int>& sockets) {
+  std::vector<pollfd> entries;
+  for (const int socket : sockets) entries.push_back({socket, POLLIN, 0});
+  poll(entries.data(), entries.size(), static_cast<int>(absl::ToInt64Milliseconds(kSlice)));
 }
 
 int64_t ReadSome(const TcpSocket& socket, void* data, size_t bytes) {

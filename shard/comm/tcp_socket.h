@@ -9,6 +9,7 @@
 #include <functional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -82,6 +83,8 @@ absl::StatusOr<TcpSocket> ConnectTcp(const TcpEndpoint& to, const Patience& pati
 absl::Status WriteAll(const TcpSocket& socket, const void* data, size_t bytes,
                       const Patience& patience);
 absl::Status ReadAll(const TcpSocket& socket, void* data, size_t bytes, const Patience& patience);
+// Until one of them has something to read, or a connection to accept; a slice at most.
+void AwaitReadable(const std::vector<int>& sockets);
 // Bytes that are there now: 0 for none, -1 when the peer has closed or the connection broke.
 int64_t ReadSome(const TcpSocket& socket, void* data, size_t bytes);
 

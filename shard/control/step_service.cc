@@ -29,8 +29,8 @@ namespace {
 // sockaddr_un holds 108 bytes; the same bound everywhere.
 constexpr size_t kSocketPathBytesMax = 99;
 constexpr int kConcurrentCallsMax = 64;
-// The router pings every 10 s; anything slower than this is welcome.
-constexpr int kPingIntervalMinMs = 5000;
+// The router pings every 2 s when it hears nothing; anything slower than this is welcome.
+constexpr int kPingIntervalMinMs = 1000;
 constexpr size_t kErrorBytesMax = 2048;
 
 grpc::Status ToGrpc(const absl::Status& status) {

@@ -1,6 +1,6 @@
 // The shard's /metrics over real sockets.
 
-#include "shard/metrics_server.h"
+#include "shard/ops_server.h"
 
 #include <arpa/inet.h>
 #include <sys/socket.h>
@@ -8,8 +8,11 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <functional>
+#include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -23,7 +26,7 @@ namespace {
 // lies on every thread's stack, so that a thread of 100 KiB cannot start in this program.
 thread_local char libraries_memory[128 << 10];
 
-uint16_t PortOf(const MetricsServer& server) {
+uint16_t PortOf(const OpsServer& server) {
   const std::string address = server.address();
   int port = 0;
   REQUIRE(absl::SimpleAtoi(address.substr(address.rfind(':') + 1), &port));
@@ -32,7 +35,7 @@ uint16_t PortOf(const MetricsServer& server) {
 
 class Client {
  public:
-  explicit Client(const MetricsServer& server) : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
+  explicit Client(const OpsServer& server) : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_port = htons(PortOf(server));
@@ -68,16 +71,18 @@ class Client {
   const int fd_;
 };
 
-std::unique_ptr<MetricsServer> Serve(absl::Duration client_timeout = absl::Seconds(60)) {
-  MetricsServerOptions options;
+std::unique_ptr<OpsServer> Serve(absl::Duration client_timeout = absl::Seconds(60),
+                                 std::function<ShardHealth()> health = nullptr) {
+  OpsServerOptions options;
   options.client_timeout = client_timeout;
-  auto server = MetricsServer::Start(options);
+  options.health = std::move(health);
+  auto server = OpsServer::Start(options);
   INFO(server.status().ToString());
   REQUIRE(server.ok());
   return *std::move(server);
 }
 
-std::string Get(const MetricsServer& server, const std::string& target) {
+std::string Get(const OpsServer& server, const std::string& target) {
   return Client(server).Ask(absl::StrCat("GET ", target, " HTTP/1.1\r\nhost: x\r\n\r\n"));
 }
 
@@ -96,7 +101,7 @@ TEST_CASE("A shard's metrics are served where thread-local memory is large", "[s
   CHECK(absl::StartsWith(Get(*server, "/metrics?collect=all"), "HTTP/1.1 200 OK\r\n"));
 }
 
-TEST_CASE("All but GET /metrics is not found", "[shard][metrics]") {
+TEST_CASE("All but GET of a known path is not found", "[shard][metrics]") {
   const auto server = Serve();
   CHECK(absl::StartsWith(Get(*server, "/"), "HTTP/1.1 404 Not Found\r\n"));
   CHECK(absl::StartsWith(Get(*server, "/metrics/"), "HTTP/1.1 404 Not Found\r\n"));
@@ -114,15 +119,37 @@ TEST_CASE("A head that is none, or too long, is refused", "[shard][metrics]") {
   CHECK(absl::StartsWith(Get(*server, "/metrics"), "HTTP/1.1 200 OK\r\n"));
 }
 
-TEST_CASE("A client that says nothing is left at its deadline, and the next one is served",
-          "[shard][metrics]") {
-  const auto server = Serve(absl::Milliseconds(50));
-  Client silent(*server);
-  Client half(*server);
+TEST_CASE(
+    "Clients that say nothing are left at their deadline, and delay nobody until they are many",
+    "[shard][metrics]") {
+  const auto patient = Serve();
+  Client silent(*patient);
+  Client half(*patient);
   REQUIRE(half.Send("GET /metr"));
-  CHECK(silent.Answer().empty());
-  CHECK(half.Answer().empty());
+  CHECK(absl::StartsWith(Get(*patient, "/metrics"), "HTTP/1.1 200 OK\r\n"));
+
+  const auto server = Serve(absl::Milliseconds(50));
+  std::vector<std::unique_ptr<Client>> many;
+  for (int i = 0; i < 40; ++i) many.push_back(std::make_unique<Client>(*server));
   CHECK(absl::StartsWith(Get(*server, "/metrics"), "HTTP/1.1 200 OK\r\n"));
+  for (const auto& client : many) CHECK(client->Answer().empty());
+}
+
+TEST_CASE("Probes are told how the shard is", "[shard][metrics]") {
+  ShardHealth health{true, false, false, "loading 40 %"};
+  const auto server = Serve(absl::Seconds(60), [&] { return health; });
+  const auto status = [&](const char* path) { return Get(*server, path).substr(9, 3); };
+  CHECK(status("/livez") == "200");
+  CHECK(status("/startupz") == "503");
+  CHECK(status("/readyz") == "503");
+  CHECK(absl::EndsWith(Get(*server, "/startupz"), "\r\n\r\nloading 40 %\n"));
+  health = {true, true, true, "ready"};
+  CHECK(status("/startupz") == "200");
+  CHECK(status("/readyz") == "200");
+  // Nothing is sent to a shard that hangs.
+  health = {false, true, true, "the device thread shows no life"};
+  CHECK(status("/livez") == "503");
+  CHECK(status("/readyz") == "503");
 }
 
 TEST_CASE("A server ends while a client says nothing", "[shard][metrics]") {
@@ -135,7 +162,10 @@ TEST_CASE("A server ends while a client says nothing", "[shard][metrics]") {
 TEST_CASE("What is wrong with a metrics address is said with the way out", "[shard][metrics]") {
   const auto server = Serve();
   const auto error = [](const std::string& host, uint32_t port) {
-    return std::string(MetricsServer::Start({host, port}).status().message());
+    OpsServerOptions options;
+    options.host = host;
+    options.port = port;
+    return std::string(OpsServer::Start(options).status().message());
   };
   const std::string taken = error("127.0.0.1", PortOf(*server));
   INFO(taken);
@@ -145,7 +175,7 @@ TEST_CASE("What is wrong with a metrics address is said with the way out", "[sha
   CHECK(absl::StartsWith(error("gpu-7", 0), "--metrics-host: \"gpu-7\" is not an IP address"));
   // 192.0.2.0/24 is reserved for documentation: no machine has it.
   CHECK(absl::StrContains(error("192.0.2.1", 0), "give --metrics-host an address of this machine"));
-  CHECK(MetricsServer::Start({"localhost", 0}).ok());
+  CHECK(error("localhost", 0).empty());
 }
 
 }  // namespace weft::shard
