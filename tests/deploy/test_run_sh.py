@@ -1,7 +1,9 @@
 """The command line of tests/run.sh: what it takes and what it refuses, before it does anything."""
 
+import os
 import pathlib
 import re
+import shutil
 import subprocess
 import tempfile
 import unittest
@@ -62,6 +64,82 @@ class RunShTest(unittest.TestCase):
 
     def test_it_is_quick_or_full(self):
         self.assertIn("exclude each other", self.refused("--quick", "--full"))
+
+
+class PartsTest(unittest.TestCase):
+    """What it starts: a copy of it in a tree of its own, with programs that say how they were called,
+    and fail where their name is in FAIL."""
+
+    SAY = '#!/bin/sh\necho "$(basename "$0") $*"\ncase " $FAIL " in *" $(basename "$0") "*) exit 3;; esac\n'
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name, "tree")
+        (self.root / "deploy").mkdir(parents=True)
+        (self.root / "tests/fuzz").mkdir(parents=True)
+        (self.root / "bin").mkdir()
+        shutil.copy(ROOT / "tests/run.sh", self.root / "tests")
+        (self.root / "deploy/env.sh").write_text("WEFT_CACHE=/nowhere\n")
+        for name in ("deploy/setup.sh", "tests/fuzz/run.sh", "tests/sanitizers.sh",
+                     *(f"bin/{tool}" for tool in ("cmake", "ctest", "clang-format-14"))):
+            (self.root / name).write_text(self.SAY)
+            (self.root / name).chmod(0o755)
+        cmake = self.root / "bin/cmake"
+        cmake.write_text(self.SAY + "echo '-- CUDA: none'\n")
+        for command in (["git", "init", "-q"], ["git", "add", "."]):
+            subprocess.run(command, cwd=self.root, check=True)
+        (self.root / "new.cc").write_text("")
+
+    def run_parts(self, *arguments, fail="", program=None):
+        env = {**os.environ, "PATH": f"{self.root}/bin:{os.environ['PATH']}", "FAIL": fail}
+        return subprocess.run([program or self.root / "tests/run.sh", *arguments], env=env,
+                              capture_output=True, text=True, timeout=60, cwd="/")
+
+    def parts(self, result):
+        return re.findall(r"^== (\w+) ", result.stdout, re.MULTILINE)
+
+    def test_all_parts_of_a_mode_run(self):
+        done = self.run_parts()
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(self.parts(done), ["format", "build", "sanitizers", "fuzz", "tests"])
+
+    def test_a_part_that_fails_ends_it(self):
+        for fail, last in (("clang-format-14", "format"), ("cmake", "build"),
+                           ("sanitizers.sh", "sanitizers"), ("run.sh", "fuzz"), ("ctest", "tests")):
+            done = self.run_parts(fail=fail)
+            self.assertNotEqual(done.returncode, 0, fail)
+            self.assertEqual(self.parts(done)[-1], last)
+        self.assertEqual(self.parts(self.run_parts(fail="setup.sh")), [])
+
+    def test_parts_and_labels_that_are_named_twice_are_both_run(self):
+        done = self.run_parts("--only=tests", "--only", "format", "--label=unit", "--label", "sim")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(self.parts(done), ["format", "tests"])
+        self.assertIn("-L ^(unit|sim)$", done.stdout)
+
+    def test_no_test_at_all_is_no_success(self):
+        self.assertIn("--no-tests=error", self.run_parts("--only=tests").stdout)
+
+    def test_a_new_file_is_formatted_too(self):
+        self.assertRegex(self.run_parts("--only=format").stdout, r"clang-format-14 .*new\.cc")
+
+    def test_it_may_be_a_link(self):
+        link = self.root.parent / "run"
+        link.symlink_to(self.root / "tests/run.sh")
+        done = self.run_parts("--only=format", program=link)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(self.run_parts("--help", program=link).returncode, 0)
+
+
+class OtherScriptsTest(unittest.TestCase):
+    def test_help_from_any_folder(self):
+        for name in ("run.sh", "sanitizers.sh", "coverage.sh", "fuzz/run.sh"):
+            path = ROOT / "tests" / name
+            done = subprocess.run([f"./{path.name}", "--help"], cwd=path.parent, text=True,
+                                  capture_output=True, timeout=60)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), name)
+            self.assertGreater(len(done.stdout.splitlines()), 3, name)
 
 
 if __name__ == "__main__":

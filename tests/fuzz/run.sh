@@ -11,7 +11,7 @@
 #   --no-build   runs what is built
 #   --help       this text
 set -euo pipefail
-cd "$(dirname "$0")/../.."
+cd "$(dirname "$(readlink -f "$0")")/../.."
 seconds=10
 jobs=2
 seed=1
