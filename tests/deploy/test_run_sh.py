@@ -132,6 +132,72 @@ class PartsTest(unittest.TestCase):
         self.assertEqual(self.run_parts("--help", program=link).returncode, 0)
 
 
+class FuzzShTest(unittest.TestCase):
+    """tests/fuzz/run.sh with fuzzers that only say that they ran, and end as told."""
+
+    RAN = "echo 'stat::number_of_executed_units: 7'\n"
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+        (self.root / "deploy").mkdir()
+        (self.root / "deploy/env.sh").write_text("")
+        (self.root / "build/fuzz/bin").mkdir(parents=True)
+        for target in ("a", "b", "c"):
+            (self.root / "tests/fuzz/corpora" / target).mkdir(parents=True)
+            self.fuzzer(target, self.RAN)
+        shutil.copy(ROOT / "tests/fuzz/run.sh", self.root / "tests/fuzz")
+
+    def fuzzer(self, target, text):
+        path = self.root / f"build/fuzz/bin/weft_fuzz_{target}"
+        path.write_text(f"#!/bin/bash\n{text}")
+        path.chmod(0o755)
+
+    def fuzz(self, *arguments):
+        return subprocess.run([self.root / "tests/fuzz/run.sh", "--no-build", *arguments],
+                              capture_output=True, text=True, timeout=60, cwd="/")
+
+    def test_runs_that_find_nothing_are_a_success(self):
+        done = self.fuzz()
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual(len(re.findall(r"^[abc] +7 runs.* ok$", done.stdout, re.MULTILINE)), 3)
+
+    def test_a_fault_fails_with_the_way_to_it_wherever_it_stands(self):
+        for target in ("a", "b", "c"):
+            with self.subTest(target):
+                self.setUp()
+                self.fuzzer(target, self.RAN + 'for it; do case "$it" in -artifact_prefix=*) '
+                            'echo bad >"${it#*=}crash-1"; echo "Test unit written to ${it#*=}crash-1";;'
+                            ' esac; done\nexit 77\n')
+                done = self.fuzz()
+                self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+                again = re.search(rf"^  again: .* build/fuzz/bin/weft_fuzz_{target} (\S+)$",
+                                  done.stdout, re.MULTILINE)
+                self.assertEqual((self.root / again[1]).read_text(), "bad\n")
+                self.assertEqual(done.stdout.count(" ok\n"), 2)
+
+    def test_what_did_not_run_is_no_success(self):
+        for text in ("", "echo 'stat::number_of_executed_units: 0'\n"):
+            self.fuzzer("b", text)
+            self.assertEqual(self.fuzz().returncode, 1)
+        (self.root / "build/fuzz/bin/weft_fuzz_b").unlink()
+        self.assertEqual(self.fuzz().returncode, 1)
+
+    def test_nothing_is_judged_by_the_run_before(self):
+        self.assertEqual(self.fuzz().returncode, 0)
+        found = self.root / "build/fuzz/runs/c/found"
+        found.rmdir()
+        found.write_text("in the way")
+        self.assertNotEqual(self.fuzz().returncode, 0)
+
+    def test_what_it_does_not_know_is_refused(self):
+        for arguments in (["--sceonds", "3"], ["--seconds"], ["--seconds", "0"], ["--jobs", "many"],
+                          ["--seed", "-1"], ["d"], ["../corpora/a/.."]):
+            done = self.fuzz(*arguments)
+            self.assertEqual(done.returncode, 2, (arguments, done.stdout, done.stderr))
+
+
 class OtherScriptsTest(unittest.TestCase):
     def test_help_from_any_folder(self):
         for name in ("run.sh", "sanitizers.sh", "coverage.sh", "fuzz/run.sh"):
