@@ -112,8 +112,9 @@ def tgi_events(event, history, at):
             rest = whole.removeprefix(history.text())
             if rest:
                 history.add(TEXT, at=at, text=rest)
-        history.add(FINISH, at=at, reason=TGI_REASONS.get(details["finish_reason"], details["finish_reason"]),
-                    whole_text=whole, output_tokens=details["generated_tokens"],
+        reason = details["finish_reason"]
+        history.add(FINISH, at=at, reason=TGI_REASONS.get(reason, reason), whole_text=whole,
+                    output_tokens=details["generated_tokens"],
                     prompt_tokens=details["input_length"])
 
 
@@ -159,8 +160,8 @@ def openai_events(event, history, at):
 
 
 class SseParser:
-    """Bytes of an SSE stream to events of a History. An event is one line of data and an empty line:
-    without the latter a client goes on reading the same event."""
+    """Bytes of an SSE stream to events of a History. An event is one line of data and an empty
+    line: without the latter a client goes on reading the same event."""
 
     def __init__(self, history):
         self.history, self.decoder, self.rest = history, codecs.getincrementaldecoder("utf-8")(), ""

@@ -246,8 +246,8 @@ def is_held_back(rest, stops):
 
 
 def stop_faults(texts, stops):
-    """The token that completes a stop string is the last one, and shows nothing of it. `texts`: that
-    which was shown, and that of all tokens but the last."""
+    """The token that completes a stop string is the last one, and shows nothing of it. `texts`:
+    that which was shown, and that of all tokens but the last."""
     return [f"{WORDS}: it goes on behind the stop string {stop!r}: {text!r}"
             for stop in stops for text in texts if stop in text]
 

@@ -191,7 +191,7 @@ class CheckerTest(unittest.TestCase):
         self.assertIn("an answer of no token", faults(nothing)[0])
 
     def test_text_that_is_late_is_named(self):
-        """Before its end a stream shows all but what may be a part of a character or a stop string."""
+        """Before its end a stream shows all but what may be a part of a character or stop string."""
         def cut(*texts, stops=(), **more):
             events = [dataclasses.replace(token(index + 1), text=text, at=float(index))
                       for index, text in enumerate(texts)]

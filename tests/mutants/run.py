@@ -146,8 +146,8 @@ class Runner:
 
 
 def without_mutant(catcher):
-    """What has to pass without a mutant, or the catcher proves nothing. A simulation that mutates the
-    sources itself says that some invariant broke: without a fault none may."""
+    """What has to pass without a mutant, or the catcher proves nothing. A simulation that mutates
+    the sources itself says that some invariant broke: without a fault none may."""
     if catcher.kind != "sim":
         return catcher
     return mutants.Catcher("unit", re.match(r"weft_[a-z]+_sim", catcher.target)[0], "")
