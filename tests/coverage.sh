@@ -6,14 +6,14 @@
 #   --html FOLDER  also the lines themselves, as pages
 # Needs deploy/setup.sh --tests.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$(readlink -f "$0")")/.."
 source deploy/env.sh
 at_least=92 html=()
 while [ $# -gt 0 ]; do
   case "$1" in
     --at-least) at_least="${2:?--at-least needs a number}"; shift ;;
     --html) mkdir -p "${2:?--html needs a folder}"; html=(--html-details "$2/index.html"); shift ;;
-    -h|--help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h|--help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' tests/coverage.sh; exit 0 ;;
     *) echo "coverage.sh: unknown option $1 (known: --at-least P, --html FOLDER)" >&2; exit 2 ;;
   esac
   shift

@@ -5,7 +5,7 @@
 # Leaves out tests tagged [demo], [long] and [slow]: a sanitizer makes them take minutes, or they
 # hold times that it changes.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$(readlink -f "$0")")/.."
 source deploy/env.sh
 
 asan_tests=(weft_common_test weft_scheduler_test weft_text_test weft_doors_test weft_engine_test
@@ -48,7 +48,7 @@ case "$preset" in
     done
     declare -n all="${preset}_tests"
     run_under "$preset" "${@:-${all[@]}}" ;;
-  -h|--help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" ;;
+  -h|--help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' tests/sanitizers.sh ;;
   *) echo "sanitizers.sh: unknown preset $preset (known: asan, tsan)" >&2; exit 2 ;;
 esac
 

@@ -71,7 +71,8 @@ absl::StatusOr<std::vector<Part>> FindParts(const std::string& path) {
     if (!absl::SimpleAtoi(digits, &part.number) || digits != absl::StrCat(part.number)) continue;
     part.path = PartPath(path, part.number);
     struct stat info {};
-    if (stat(part.path.c_str(), &info) != 0) continue;
+    // A link that leads nowhere is there and has its number; what is gone meanwhile is not.
+    if (stat(part.path.c_str(), &info) != 0 && lstat(part.path.c_str(), &info) != 0) continue;
     part.bytes = static_cast<uint64_t>(info.st_size);
     parts.push_back(std::move(part));
   }

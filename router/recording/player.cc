@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/limits.h"
@@ -64,6 +65,7 @@ absl::Status Player::PlayRecord(RecordKind kind, Decoder& decoder) {
   if (!has_begun_) return Unsound("an event before any beginning");
   if (kind == RecordKind::kState) return TakeState(decoder);
   if (awaits_state_) return Unsound("an event before the state it starts from");
+  if (report_.complete) return Unsound("an event behind the end of its recording");
   ended_.clear();
   emitted_.clear();
   const auto decode_and = [&](auto fields, auto play) -> absl::Status {
@@ -101,15 +103,21 @@ absl::Status Player::BeginPart(Decoder& decoder) {
   // Samples nobody may take for a label.
   head.config.eos_ids = {kNoToken};
   WEFT_RETURN_IF_ERROR(CheckConfig(head.config));
-  report_.recorded_by = absl::StrCat(head.version, " (", head.revision, ")");
+  // It is shown as it is.
+  report_.recorded_by = absl::CHexEscape(absl::StrCat(head.version, " (", head.revision, ")"));
   awaits_state_ = head.has_state;
   const bool continues = has_begun_ && head.recording == head_.recording;
   head_ = std::move(head);
   if (continues) {
-    if (head_.events != event_ || head_.plans != plans_ || !head_.has_state) {
+    if (head_.events != event_ || head_.plans != plans_ || !head_.has_state || report_.complete) {
       return Unsound(absl::StrCat("a part that goes on behind event ", head_.events));
     }
     return absl::OkStatus();
+  }
+  // Only the first parts of all are rotated away.
+  if (has_begun_ && (head_.events > 0 || head_.has_state)) {
+    return Unsound(absl::StrCat("a part of another recording, behind its event ", head_.events,
+                                ", whose beginning is missing"));
   }
   has_begun_ = true;
   ++report_.recordings;

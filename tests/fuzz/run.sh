@@ -11,7 +11,7 @@
 #   --no-build   runs what is built
 #   --help       this text
 set -euo pipefail
-cd "$(dirname "$0")/../.."
+cd "$(dirname "$(readlink -f "$0")")/../.."
 seconds=10
 jobs=2
 seed=1
@@ -36,7 +36,7 @@ while [ $# -gt 0 ]; do
     --no-build) build=0 ;;
     -h|--help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' tests/fuzz/run.sh; exit 0 ;;
     -*) refuse "unknown option $1 (known: --seconds, --jobs, --seed, --rust, --keep, --no-build, --help)" ;;
-    *) [ -d "tests/fuzz/corpora/$1" ] || refuse "unknown target $1 (known: $(ls -m tests/fuzz/corpora))"
+    *) [[ $1 =~ ^[a-z0-9_]+$ && -d "tests/fuzz/corpora/$1" ]] || refuse "unknown target $1 (known: $(ls -m tests/fuzz/corpora))"
        targets+=("$1") ;;
   esac
   shift
@@ -74,11 +74,14 @@ run_one() {  # TARGET
 }
 
 report() {  # TARGET
-  local target=$1 folder="$work/$1" fault
+  local target=$1 folder="$work/$1" fault runs
+  runs="$(sed -n 's/^stat::number_of_executed_units: *//p' "$folder/log")"
+  # A program that looks at nothing finds nothing.
+  [ "${runs:-0}" -gt 0 ] || echo "no runs" >"$folder/exit"
   sed -n "s/.*INITED cov: \([0-9]*\).*/\1/p" "$folder/log" | tail -n 1 >"$folder/before"
   sed -n "s/.*cov: \([0-9]*\).*/\1/p" "$folder/log" | tail -n 1 >"$folder/after"
   printf '%-16s %9s runs %7s/s  coverage %6s -> %-6s %5s new inputs  %s\n' "$target" \
-    "$(sed -n 's/^stat::number_of_executed_units: *//p' "$folder/log")" \
+    "$runs" \
     "$(sed -n 's/^stat::average_exec_per_sec: *//p' "$folder/log")" \
     "$(cat "$folder/before")" "$(cat "$folder/after")" \
     "$(sed -n 's/^stat::new_units_added: *//p' "$folder/log")" \
@@ -110,6 +113,9 @@ for target in "${targets[@]}"; do
     wait -n
     running=$((running - 1))
   fi
+  # So that none is judged by the run before.
+  mkdir -p "$work/$target"
+  rm -f "$work/$target/exit" "$work/$target/log"
   run_one "$target" &
   running=$((running + 1))
 done

@@ -122,16 +122,21 @@ class Checker:
 
     def check(self, streams, end=WHOLE, ends=None):
         """`ends[index]`: of single streams, where they differ from `end`."""
+        if not streams.requests:
+            raise AssertionError("there is no stream to look at")
         failed = []
         for index, ((_, ask), history) in enumerate(zip(streams.requests, streams.histories)):
             tokens, undisturbed = self.known(ask)
+            same_length = tokens == ask.max_tokens
+            # Ids that equal the undisturbed ones have the text that was compared then, but for text
+            # that an end brought.
+            is_known = undisturbed and (same_length or not history.finished())
             try:
                 stream_history.require(
                     history, f"stream {index}", end=(ends or {}).get(index, end),
-                    max_tokens=ask.max_tokens, stops=ask.stop, undisturbed=undisturbed,
-                    same_length=tokens == ask.max_tokens,
-                    # Ids that equal the undisturbed ones have the text that was compared then.
-                    detokenize=None if undisturbed else self.detokenize)
+                    max_tokens=ask.max_tokens, stops=ask.stop, ends_itself=not ask.ignore_eos,
+                    undisturbed=undisturbed, same_length=same_length,
+                    detokenize=None if is_known else self.detokenize)
             except AssertionError as error:
                 failed.append(str(error))
         if failed:

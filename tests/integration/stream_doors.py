@@ -10,8 +10,8 @@ import socket
 import struct
 import time
 
-from stream_history import (BROKEN, CLEAN, DONE, ERROR, FINISH, HEAD, LEFT, STRANGE, TEXT, TOKEN,
-                            USAGE, History)
+from stream_history import (BROKEN, CLEAN, DONE, ERROR, FINISH, HEAD, LEFT, LENGTH, SILENT, STOP,
+                            STRANGE, TEXT, TOKEN, USAGE, History)
 from weft_server import grpc_modules
 
 # What a stream may take on a machine that others use.
@@ -22,7 +22,8 @@ PLAIN_COMPLETIONS, PLAIN_CHAT = "/v1/completions plain", "/v1/chat/completions p
 # Of a prompt. A conversation goes through CHAT, PLAIN_CHAT and GRPC.
 TEXT_DOORS = (TGI, COMPLETIONS, GRPC, PLAIN_COMPLETIONS)
 CHAT_DOORS = (CHAT, GRPC, PLAIN_CHAT)
-TGI_REASONS = {"length": "length", "eos_token": "stop", "stop_sequence": "stop"}
+TGI_REASONS = {"length": LENGTH, "eos_token": STOP, "stop_sequence": STOP}
+GRPC_REASONS = {1: LENGTH, 2: STOP, 3: STOP}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,8 +112,9 @@ def tgi_events(event, history, at):
             rest = whole.removeprefix(history.text())
             if rest:
                 history.add(TEXT, at=at, text=rest)
-        history.add(FINISH, at=at, reason=TGI_REASONS.get(details["finish_reason"], "?"),
-                    whole_text=whole, output_tokens=details["generated_tokens"],
+        reason = details["finish_reason"]
+        history.add(FINISH, at=at, reason=TGI_REASONS.get(reason, reason), whole_text=whole,
+                    output_tokens=details["generated_tokens"],
                     prompt_tokens=details["input_length"])
 
 
@@ -133,6 +135,10 @@ def openai_events(event, history, at):
     if "choices" not in event:
         history.add(ERROR if "error" in event else STRANGE, at=at, reason=json.dumps(event))
         return
+    # One choice was asked for.
+    if "error" in event or [choice["index"] for choice in event["choices"]] not in ([], [0]):
+        history.add(STRANGE, at=at, reason=json.dumps(event))
+        return
     if not event["choices"]:
         history.add(USAGE, at=at, **openai_counts(event["usage"]))
         return
@@ -140,8 +146,9 @@ def openai_events(event, history, at):
     text = choice["delta"].get("content", "") if "delta" in choice else choice["text"]
     reason, detailed = choice["finish_reason"], history.door in (CHAT, COMPLETIONS)
     if detailed and choice["logprobs"]:
-        history.add(TOKEN, at=at, text=text, number=event["usage"]["completion_tokens"],
-                    piece=openai_piece(history.door, choice["logprobs"]))
+        counts = openai_counts(event["usage"])
+        history.add(TOKEN, at=at, text=text, number=counts.pop("output_tokens"),
+                    piece=openai_piece(history.door, choice["logprobs"]), **counts)
     elif not detailed and (text or not reason):
         history.add(TOKEN, at=at, text=text)
     elif text or not reason:
@@ -153,10 +160,18 @@ def openai_events(event, history, at):
 
 
 class SseParser:
-    """Bytes of an SSE stream to events of a History."""
+    """Bytes of an SSE stream to events of a History. An event is one line of data and an empty
+    line: without the latter a client goes on reading the same event."""
 
     def __init__(self, history):
         self.history, self.decoder, self.rest = history, codecs.getincrementaldecoder("utf-8")(), ""
+        self.data = None
+
+    def end(self):
+        """The stream has ended: with a whole event."""
+        rest = (self.data or "") + self.rest + self.decoder.decode(b"", final=True)
+        if rest:
+            self.history.add(STRANGE, reason=f"an event without an end: {rest[:200]}")
 
     def take(self, data):
         lines = (self.rest + self.decoder.decode(data)).split("\n")
@@ -164,8 +179,11 @@ class SseParser:
         at = time.time()
         for line in lines:
             line = line.removesuffix("\r")
-            if line.startswith("data:"):
-                self.event(line[5:].strip(), at)
+            if line.startswith("data:") and self.data is None:
+                self.data = line[5:].strip()
+            elif not line and self.data is not None:
+                self.event(self.data, at)
+                self.data = None
             elif line and not line.startswith(":"):
                 self.history.add(STRANGE, at=at, reason=line)
 
@@ -207,14 +225,16 @@ def read_http(server, door, ask, history, leave, timeout_s=TIMEOUT_S):
             # Not by lines: http.client takes a chunked body that breaks off for one that ended.
             data = response.read1(1 << 16)
             if not data:
-                if parser.rest:
-                    history.add(STRANGE, reason=f"a line without an end: {parser.rest[:200]}")
+                parser.end()
                 history.closed = CLEAN
                 return
             parser.take(data)
         response.fp.raw._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER,
                                          struct.pack("ii", 1, 0))
         history.closed = LEFT
+    except TimeoutError as error:
+        # Nobody ended it: not the server, and not the way there.
+        history.closed, history.why = SILENT, repr(error)
     except (OSError, http.client.HTTPException) as error:
         history.closed, history.why = BROKEN, repr(error)
     finally:
@@ -233,7 +253,7 @@ def take_grpc(response, history):
         history.add(TEXT, at=at, text=output.text)
     if response.HasField("finish_info"):
         info = response.finish_info
-        history.add(FINISH, at=at, reason="length" if info.reason == 1 else "stop",
+        history.add(FINISH, at=at, reason=GRPC_REASONS.get(info.reason, str(info.reason)),
                     output_tokens=info.output_tokens, prompt_tokens=info.prompt_tokens)
 
 
@@ -254,6 +274,9 @@ def read_grpc(server, ask, history, leave, timeout_s=TIMEOUT_S):
             history.closed = LEFT
         except grpc.RpcError as error:
             history.why = f"{error.code().name}: {error.details()}"
+            if error.code() == grpc.StatusCode.DEADLINE_EXCEEDED:
+                history.closed = SILENT
+                return
             # The library's own word for a connection that broke has none of the server's details.
             broken = error.code() == grpc.StatusCode.UNAVAILABLE and not any(
                 key == "grpc-status-details-bin" for key, _ in error.trailing_metadata() or ())
@@ -263,7 +286,7 @@ def read_grpc(server, ask, history, leave, timeout_s=TIMEOUT_S):
 
 
 def new_history(door):
-    return History(door, wants_done=door not in (TGI, GRPC))
+    return History(door, wants_done=door not in (TGI, GRPC), wants_head=door == GRPC)
 
 
 def read_stream(server, door, ask, history, leave=never):

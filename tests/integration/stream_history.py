@@ -20,8 +20,11 @@ DONE = "done"      # the door's mark that nothing follows
 STRANGE = "strange"  # what the door's format does not know
 PLACES = {HEAD: 0, TOKEN: 1, TEXT: 2, FINISH: 3, ERROR: 3, USAGE: 4, DONE: 5}
 
-# How a stream ended, as its client saw it.
-CLEAN, BROKEN, LEFT = "clean", "broken", "left by its client"
+# How a stream ended, as its client saw it. SILENT: it was still open when its client gave it up.
+CLEAN, BROKEN, LEFT, SILENT = "clean", "broken", "left by its client", "silent"
+
+# Why an answer is complete. Each door has its own words; a door that says another one is at fault.
+LENGTH, STOP = "length", "stop"
 
 # What a test expects of a stream.
 WHOLE = "whole"  # it finished
@@ -47,9 +50,9 @@ class Event:
     # TOKEN: the token's own bytes; None where the door does not say.
     piece: bytes | None = None
     text: str = ""
-    # FINISH: "length" or "stop". ERROR: what was said. STRANGE: what came.
+    # FINISH: LENGTH or STOP. ERROR: what was said. STRANGE: what came.
     reason: str = ""
-    # USAGE, HEAD and FINISH: what they know of these.
+    # What the event says of these.
     prompt_tokens: int | None = None
     output_tokens: int | None = None
     cached_tokens: int | None = None
@@ -61,8 +64,10 @@ class Event:
 class History:
     """Of one stream. Its reader appends; others may read while it does."""
     door: str
-    # The mark that the door ends with: a stream without it is not whole.
+    # The mark that the door ends with: a stream without it is not whole; no other door sends it.
     wants_done: bool = True
+    # The door says what is known before the first token.
+    wants_head: bool = False
     # The door says how many tokens there were.
     wants_usage: bool = True
     # FINISH may stand for one more token, of which the door shows nothing.
@@ -138,7 +143,7 @@ def number_faults(tokens):
     """The server's own numbers of the tokens: 1, 2, 3, each once."""
     numbers = [token.number for token in tokens]
     if None in numbers:
-        return []
+        return [] if not any(numbers) else [f"{FORM}: tokens with a number and without"]
     found, seen = [], set()
     for number in numbers:
         if number in seen:
@@ -155,6 +160,12 @@ def number_faults(tokens):
 def order_faults(history):
     """Events in the order of PLACES, one terminal event, and nothing after the end."""
     found = [f"{FORM}: {event.reason}" for event in history.of(STRANGE)]
+    found += [f"{FORM}: it ended by {event.reason!r}" for event in history.of(FINISH)
+              if event.reason not in (LENGTH, STOP)]
+    if history.wants_head and history.of(TOKEN, FINISH) and not history.of(HEAD):
+        found.append(f"{ORDER}: no {HEAD}")
+    if history.of(DONE) and not history.wants_done:
+        found.append(f"{FORM}: {DONE}, which this door does not say")
     ended, before = None, None
     for event in history.events:
         if event.kind == STRANGE:
@@ -187,12 +198,16 @@ def end_faults(history, end):
         if history.closed != CLEAN:
             found.append(f"{CONNECTION}: {history.closed} ({history.why})")
     elif end == CUT:
-        if finishes or errors or done:
-            found.append(f"{END}: {(finishes + errors + done)[0].kind} in a stream that was cut")
+        ends = history.of(FINISH, ERROR, USAGE, DONE)
+        if ends:
+            found.append(f"{END}: {ends[0].kind} in a stream that was cut")
         if history.closed != BROKEN:
             found.append(f"{CONNECTION}: {history.closed} ({history.why}), not broken")
-    elif history.closed != LEFT:
-        found.append(f"{CONNECTION}: {history.closed} ({history.why}), not left")
+    else:
+        if errors:
+            found.append(f"{END}: {ERROR} in a stream that its client left: {errors[0].reason}")
+        if history.closed != LEFT:
+            found.append(f"{CONNECTION}: {history.closed} ({history.why}), not left")
     return found
 
 
@@ -201,47 +216,83 @@ def count_faults(history, max_tokens):
     found, tokens = [], len(history.tokens())
     said = history.counted("output_tokens")
     if said is None:
-        if history.wants_usage:
+        if history.wants_usage and history.finished():
             found.append(f"{COUNTS}: none")
     elif said != tokens and not (history.finish_may_be_a_token and said == tokens + 1):
         found.append(f"{COUNTS}: {said} tokens, but {tokens} came")
     prompts = {event.prompt_tokens for event in history.events} - {None}
-    if len(prompts) > 1:
-        found.append(f"{COUNTS}: prompt tokens {sorted(prompts)}")
-    if prompts and (history.counted("cached_tokens") or 0) >= max(prompts):
+    cached = {event.cached_tokens for event in history.events} - {None}
+    for what, counts in (("prompt", prompts), ("cached", cached)):
+        if len(counts) > 1:
+            found.append(f"{COUNTS}: {what} tokens {sorted(counts)}")
+    if prompts and max(cached, default=0) >= max(prompts):
         found.append(f"{COUNTS}: a whole prompt from the cache")
+    seen = said if history.finish_may_be_a_token and said is not None else tokens
+    if history.finished() and history.wants_usage and not prompts:
+        found.append(f"{COUNTS}: no prompt tokens")
+    if history.finished() and seen == 0:
+        found.append(f"{COUNTS}: an answer of no token")
     if max_tokens is not None:
-        seen = said if history.finish_may_be_a_token and said is not None else tokens
         reason = next((event.reason for event in history.of(FINISH)), "")
-        if seen > max_tokens or (reason == "length" and seen != max_tokens):
+        if seen > max_tokens or (reason == LENGTH and seen != max_tokens):
             found.append(f"{COUNTS}: {seen} tokens of {max_tokens}, finished by {reason}")
     return found
 
 
-def text_faults(history, detokenize, stops):
+def is_held_back(rest, stops):
+    """Before its end a stream holds back what may be a part of a character or of a stop string."""
+    rest = rest.rstrip("\ufffd")
+    return not rest or any(stop.startswith(rest) for stop in stops)
+
+
+def stop_faults(texts, stops):
+    """The token that completes a stop string is the last one, and shows nothing of it. `texts`:
+    that which was shown, and that of all tokens but the last."""
+    return [f"{WORDS}: it goes on behind the stop string {stop!r}: {text!r}"
+            for stop in stops for text in texts if stop in text]
+
+
+def text_faults(history, detokenize, stops, ends_itself):
     """The text is that of the ids (or bytes), up to a stop string; the door's own copy is equal."""
-    found, text, whole = [], history.text(), ""
+    found, text = [], history.text()
     for event in history.of(FINISH):
         if event.whole_text is not None and event.whole_text != text:
             found.append(f"{WORDS}: the whole is {event.whole_text!r}, the parts are {text!r}")
     ids, pieces = history.ids(), history.pieces()
-    stopped = any(event.reason == "stop" for event in history.of(FINISH))
+    stopped = any(event.reason == STOP for event in history.of(FINISH))
     if ids is not None and detokenize is not None:
-        whole = detokenize(ids) if ids else ""
+        def text_of(count):
+            return detokenize(ids[:count]) if ids[:count] else ""
     elif pieces is not None:
-        # The last token of an answer that the model ended is a control token, which has no text.
-        whole = b"".join(pieces).decode(errors="replace")
-        if stopped and not stops and text != whole:
-            whole = b"".join(pieces[:-1]).decode(errors="replace")
+        def text_of(count):
+            return b"".join(pieces[:count]).decode(errors="replace")
     else:
-        return found
+        return found + stop_faults([text], stops)
+    count = len(history.tokens())
+    whole = text_of(count)
+    # The last token of an answer that the model ended is a control token, whose bytes are no text.
+    if stopped and not stops and ids is None and text != whole:
+        whole = text_of(count - 1)
     rest = whole[len(text):] if whole.startswith(text) else None
-    # Before its end a stream holds back what may be part of a character or of a stop string.
-    good = rest == "" or (rest is not None and (
-        not history.finished() or (stopped and any(rest.startswith(stop) for stop in stops))))
+    if rest is None:
+        good = False
+    elif not history.finished():
+        good = is_held_back(rest, stops)
+    else:
+        good = (rest == "" and (ends_itself or not stopped)) or (
+            stopped and any(rest.startswith(stop) for stop in stops))
     if not good:
         found.append(f"{WORDS}: {text!r}, its tokens are {whole!r}")
-    return found
+    return found + (stop_faults([text, text_of(max(count - 1, 0))], stops) if stops else [])
+
+
+def text_shown(history, tokens):
+    """The text that had come with so many tokens. Tokens of one message come with one text: those
+    that came with others that are not counted give none."""
+    events = history.tokens()
+    while 0 < tokens < len(events) and events[tokens - 1].at == events[tokens].at:
+        tokens -= 1
+    return "".join(event.text for event in events[:tokens])
 
 
 def difference_faults(history, undisturbed, same_length=True):
@@ -257,7 +308,17 @@ def difference_faults(history, undisturbed, same_length=True):
     seen, wanted = history.counted("output_tokens"), undisturbed.counted("output_tokens")
     if whole and None not in (seen, wanted) and seen != wanted:
         found.append(f"{DIFFERS}: {seen} tokens, expected {wanted}")
+    seen, wanted = history.counted("prompt_tokens"), undisturbed.counted("prompt_tokens")
+    if None not in (seen, wanted) and seen != wanted:
+        found.append(f"{DIFFERS}: {seen} prompt tokens, expected {wanted}")
+    ends = [event.reason for one in (history, undisturbed) for event in one.of(FINISH)]
+    if whole and len(set(ends)) > 1:
+        found.append(f"{DIFFERS}: finished by {ends[0]}, expected {ends[1]}")
     seen, wanted = history.text(), undisturbed.text()
+    known = history.ids() is not None or history.pieces() is not None
+    shown = text_shown(undisturbed, len(history.tokens())) if known else ""
+    if len(seen) < len(shown):
+        found.append(f"{DIFFERS}: text {seen!r}, where {shown!r} had come with as many tokens")
     if not same_length:
         # A part of a character at an end may go on in the other.
         seen, wanted = seen.rstrip("\ufffd"), wanted.rstrip("\ufffd")
@@ -267,17 +328,18 @@ def difference_faults(history, undisturbed, same_length=True):
     return found
 
 
-def faults(history, *, end=WHOLE, max_tokens=None, stops=(), detokenize=None, undisturbed=None,
-           same_length=True):
+def faults(history, *, end=WHOLE, max_tokens=None, stops=(), ends_itself=True, detokenize=None,
+           undisturbed=None, same_length=True):
     """Everything that is wrong with a stream, each beginning with its name above.
 
     `detokenize(ids)` is the text of a list of ids; `undisturbed` the History of the same request
     without any fault, where rows do not depend on their neighbours (num.row) and it was greedy or
-    seeded."""
+    seeded. Without `ends_itself` the request goes on behind the model's own end of the text."""
     found = order_faults(history) + end_faults(history, end) + number_faults(history.tokens())
-    if history.finished():
-        found += count_faults(history, max_tokens)
-    found += text_faults(history, detokenize, stops)
+    found += count_faults(history, max_tokens)
+    found += text_faults(history, detokenize, stops, ends_itself)
+    if not stops and not ends_itself and any(event.reason == STOP for event in history.of(FINISH)):
+        found.append(f"{END}: it stopped, and nothing was to stop it")
     if undisturbed is not None:
         found += difference_faults(history, undisturbed, same_length)
     return found

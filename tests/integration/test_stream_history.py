@@ -14,8 +14,8 @@ from stream_doors import (CHAT, COMPLETIONS, GRPC, PLAIN_COMPLETIONS, TGI, Ask, 
                           never, new_history, read_stream)
 from stream_history import (AFTER_END, BROKEN, CLEAN, CONNECTION, COUNTS, CUT, DIFFERS, DONE, END,
                             ERROR, FAILED, FINISH, FORM, HEAD, HUNG_UP, LEFT, LOST, ORDER,
-                            REORDERED, REPEATED, STRANGE, TEXT, TOKEN, USAGE, WORDS, Event, History, faults,
-                            sequence_faults)
+                            REORDERED, REPEATED, SILENT, STRANGE, TEXT, TOKEN, USAGE, WHOLE, WORDS,
+                            Event, History, faults, sequence_faults)
 
 WORD = {1: "one", 2: " two", 3: " three", 4: " four", 5: " five"}
 IDS = [1, 2, 3, 4, 5]
@@ -117,6 +117,14 @@ class CheckerTest(unittest.TestCase):
                           dataclasses.replace(GOOD[-2], prompt_tokens=4), GOOD[-1])
         self.assert_named(COUNTS, *GOOD[:-2],
                           dataclasses.replace(GOOD[-2], cached_tokens=3), GOOD[-1])
+        self.assert_named(COUNTS, *GOOD[:-2], dataclasses.replace(GOOD[-2], cached_tokens=1),
+                          GOOD[-1])
+        self.assert_named(COUNTS, *GOOD[1:-2], dataclasses.replace(GOOD[-2], prompt_tokens=None),
+                          GOOD[-1])
+        self.assert_named(DIFFERS, *GOOD[1:-2], dataclasses.replace(GOOD[-2], prompt_tokens=4),
+                          GOOD[-1])
+        # Also where a stream failed.
+        self.assert_named(COUNTS, *GOOD[:4], Event(ERROR), GOOD[-2], GOOD[-1], end=FAILED)
         # An answer that ends by its length has it.
         self.assertTrue(any(COUNTS in fault for fault in faults(history(*GOOD), max_tokens=6)))
         self.assertTrue(any(COUNTS in fault for fault in faults(history(*GOOD), max_tokens=4)))
@@ -145,11 +153,60 @@ class CheckerTest(unittest.TestCase):
         def stopped(text, stop, reason="stop"):
             events = [dataclasses.replace(token(1), text=text),
                       dataclasses.replace(token(2), text=""),
-                      Event(FINISH, reason=reason, output_tokens=2)]
-            return faults(history(*events, wants_done=False), stops=(stop,), detokenize=detokenize)
+                      Event(FINISH, reason=reason, prompt_tokens=3, output_tokens=2)]
+            return faults(history(*events, wants_done=False), stops=(stop,), detokenize=detokenize,
+                          ends_itself=False)
         self.assertEqual(stopped("one ", "tw"), [])
-        self.assertIn(WORDS, stopped("one", "tw")[0])
-        self.assertIn(WORDS, stopped("one ", "tw", reason="length")[0])
+        for said in (stopped("one", "tw"), stopped("one ", "tw", reason="length"),
+                     stopped("one two", "six")):
+            self.assertIn(WORDS, said[0])
+
+    def test_a_stream_that_goes_on_behind_a_stop_string_is_named(self):
+        def stopped(ids, shown, stop, reason="stop"):
+            events = [Event(TOKEN, id=token_id, text=shown if index == 0 else "")
+                      for index, token_id in enumerate(ids)]
+            finish = Event(FINISH, reason=reason, prompt_tokens=3, output_tokens=len(ids))
+            return faults(history(*events, finish, wants_done=False), max_tokens=9, stops=(stop,),
+                          detokenize=detokenize)
+        self.assertEqual(stopped([1, 2], "one", " two"), [])
+        self.assertIn("goes on behind", stopped([1, 2, 3], "one", " two")[0])
+        # The second one ended it.
+        self.assertIn("goes on behind", stopped([1, 2, 3, 2], "one two three", " two")[0])
+        open_one = history(token(1), token(2), token(3), closed=BROKEN)
+        self.assertIn("goes on behind",
+                      faults(open_one, end=CUT, stops=(" two",), detokenize=detokenize)[0])
+
+    def test_an_end_that_nothing_asked_for_is_named(self):
+        stop = Event(FINISH, reason="stop")
+        events = [*GOOD[:6], stop, *GOOD[7:]]
+        self.assert_named(DIFFERS, *events)
+        self.assertEqual(faults(history(*events)), [])
+        self.assertIn(END, faults(history(*events), ends_itself=False)[0])
+        for reason in ("", "?", "content_filter"):
+            self.assert_named(FORM, *GOOD[:6], Event(FINISH, reason=reason), *GOOD[7:])
+
+    def test_an_answer_of_no_token_is_named(self):
+        nothing = history(Event(FINISH, reason="stop"), Event(USAGE, prompt_tokens=3,
+                                                              output_tokens=0), Event(DONE))
+        self.assertIn("an answer of no token", faults(nothing)[0])
+
+    def test_text_that_is_late_is_named(self):
+        """Before its end a stream shows all but what may be a part of a character or stop string."""
+        def cut(*texts, stops=(), **more):
+            events = [dataclasses.replace(token(index + 1), text=text, at=float(index))
+                      for index, text in enumerate(texts)]
+            return faults(history(*events, closed=BROKEN), end=CUT, stops=stops, **more)
+        self.assertEqual(cut("one", " tw", stops=("o f",), detokenize=detokenize), [])
+        self.assertIn(WORDS, cut("one", " tw", detokenize=detokenize)[0])
+        self.assertIn(WORDS, cut("", "", detokenize=detokenize)[0])
+        # Also where only the undisturbed run says what had come by then.
+        shown = history(*[dataclasses.replace(token(index), at=float(index)) for index in IDS])
+        self.assertEqual(cut("one", " two", undisturbed=shown), [])
+        self.assertIn(DIFFERS, cut("one", "", undisturbed=shown)[0])
+        # Which of the tokens of one message its text is of is not known.
+        at_once = history(dataclasses.replace(token(1), text=detokenize(IDS)),
+                          *[dataclasses.replace(token(index), text="") for index in IDS[1:]])
+        self.assertEqual(cut("one", "", undisturbed=at_once), [])
 
     def test_another_answer_than_the_undisturbed_one_is_named(self):
         self.assert_named(DIFFERS, *GOOD[:2], token(2, 5), *GOOD[3:])
@@ -177,6 +234,8 @@ class CheckerTest(unittest.TestCase):
         self.assert_named(END, *GOOD[:4], Event(ERROR, reason="x"), end=CUT, closed=BROKEN)
         self.assert_named(END, *GOOD, end=CUT, closed=BROKEN)
         self.assert_named(END, *GOOD[:4], Event(DONE), end=CUT, closed=BROKEN)
+        self.assert_named(END, *GOOD[:4], Event(USAGE, output_tokens=3), end=CUT, closed=BROKEN)
+        self.assert_named(CONNECTION, *GOOD[:4], end=CUT, closed=SILENT)
         self.assert_named(LOST, *GOOD[:2], *GOOD[3:5], end=CUT, closed=BROKEN)
         self.assert_named(DIFFERS, GOOD[0], token(1, 2), end=CUT, closed=BROKEN)
 
@@ -190,6 +249,12 @@ class CheckerTest(unittest.TestCase):
     def test_a_stream_that_its_client_left(self):
         self.assertEqual(found(*GOOD[:4], end=HUNG_UP, closed=LEFT), [])
         self.assert_named(CONNECTION, *GOOD[:4], end=HUNG_UP, closed=BROKEN)
+        self.assert_named(END, *GOOD[:4], Event(ERROR, reason="x"), end=HUNG_UP, closed=LEFT)
+
+    def test_what_a_door_always_says_and_never_says(self):
+        self.assert_named(ORDER, *GOOD[1:], wants_head=True)
+        self.assert_named(FORM, *GOOD, wants_done=False)
+        self.assert_named(FORM, *GOOD[:2], *without_numbers(GOOD[2:3]), *GOOD[3:])
 
     def test_sequences(self):
         for seen, name in (([1, 2, 3, 4], LOST), ([1, 5], f"{LOST}: 3"), ([], f"{LOST}: 5"),
@@ -216,7 +281,7 @@ def tgi(index, token_id, text, whole=None, special=False):
 
 
 def completion(number, text, reason=None, logprobs=True):
-    return {"choices": [{"text": text, "finish_reason": reason,
+    return {"choices": [{"index": 0, "text": text, "finish_reason": reason,
                          "logprobs": {"tokens": [text]} if logprobs else None}],
             "usage": {"prompt_tokens": 3, "completion_tokens": number,
                       "prompt_tokens_details": {"cached_tokens": 0}}}
@@ -231,6 +296,7 @@ class DoorsTest(unittest.TestCase):
         # A byte at a time: nothing may hang on how the bytes came.
         for byte in data:
             parser.take(bytes([byte]))
+        parser.end()
         seen.closed = CLEAN
         return seen
 
@@ -268,29 +334,42 @@ class DoorsTest(unittest.TestCase):
     def test_errors_and_what_no_door_sends(self):
         seen = self.parsed(TGI, sse(tgi(1, 1, "one"), {"error": "lost", "error_type": "x"}))
         self.assertEqual(faults(seen, end=FAILED), [])
-        for wrong in (b"data: {\n\n", sse({}), b"oh\n\n", sse({"choices": [{}]})):
+        one = completion(1, "one")
+        for wrong in (b"data: {\n\n", sse({}), b"oh\n\n", sse({"choices": [{}]}),
+                      sse({**one, "choices": [{**one["choices"][0], "index": 1}]}),
+                      sse({**one, "choices": one["choices"] * 2}), sse({**one, "error": "x"})):
             self.assertIn(FORM, faults(self.parsed(COMPLETIONS, wrong))[0])
+
+    def test_an_event_ends_with_an_empty_line(self):
+        data = sse(tgi(1, 1, "one"), tgi(2, 2, " two", "one two"))
+        self.assertEqual(faults(self.parsed(TGI, data), max_tokens=2), [])
+        for wrong in (data.replace(b"\n\n", b"\n"), data.replace(b"\n\n", b"\n", 1), data[:-1]):
+            self.assertIn(FORM, faults(self.parsed(TGI, wrong))[0])
 
 
 class ConnectionTest(unittest.TestCase):
     """Streams over a socket, from a listener that plays the server."""
 
-    def seen(self, answer, leave=never):
+    def seen(self, answer, leave=never, silent=False):
+        read = threading.Event()
         with socket.create_server(("127.0.0.1", 0)) as listener:
             def serve():
                 connection, _ = listener.accept()
                 with connection:
                     connection.recv(1 << 16)
                     connection.sendall(answer)
+                    if silent:
+                        read.wait()
 
             thread = threading.Thread(target=serve)
             thread.start()
             address = "127.0.0.1:%d" % listener.getsockname()[1]
             server = types.SimpleNamespace(
                 connection=lambda timeout_s: http.client.HTTPConnection(
-                    address, timeout=timeout_s), grpc=address)
+                    address, timeout=0.2 if silent else timeout_s), grpc=address)
             out = new_history(TGI)
             read_stream(server, TGI, Ask("x"), out, leave)
+            read.set()
             thread.join()
         return out
 
@@ -309,6 +388,12 @@ class ConnectionTest(unittest.TestCase):
             self.assertEqual(self.seen(whole[:end]).closed, BROKEN, end)
         # All events came, the last chunk did not.
         self.assertIn(CONNECTION, faults(self.seen(whole[:-5]))[0])
+
+    def test_a_server_that_says_nothing_more_has_cut_nothing(self):
+        silent = self.seen(self.HEAD + self.chunk(sse(tgi(1, 1, "one"))), silent=True)
+        self.assertEqual(silent.count, 1)
+        for end in (CUT, FAILED, HUNG_UP, WHOLE):
+            self.assertTrue(any(fault.startswith(CONNECTION) for fault in faults(silent, end=end)))
 
     def test_a_half_event_is_named(self):
         said = faults(self.seen(self.HEAD + self.chunk(b"data: {") + b"0\r\n\r\n"))

@@ -187,7 +187,7 @@ TEST_CASE("Q8_0 multiplies every byte value, -128 and 0 included", "[kernels][li
   }
 }
 
-TEST_CASE("Activations are rounded to nearest even and padded; block sums match on all sets",
+TEST_CASE("Activations are rounded to nearest even and padded, and block sums match on all sets",
           "[kernels][linear]") {
   const int64_t inputs = 100;
   const std::vector<float> x = RandomFloats(3 * inputs, 17);

@@ -17,7 +17,7 @@ namespace {
 
 constexpr float kPoison = 12345.0f;
 
-TEST_CASE("RmsNorm agrees with double precision; rows are independent", "[kernels][rows]") {
+TEST_CASE("RmsNorm agrees with double precision, and rows are independent", "[kernels][rows]") {
   for (const Isa isa : test::RunnableIsas()) {
     const Kernels& kernels = KernelsFor(isa);
     for (const int64_t count : {1, 7, 16, 33, 64, 576, 579}) {

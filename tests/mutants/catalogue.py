@@ -60,9 +60,12 @@ def missing(catcher, root):
         # Its name is made of the mutant's in a loop.
         paths = pathlib.Path(root, "tests/sim").rglob("CMakeLists.txt")
         listings = [path.read_text() for path in paths]
-        stems = re.findall(r"(?:weft_add_test|add_executable)\((\w+_)\$\{", "\n".join(listings))
-        known = any(catcher.target.startswith(stem) for stem in stems)
-        return "" if known else f"tests/sim makes no program {catcher.target}"
+        for listing in listings:
+            stems = re.findall(r"(?:weft_add_test|add_executable)\((\w+_)\$\{", listing)
+            items = " ".join(re.findall(r"foreach\(\w+ IN ITEMS ([^)]*)\)", listing)).split()
+            if catcher.target in {stem + item for stem in stems for item in items}:
+                return ""
+        return f"tests/sim makes no program {catcher.target}"
     known = programs(root)
     if catcher.target not in known:
         return f"there is no test program {catcher.target}"

@@ -99,6 +99,12 @@ def parse(path):
             raise BadMutant("a mutant begins with a sentence (`# ...`) and names its `file: `")
         if values.get("hangs", "yes") != "yes":
             raise BadMutant("`hangs: ` is `yes` or is not there")
+        for catcher in catchers:
+            # It holds the fault of the file that has its name, whatever this one says.
+            if catcher.kind == "sim" and not re.fullmatch(
+                    rf"weft_[a-z]+_sim_{re.escape(path.stem.removeprefix('router_'))}",
+                    catcher.target):
+                raise BadMutant(f"{catcher.target} has another mutant's name")
         old, new = cut(text, "<<<<", "===="), cut(text, "====", ">>>>")
         if not old or old == new:
             raise BadMutant("it replaces nothing")

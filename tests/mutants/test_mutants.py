@@ -66,6 +66,9 @@ class ReadTest(unittest.TestCase):
         self.refused(GOOD.replace("return 0", "return 1"), "replaces nothing")
         self.refused(GOOD.replace("file: a.cc", "fiel: a.cc"), 'what is the line "fiel: a.cc"')
         self.refused(GOOD.replace("caught by: weft_a_test", "caught by:"), "expected `caught by: ")
+        simulated = GOOD.replace('weft_a_test "A, [b] and c"', "sim weft_router_sim_low")
+        self.assertEqual(parsed(simulated).catchers[0].target, "weft_router_sim_low")
+        self.refused(simulated.replace("_low", "_high"), "has another mutant's name")
 
     def test_the_text_to_replace_is_there_once(self):
         for times in (0, 2):
@@ -88,7 +91,8 @@ class ReadTest(unittest.TestCase):
                 ('caught by: weft_common_test "No such case"', "no test case"),
                 ("caught by: integration test_doors.Nobody.test_x", "has no Nobody.test_x"),
                 ("caught by: integration nowhere.A.b", "expected test_file.Class.test"),
-                ("caught by: sim weft_nothing", "makes no program")):
+                ("caught by: sim weft_nothing", "makes no program"),
+                ("caught by: sim weft_router_sim_nothing", "makes no program")):
             self.assertIn(why, catalogue.missing(mutants.read_catcher(line), root), line)
 
 
@@ -134,6 +138,9 @@ class JudgeTest(unittest.TestCase):
     def test_a_test_that_passes_has_not(self):
         self.assertEqual(self.verdict(0)[0], "survived")
 
+    def test_a_test_that_was_skipped_has_not(self):
+        self.assertEqual(self.verdict(77), ("error", 'weft_a_test "A, [b] and c" was skipped'))
+
     def test_a_hang_counts_only_where_it_is_announced(self):
         self.assertEqual(self.verdict(None)[0], "error")
         hangs = GOOD.replace("<<<<", "hangs: yes\n<<<<", 1)
@@ -157,6 +164,16 @@ class JudgeTest(unittest.TestCase):
             runner.execute = lambda *_: 1
             with self.assertRaisesRegex(run.Unfit, "fails without a mutant"):
                 runner.check(catcher, None)
+
+    def test_a_simulation_that_breaks_without_a_mutant_proves_nothing(self):
+        simulated = GOOD.replace('weft_a_test "A, [b] and c"', "sim weft_router_sim_low")
+        with tempfile.TemporaryDirectory() as folder:
+            runner = run.Runner(FakeTree(folder))
+            runner.selects = lambda _: 1
+            runner.execute = lambda catcher, *_: catcher.target == "weft_router_sim"
+            wrong = run.prepare(runner, [parsed(simulated), parsed(GOOD)])
+            self.assertEqual([mutant.catchers[0].kind for mutant, _ in wrong], ["sim"])
+            self.assertIn("weft_router_sim fails without a mutant", wrong[0][1])
 
     def test_names_are_said_to_catch2_as_they_are(self):
         self.assertEqual(run.catch2_filter("A, [b]", ["A, [b]"]), "A\\, \\[b]")

@@ -171,5 +171,30 @@ TEST_CASE("Writer and reader may run at the same time", "[router][answer]") {
   CHECK(f.admission.bytes() == 0);
 }
 
+TEST_CASE("Every token that is published is charged to the answer's tenant", "[router][answer]") {
+  ManualClock clock{1};
+  Admission admission{{}, &clock};
+  LetterTokens tokens;
+  auto tenant = std::make_shared<Tenant>(*Anonymous());
+  tenant->limits.tokens_per_minute = 60;
+  tenant->meter = std::make_shared<TenantMeter>("team", tenant->limits, &clock);
+  auto permit = admission.Enter(tenant, 0);
+  REQUIRE(permit.ok());
+  AnswerWriter writer(
+      std::make_shared<Answer>(7, "req-1", "", *std::move(permit), &tokens, nullptr),
+      std::make_shared<CountingSink>());
+  std::vector<std::shared_ptr<AnswerSink>> retired;
+  // 59 of the minute's 60 tokens, many at a time, and the last one with the end.
+  for (const int count : {40, 0, 19}) {
+    for (int i = 0; i < count; ++i) writer.Token(5, "x");
+    writer.Publish(&retired);
+  }
+  CHECK(tenant->meter->Enter().ok());
+  writer.Token(5, "x");
+  writer.End({});
+  writer.Publish(&retired);
+  CHECK(absl::IsResourceExhausted(tenant->meter->Enter().status()));
+}
+
 }  // namespace
 }  // namespace weft::router

@@ -6,12 +6,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <string>
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "shard/kv/memory_texts.h"
 #include "tests/support/skip.h"
 
@@ -68,6 +70,19 @@ TEST_CASE("Flags that are right are taken as given", "[shard][flags]") {
   ShardFlags named;
   REQUIRE(Parse({"--model=m.gguf", "--served-model-name=big", "--device=cpu"}, &named).ok());
   CHECK(named.model_label == "big");
+}
+
+TEST_CASE("The shards of a machine share its cores", "[shard][flags]") {
+  ShardFlags alone;
+  REQUIRE(Parse({"--model=m.gguf", "--device=cpu"}, &alone).ok());
+  for (const uint32_t world : {2u, 64u}) {
+    ShardFlags one_of;
+    REQUIRE(
+        Parse({"--model=m.gguf", absl::StrCat("--world=", world), "--device=cpu"}, &one_of).ok());
+    CHECK(one_of.memory.threads == std::max(1u, alone.memory.threads / world));
+    CHECK(one_of.memory.threads_reason ==
+          absl::StrCat(alone.memory.threads_reason, " / ", world, " shards"));
+  }
 }
 
 TEST_CASE("Flags that are wrong are refused by name", "[shard][flags]") {

@@ -90,13 +90,14 @@ TEST_CASE("10,000 requests with KV windows, seed 2", "[sim]") { RunSeed(2, /*kv_
 TEST_CASE("10,000 requests with KV windows, seed 3", "[sim]") { RunSeed(3, /*kv_windows=*/true); }
 TEST_CASE("10,000 requests with KV windows, seed 4", "[sim]") { RunSeed(4, /*kv_windows=*/true); }
 
-// Not part of a normal run: WEFT_SIM_SEEDS=100..200 weft_scheduler_sim "[explore]".
-TEST_CASE("Seeds named in the environment", "[.][explore]") {
+// Not part of a normal run: WEFT_SIM_SEEDS=100..200 weft_scheduler_sim "[seeds]".
+TEST_CASE("Seeds named in the environment", "[.][seeds]") {
   const char* const range = std::getenv("WEFT_SIM_SEEDS");
   REQUIRE(range != nullptr);
   unsigned long first = 0;
   unsigned long last = 0;
   REQUIRE(std::sscanf(range, "%lu..%lu", &first, &last) == 2);
+  REQUIRE(first <= last);
   for (uint64_t seed = first; seed <= last; ++seed) {
     RunSeed(seed, /*kv_windows=*/false);
     RunSeed(seed, /*kv_windows=*/true);

@@ -80,6 +80,10 @@ class Skips(unittest.TestCase):
         self.assertEqual(sample("passes,cannot run")[0], 0)
         self.assertEqual(sample("has too many failures")[0], 1)
 
+    def test_a_filter_that_fits_no_test_fails(self):
+        for name in ("no such test", "[no-such-tag]", "passes,no such test"):
+            self.assertEqual(sample(name)[0], 1, name)
+
     def test_files_to_compare_with_are_not_rewritten_in_ci(self):
         self.assertNotIn("would rewrite", sample("rewrites")[1])
         self.assertIn("would rewrite", sample("rewrites", WEFT_SAMPLE_REWRITE="1")[1])

@@ -120,7 +120,7 @@ void GenerateExchange::OnWake() {
 
 bool GenerateExchange::Format() {
   const AnswerHead* const head = answer_->head();
-  if (head != nullptr && !begun_) formatter_->Started(*head);
+  if (head != nullptr && !std::exchange(started_, true)) formatter_->Started(*head);
   while (answer_->Next(&token_)) {
     const AnswerEnd* const end = answer_->end();
     const AnswerEnd* const last = end != nullptr && end->status.ok() ? end : nullptr;

@@ -105,7 +105,10 @@ class GenerateExchange : public HttpExchange,
   HttpHeaders headers_;
   AnswerToken token_;
   std::string out_;
+  // The client has its status line: from an answer's beginning, or before it in a long silence.
   bool begun_ = false;
+  // The formatter knows the answer's head.
+  bool started_ = false;
   const int64_t start_us_;
   int64_t first_token_us_ = 0;
   // Of an early end.

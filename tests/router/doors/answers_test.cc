@@ -227,6 +227,32 @@ TEST_CASE("A chat stream counts usage when asked to", "[router][openai]") {
   CHECK(absl::StrContains(always, "\"usage\":" + usage));
 }
 
+TEST_CASE("An answer that began with a sign of life counts its prompt all the same",
+          "[router][openai]") {
+  HttpServerOptions options;
+  options.limits.silence_us = 20'000;
+  DoorsFixture fixture(options);
+  fixture.intake.SetScript({});
+  RawClient client(fixture.port());
+  client.Send(PostText("/v1/completions",
+                       R"({"prompt":"x","stream":true,"stream_options":)"
+                       R"({"include_usage":true,"continuous_usage_stats":true}})"));
+  REQUIRE(client.ReadHead().has_value());
+  REQUIRE(client.ReadChunk() == ": waiting\n\n");
+  const auto request = fixture.intake.WaitRequest(0);
+  REQUIRE(request != nullptr);
+  request->Send({Started(3, 1), Token(1, "a")});
+  request->Send({Finished(FinishReason::kLength, 1)});
+  std::string body;
+  for (std::string chunk; !(chunk = client.ReadChunk()).empty();) body += chunk;
+  INFO(body);
+  CHECK(absl::StrContains(body,
+                          R"("usage":{"prompt_tokens":3,"completion_tokens":1,)"
+                          R"("total_tokens":4,"prompt_tokens_details":{"cached_tokens":1}})"));
+  CHECK_FALSE(absl::StrContains(body, R"("prompt_tokens":0)"));
+  CHECK_FALSE(absl::StrContains(body, R"("cached_tokens":0)"));
+}
+
 TEST_CASE("Chat log-probabilities have OpenAI's shape", "[router][openai]") {
   DoorsFixture fixture;
   fixture.intake.SetScript(LogprobScript());

@@ -30,7 +30,7 @@ TEST_CASE("A pace counts stalls and windows only while it runs", "[router][http]
   CHECK(pace.Check(9999, 0, limits));
 }
 
-TEST_CASE("Who gives way: strangers first, then idle clients, then bodies; never one at work",
+TEST_CASE("Who gives way: strangers first, then idle clients, then bodies, never one at work",
           "[router][http]") {
   WaitingOrder order;
   Waiting stranger, handshake, idle, body, closing;

@@ -186,6 +186,8 @@ TEST_CASE("Draining finishes what runs, refuses what comes, and ends what is lef
   auto slow = rig.Submit(MakeInput(1, 10, 1000));
   slow->WaitTokens(1);
   rig.engine().StartDrain(absl::Milliseconds(400));
+  // One that comes later does not put the end off.
+  rig.engine().StartDrain(absl::Minutes(1));
   CHECK(rig.engine().Status().state == ServerState::kDraining);
   auto late = rig.Submit(MakeInput(2, 10, 30));
   late->WaitEnd();

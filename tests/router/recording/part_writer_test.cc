@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
@@ -10,6 +11,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "router/recording/bounds.h"
 #include "router/recording/parts.h"
 #include "tests/common/temp_dir.h"
 #include "tests/router/recording/recorded_world.h"
@@ -63,6 +65,21 @@ TEST_CASE("The next process goes on behind the parts that are there", "[recordin
   CHECK(report.recordings == 3);
 }
 
+TEST_CASE("However often a router starts, it keeps so many parts and no more", "[recording]") {
+  test::TempDir dir;
+  const RecordOptions options = UnhurriedOptions(dir.path() + "/rec");
+  constexpr uint64_t kThere = recording::kPartsMax + 5;
+  for (uint64_t number = 1; number <= kThere; ++number) {
+    dir.Write(absl::StrCat("rec.", number), recording::PartMagic() + "frames");
+  }
+  REQUIRE(Recorder::Create(options, 1).ok());
+  const auto parts = FindParts(options.path);
+  REQUIRE(parts.ok());
+  REQUIRE(parts->size() == recording::kPartsMax);
+  CHECK(parts->front().number == kThere + 2 - recording::kPartsMax);
+  CHECK(parts->back().number == kThere + 1);
+}
+
 TEST_CASE("A limit below one part ends the recording, and what is there is whole", "[recording]") {
   test::TempDir dir;
   RecordOptions options = UnhurriedOptions(dir.path() + "/rec");
@@ -95,6 +112,23 @@ TEST_CASE("A full disk ends the recording and nothing else", "[recording]") {
     ReplayReport report;
     REQUIRE(Replay(options.path, &report) == absl::OkStatus());
     CHECK(report.difference == "");
+    CHECK(!report.complete);
+  }
+  SECTION("that takes a part of what is written") {
+    options.part_bytes = 20'000;
+    const auto handler = signal(SIGXFSZ, SIG_IGN);
+    rlimit limit{};
+    REQUIRE(getrlimit(RLIMIT_FSIZE, &limit) == 0);
+    const rlimit small = {10'001, limit.rlim_max};
+    REQUIRE(setrlimit(RLIMIT_FSIZE, &small) == 0);
+    const RecordedWorld world = RecordWorld(3, 600, false, options);
+    REQUIRE(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+    signal(SIGXFSZ, handler);
+    CHECK(world.ended);
+    // Nothing is left of what it did not take whole.
+    ReplayReport report;
+    REQUIRE(Replay(options.path, &report) == absl::OkStatus());
+    CHECK(report.recordings == 1);
     CHECK(!report.complete);
   }
   SECTION("at the start, where it is an error that names the file") {

@@ -261,6 +261,53 @@ TEST_CASE("A part that is missing, cut, damaged or foreign is named", "[recordin
     WriteFile(parts[1].path, foreign);
     CHECK(absl::StrContains(message(parts[1].path), "has format 9; this build reads 1"));
   }
+  SECTION("emptied") {
+    for (const Part& part : {parts[0], parts[1], parts.back()}) {
+      WriteFile(part.path, recording::PartMagic());
+      CHECK(absl::StrContains(message(part.path), part.path + " holds no event"));
+    }
+    CHECK(absl::StrContains(message(path), parts[0].path + " holds no event"));
+    WriteFile(parts[1].path, bytes);
+    RecordSmallParts(dir.path() + "/other", 3, false);
+    std::filesystem::copy_file(dir.path() + "/other.1", parts[0].path,
+                               std::filesystem::copy_options::overwrite_existing);
+    WriteFile(parts[1].path, recording::PartMagic());
+    CHECK(absl::StrContains(message(path), parts[1].path + " holds no event"));
+  }
+  SECTION("killed as the next part began") {
+    WriteFile(recording::PartPath(path, parts.back().number + 1), recording::PartMagic());
+    CHECK(message(path) == "");
+  }
+  SECTION("of another recording") {
+    RecordSmallParts(dir.path() + "/other", 3, false);
+    std::filesystem::copy_file(dir.path() + "/other.2", parts[1].path,
+                               std::filesystem::copy_options::overwrite_existing);
+    uint64_t plans = 0;
+    CHECK(
+        absl::StrContains(message(path, &plans), "a part of another recording, behind its event"));
+    CHECK(plans > 0);
+  }
+  SECTION("a link that leads nowhere") {
+    const std::string link = recording::PartPath(path, parts.back().number + 1);
+    std::filesystem::create_symlink("nowhere", link);
+    CHECK(absl::StrContains(message(path), link));
+  }
+  SECTION("with more behind its end") {
+    size_t last = 0;
+    ChangeFrames(parts.back().path, [&](size_t frame, std::string*) { last = frame; });
+    ChangeFrames(parts.back().path, [&](size_t frame, std::string* payload) {
+      if (frame != last) return;
+      // A Plan() that had nothing to do.
+      std::string record;
+      recording::Encoder encoder(&record);
+      encoder.Number(recording::RecordKind::kPlan);
+      encoder.Signed(0);
+      encoder.Number(uint64_t{0});
+      *payload += record;
+    });
+    const std::string said = message(parts.back().path);
+    CHECK(absl::StrContains(said, "behind the end of its recording"));
+  }
   SECTION("none at all") {
     CHECK(absl::StrContains(message(dir.path() + "/other"), "there is no "));
     CHECK(absl::StrContains(message(dir.path() + "/nowhere/rec"), "cannot list "));

@@ -96,7 +96,7 @@ TEST_CASE("Windows and whole contexts are cut into groups of the size that waste
         "6 groups of 8 layers: 5 of window 1024, 1 of the whole context");
 }
 
-TEST_CASE("There are never more groups than the wire knows; then some room is wasted",
+TEST_CASE("There are never more groups than the wire knows: then some room is wasted",
           "[shard][kv]") {
   // Gemma 3 27B: 52 and 10 layers, in one step 26 groups of 2 without waste.
   std::vector<uint32_t> windows = Alternating(5, 10);

@@ -9,6 +9,9 @@
 #include <iostream>
 #include <sstream>
 
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
 #include "common/clock.h"
 #include "tests/sim/router/runner.h"
 
@@ -124,11 +127,14 @@ TEST_CASE("The same seed gives the same run of the router", "[sim][router]") {
 }
 
 TEST_CASE("Kept traces of the router break no invariant", "[sim][router]") {
+  uint32_t traces = 0;
   for (const auto& entry : std::filesystem::directory_iterator(WEFT_ROUTER_TRACES)) {
     if (entry.path().extension() != ".txt") continue;
+    ++traces;
     INFO(entry.path().string());
     CHECK(RunScript(ReadTrace(entry.path().string())).failure == "");
   }
+  CHECK(traces > 0);
 }
 
 // Not part of a normal run:
@@ -141,9 +147,9 @@ TEST_CASE("Seeds of the router named in the environment", "[.][seeds]") {
   unsigned long first = 0;
   unsigned long last = 0;
   INFO("WEFT_ROUTER_SIM_SEEDS is FIRST..LAST or one seed: " << range);
-  const int read = std::sscanf(range, "%lu..%lu", &first, &last);
-  if (read == 1) last = first;
-  REQUIRE(read > 0);
+  const std::pair<absl::string_view, absl::string_view> ends = absl::StrSplit(range, "..");
+  REQUIRE(absl::SimpleAtoi(ends.first, &first));
+  REQUIRE(absl::SimpleAtoi(absl::StrContains(range, "..") ? ends.second : ends.first, &last));
   REQUIRE(first <= last);
   Counts counts;
   double seconds = 0;
@@ -157,7 +163,11 @@ TEST_CASE("Seeds of the router named in the environment", "[.][seeds]") {
 TEST_CASE("Seeds of the router for a while", "[.][seconds]") {
   const char* const limit = std::getenv("WEFT_ROUTER_SIM_SECONDS");
   REQUIRE(limit != nullptr);
-  const int64_t end_us = MonotonicClock().NowUs() + std::atoll(limit) * 1'000'000;
+  INFO("WEFT_ROUTER_SIM_SECONDS is a number of seconds: " << limit);
+  uint32_t seconds_max = 0;
+  REQUIRE(absl::SimpleAtoi(limit, &seconds_max));
+  REQUIRE(seconds_max > 0);
+  const int64_t end_us = MonotonicClock().NowUs() + int64_t{seconds_max} * 1'000'000;
   Counts counts;
   double seconds = 0;
   // Others than those of a normal run.

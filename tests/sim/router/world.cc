@@ -177,6 +177,10 @@ void World::Ask(const Action& action) {
   const TenantRef& tenant = tenants_[static_cast<size_t>(action.tenant)].tenant;
   client->Ask(serving_.get(), tenant, client);
   if (!client->accepted()) return;
+  if (draining_) {
+    Violated("scope.one",
+             absl::StrCat("request ", action.id, " is taken although the router drains"));
+  }
   by_sequence_[client->sequence()] = client.get();
   here_.push_back(client.get());
 }

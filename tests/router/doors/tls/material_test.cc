@@ -141,11 +141,21 @@ TEST_CASE("What is no file is refused at once, a FIFO too", "[router][tls]") {
   CHECK(absl::IsNotFound(LoadTlsMaterial(missing, absl::Now()).status()));
   files.folder.Write("cert.pem", std::string(kTlsFileBytesMax + 1, ' '));
   CHECK(absl::StrContains(files.Error(), "longer than"));
-  // Root reads everything.
-  if (geteuid() != 0) {
-    REQUIRE(chmod(files.files.private_key.c_str(), 0) == 0);
-    CHECK(absl::IsPermissionDenied(files.Load().status()));
-  }
+}
+
+TEST_CASE("A key that this user may not read is refused with the system's word", "[router][tls]") {
+  const Files files;
+  // Everybody may read the rest.
+  REQUIRE(chmod(files.folder.path().c_str(), 0755) == 0);
+  REQUIRE(chmod(files.files.certificate_chain.c_str(), 0644) == 0);
+  REQUIRE(chmod(files.files.private_key.c_str(), 0) == 0);
+  // Root reads everything: as somebody else, then.
+  const bool is_root = geteuid() == 0;
+  if (is_root) REQUIRE(seteuid(12345) == 0);
+  const absl::Status status = files.Load().status();
+  if (is_root) REQUIRE(seteuid(0) == 0);
+  CHECK(absl::IsPermissionDenied(status));
+  CHECK(absl::StrContains(status.message(), files.files.private_key));
 }
 
 TEST_CASE("Flags that do not fit together are refused by name", "[router][tls]") {
