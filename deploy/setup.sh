@@ -47,8 +47,10 @@ packages=(
   python3 python3-venv python3-pip clang-format-14
 )
 command -v cargo >/dev/null && command -v rustc >/dev/null || packages+=(cargo-web rustc-web)
-# Client stubs of proto/ in Go, Java and TypeScript, and what parses the first and the last.
+# Client stubs of proto/ in Go, Java and TypeScript, and what parses the first and the last; a load
+# balancer.
 if [ "$want_tests" = 1 ]; then
+  packages+=(haproxy)
   packages+=(protoc-gen-go protoc-gen-go-grpc protobuf-compiler-grpc-java-plugin)
   command -v gofmt >/dev/null || [ -x /usr/local/go/bin/gofmt ] || packages+=(golang-go)
   command -v node >/dev/null && command -v npm >/dev/null || packages+=(nodejs npm)
