@@ -100,11 +100,12 @@ void ForGroups(const Hierarchy& hierarchy, Visit visit) {
   }
 }
 
-absl::optional<uint64_t> MemoryIn(const std::string& file) {
-  uint64_t bytes = 0;
-  if (!absl::SimpleAtoi(absl::StripAsciiWhitespace(ReadText(file)), &bytes)) return {};
-  if (bytes >= kNoLimit) return {};
-  return bytes;
+// Nothing for "max".
+absl::optional<uint64_t> NumberIn(const std::string& file) {
+  uint64_t number = 0;
+  if (!absl::SimpleAtoi(absl::StripAsciiWhitespace(ReadText(file)), &number)) return {};
+  if (number >= kNoLimit) return {};
+  return number;
 }
 
 // "150000 100000": microseconds of CPU time in each period.
@@ -120,6 +121,17 @@ absl::optional<double> CpusIn(absl::string_view quota_and_period) {
   return quota / period;
 }
 
+// Bytes that /proc/meminfo gives for `name`, as "MemTotal:"; 0 when it does not.
+uint64_t Meminfo(const std::string& root, absl::string_view name) {
+  for (const absl::string_view line : absl::StrSplit(ReadText(root + "/proc/meminfo"), '\n')) {
+    absl::string_view kib = line;
+    if (!absl::ConsumePrefix(&kib, name) || !absl::ConsumeSuffix(&kib, "kB")) continue;
+    uint64_t value = 0;
+    if (absl::SimpleAtoi(absl::StripAsciiWhitespace(kib), &value)) return value << 10;
+  }
+  return 0;
+}
+
 }  // namespace
 
 CgroupLimits ReadCgroupLimits(const std::string& root) {
@@ -130,7 +142,7 @@ CgroupLimits ReadCgroupLimits(const std::string& root) {
       ForGroups(hierarchy, [&](const std::string& directory) {
         const std::string file =
             absl::StrCat(directory, hierarchy.unified ? "/memory.max" : "/memory.limit_in_bytes");
-        const absl::optional<uint64_t> bytes = MemoryIn(file);
+        const absl::optional<uint64_t> bytes = NumberIn(file);
         if (!bytes.has_value() || *bytes >= limits.memory_bytes.value_or(kNoLimit)) return;
         limits.memory_bytes = bytes;
         limits.memory_file = shown(file);
@@ -150,19 +162,26 @@ CgroupLimits ReadCgroupLimits(const std::string& root) {
         limits.cpu_file = shown(file);
       });
     }
+    // Both versions call these files alike.
+    if (hierarchy.Has("pids")) {
+      ForGroups(hierarchy, [&](const std::string& directory) {
+        const std::string file = absl::StrCat(directory, "/pids.max");
+        const absl::optional<uint64_t> most = NumberIn(file);
+        if (!most.has_value()) return;
+        const uint64_t there = NumberIn(absl::StrCat(directory, "/pids.current")).value_or(0);
+        const uint64_t left = *most > there ? *most - there : 0;
+        if (left >= limits.tasks_left.value_or(kNoLimit)) return;
+        limits.tasks_left = left;
+        limits.tasks_file = shown(file);
+      });
+    }
   }
   return limits;
 }
 
 MemoryLimit HostMemoryLimit(const std::string& root) {
   MemoryLimit limit;
-  for (const absl::string_view line : absl::StrSplit(ReadText(root + "/proc/meminfo"), '\n')) {
-    absl::string_view kib = line;
-    if (!absl::ConsumePrefix(&kib, "MemTotal:") || !absl::ConsumeSuffix(&kib, "kB")) continue;
-    uint64_t value = 0;
-    if (!absl::SimpleAtoi(absl::StripAsciiWhitespace(kib), &value)) continue;
-    limit = {value << 10, "RAM"};
-  }
+  if (const uint64_t total = Meminfo(root, "MemTotal:"); total > 0) limit = {total, "RAM"};
   const CgroupLimits cgroup = ReadCgroupLimits(root);
   if (cgroup.memory_bytes.has_value() && (limit.bytes == 0 || *cgroup.memory_bytes < limit.bytes)) {
     limit = {*cgroup.memory_bytes,
@@ -170,6 +189,8 @@ MemoryLimit HostMemoryLimit(const std::string& root) {
   }
   return limit;
 }
+
+uint64_t AvailableRam(const std::string& root) { return Meminfo(root, "MemAvailable:"); }
 
 uint32_t CoresWithin(uint32_t cores, const CgroupLimits& limits) {
   // A quota of a hair over whole cores, as rounding leaves it, is those cores.

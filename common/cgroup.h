@@ -1,7 +1,7 @@
-// What this process may use of its machine: memory (RAM and control groups) and CPU time (control
-// groups). Reads the groups that the process is in, of versions 1 and 2, from its own up to the
-// root of what is mounted: the lowest limit on the way holds. Pure but for the files that it reads;
-// for main threads at start. Knows nothing of what the limits are for.
+// What this process may use of its machine: memory (RAM and control groups), CPU time and processes
+// (control groups). Reads the groups that the process is in, of versions 1 and 2, from its own up
+// to the root of what is mounted: the lowest limit on the way holds. Pure but for the files that it
+// reads; for main threads at start. Knows nothing of what the limits are for.
 
 #pragma once
 
@@ -20,6 +20,9 @@ struct CgroupLimits {
   // Cores' worth of CPU time, as 1.5.
   absl::optional<double> cpus;
   std::string cpu_file;
+  // Processes and threads of the group that may still be started, by the tightest limit on the way.
+  absl::optional<uint64_t> tasks_left;
+  std::string tasks_file;
 };
 
 // `root` stands in front of every path that is read: "" on a machine, a directory in tests. What
@@ -35,6 +38,9 @@ struct MemoryLimit {
 
 // The lower of RAM and the group's limit.
 MemoryLimit HostMemoryLimit(const std::string& root);
+
+// RAM that nobody uses now, or only as a cache of files, bytes; 0 when nothing says.
+uint64_t AvailableRam(const std::string& root);
 
 // Of `cores` those that the CPU limit pays for, rounded up; at least 1.
 uint32_t CoresWithin(uint32_t cores, const CgroupLimits& limits);

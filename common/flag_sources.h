@@ -26,6 +26,7 @@ constexpr FlagSources SourcesOf(absl::string_view program) {
   };
   constexpr Row kRows[] = {
       {"weft serve", {.environment = true, .file = true}},
+      {"weft doctor", {.environment = true, .file = true}},
       {"weft-router", {.environment = true, .file = true}},
       {"weft-shard", {.environment = true, .file = true}},
       {"weft inspect", {.environment = true, .file = false}},

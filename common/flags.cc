@@ -27,6 +27,8 @@ namespace {
 
 constexpr char kOrigins[] = "flag-origins";
 constexpr char kHandedConfig[] = "flag-config";
+constexpr char kHandedReload[] = "flag-reload";
+constexpr absl::string_view kFromFile = ":file";
 // A configuration has a line for each flag.
 constexpr size_t kConfigBytesMax = 1u << 20;
 
@@ -86,6 +88,7 @@ Flags::Flags(const std::string& program, const std::string& description, FlagSou
   // For `weft serve` alone, which knows better than a command line where a value came from.
   app_->add_option(absl::StrCat("--", kOrigins), handed_origins_)->delimiter(',')->group("");
   app_->add_option(absl::StrCat("--", kHandedConfig), handed_config_)->group("");
+  app_->add_option(absl::StrCat("--", kHandedReload), handed_reload_)->group("");
   app_->get_formatter()->column_width(44);
 }
 
@@ -162,6 +165,7 @@ void Flags::NoteOrigins(int argc, char** argv) {
     origin_[option->get_name()] = on_line ? "flag" : "environment";
   }
   for (const std::string& handed : handed_origins_) {
+    if (again_ && absl::EndsWith(handed, kFromFile)) continue;
     const std::pair<std::string, std::string> pair =
         absl::StrSplit(handed, absl::MaxSplits(':', 1));
     origin_["--" + pair.first] = pair.second;
@@ -300,6 +304,28 @@ std::string Flags::ParseMessage(const CLI::Error& error, int argc, char** argv) 
   return message;
 }
 
+std::vector<std::string> Flags::WithoutFileValues(std::vector<std::string> arguments) const {
+  const std::string origins = absl::StrCat("--", kOrigins, "=");
+  std::set<std::string> from_file;
+  for (const std::string& argument : arguments) {
+    absl::string_view list = argument;
+    if (!absl::ConsumePrefix(&list, origins)) continue;
+    for (absl::string_view pair : absl::StrSplit(list, ',')) {
+      if (absl::ConsumeSuffix(&pair, kFromFile)) from_file.insert(absl::StrCat("--", pair));
+    }
+  }
+  std::vector<std::string> out;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const size_t equals = arguments[i].find('=');
+    if (from_file.count(arguments[i].substr(0, equals)) == 0) {
+      out.push_back(std::move(arguments[i]));
+    } else if (equals == std::string::npos) {
+      ++i;  // its empty value
+    }
+  }
+  return out;
+}
+
 absl::Status Flags::Parse(int argc, char** argv, std::string* help_text) {
   // CLI11 would take the next flag for the value.
   if (const std::string name = WithoutValue(argc, argv); !name.empty()) {
@@ -308,6 +334,7 @@ absl::Status Flags::Parse(int argc, char** argv, std::string* help_text) {
   // CLI11 reports everything by exceptions; this is the edge where they become a Status.
   try {
     std::vector<std::string> arguments = WithEmptyValues(argc, argv);
+    if (again_) arguments = WithoutFileValues(std::move(arguments));
     std::reverse(arguments.begin(), arguments.end());  // as the library wants them
     app_->parse(std::move(arguments));
     NoteOrigins(argc, argv);
@@ -328,8 +355,10 @@ absl::Status Flags::Parse(int argc, char** argv, std::string* help_text) {
 }
 
 absl::Status Flags::ApplyFile() {
-  if (config_path_.empty()) return absl::OkStatus();
-  absl::StatusOr<std::string> text = ReadSmallFile(config_path_, kConfigBytesMax);
+  // At its start a child has its launcher's values as flags.
+  const std::string& path = again_ ? reload_path() : config_path_;
+  if (path.empty()) return absl::OkStatus();
+  absl::StatusOr<std::string> text = ReadSmallFile(path, kConfigBytesMax);
   if (!text.ok()) return Annotate(text.status(), "--config");
   std::istringstream stream(*text);
   for (const CLI::ConfigItem& item : CLI::ConfigTOML().from_config(stream)) {
@@ -337,7 +366,7 @@ absl::Status Flags::ApplyFile() {
     CLI::Option* option = app_->get_option_no_throw("--" + item.name);
     if (option == nullptr) {
       return absl::InvalidArgumentError(
-          absl::StrCat(config_path_, ": ", Unknown("key", item.fullname()), " (see --help)"));
+          absl::StrCat(path, ": ", Unknown("key", item.fullname()), " (see --help)"));
     }
     if (option->count() > 0) continue;
     for (const std::string& value : item.inputs) option->add_result(value);
@@ -345,7 +374,7 @@ absl::Status Flags::ApplyFile() {
       option->run_callback();
     } catch (const CLI::Error& error) {
       return absl::InvalidArgumentError(
-          absl::StrCat(error.what(), ", as ", config_path_, " says (see --help)"));
+          absl::StrCat(error.what(), ", as ", path, " says (see --help)"));
     }
     origin_[option->get_name()] = "file";
   }
@@ -355,6 +384,11 @@ absl::Status Flags::ApplyFile() {
 std::string Flags::Origin(const std::string& name) const {
   const auto origin = origin_.find("--" + name);
   return origin == origin_.end() ? "default" : origin->second;
+}
+
+bool Flags::Belongs(const std::string& name, const std::string& owner) const {
+  const auto owners = owners_.find(name);
+  return owners != owners_.end() && owners->second.count(owner) != 0;
 }
 
 std::map<std::string, std::string> Flags::Effective() const {
@@ -375,13 +409,15 @@ std::map<std::string, std::string> Flags::Effective() const {
 }
 
 std::vector<std::string> Flags::HandedOn(
-    const std::vector<std::pair<std::string, std::string>>& origins) const {
+    const std::vector<std::pair<std::string, std::string>>& origins,
+    const std::string& reload_path) const {
   std::vector<std::string> pairs;
   for (const auto& [name, from] : origins) pairs.push_back(absl::StrCat(name, ":", from));
   std::vector<std::string> out;
   if (!config_path_.empty()) {
     pairs.push_back(absl::StrCat("config:", Origin("config")));
     out.push_back(absl::StrCat("--", kHandedConfig, "=", config_path_));
+    if (!reload_path.empty()) out.push_back(absl::StrCat("--", kHandedReload, "=", reload_path));
   }
   out.push_back(absl::StrCat("--", kOrigins, "=", absl::StrJoin(pairs, ",")));
   return out;

@@ -99,14 +99,24 @@ class Flags {
   // INVALID_ARGUMENT with a message that names the flag otherwise.
   absl::Status Parse(int argc, char** argv, std::string* help_text);
 
+  // Parses as another reading of a running program, before its first Parse: what its launcher had
+  // from a file counts no more, and the file of reload_path() is read instead.
+  void ReadAgain() { again_ = true; }
+  // After Parse: the file whose changes concern this program, its own or its launcher's; empty =
+  // none.
+  const std::string& reload_path() const {
+    return handed_reload_.empty() ? config_path_ : handed_reload_;
+  }
+
   // All effective values with where each came from, for /config and the log: name -> "value
   // (flag)". What a launcher handed on (--flag-origins, --flag-config) says where the launcher had
   // it from.
   std::map<std::string, std::string> Effective() const;
   // For a launcher's child: arguments that say that `origins` (name, where from) hold there, and
-  // which file this program has read.
-  std::vector<std::string> HandedOn(
-      const std::vector<std::pair<std::string, std::string>>& origins) const;
+  // which file this program has read. `reload_path`: where the child finds what concerns it of that
+  // file, now and after changes; empty = nowhere.
+  std::vector<std::string> HandedOn(const std::vector<std::pair<std::string, std::string>>& origins,
+                                    const std::string& reload_path) const;
 
   // Where the value of "--<name>" came from: "flag", "environment", "file" or "default".
   std::string Origin(const std::string& name) const;
@@ -143,6 +153,9 @@ class Flags {
   // As it was named to the constructor.
   const std::string& program() const { return program_; }
 
+  // Whether "--<name>" belongs to the process `owner` (For).
+  bool Belongs(const std::string& name, const std::string& owner) const;
+
   // All that users may give, without dashes, in the order in which they were added.
   std::vector<std::string> Names() const;
 
@@ -161,6 +174,8 @@ class Flags {
   std::vector<std::string> WithEmptyValues(int argc, char** argv) const;
   // The switch or truth value `name`: what "--no-<name>" is in other programs, this one has not.
   bool IsTruth(const std::string& name) const;
+  // Those of `arguments` that a launcher has not taken from its file.
+  std::vector<std::string> WithoutFileValues(std::vector<std::string> arguments) const;
   // `error` of the command line or the environment, and which of the two it was.
   std::string ParseMessage(const CLI::Error& error, int argc, char** argv) const;
   // Fills options that neither flag nor environment set from the file `config_path_`.
@@ -176,6 +191,8 @@ class Flags {
   std::string config_path_;
   std::vector<std::string> handed_origins_;
   std::string handed_config_;
+  std::string handed_reload_;
+  bool again_ = false;
   std::string group_ = "Options";
   std::string owner_;
   std::set<std::string> withheld_;

@@ -15,6 +15,8 @@
 #include "common/bounded_writer.h"
 #include "common/check.h"
 #include "common/key_form.h"
+#include "common/log_level.h"
+#include "common/status.h"
 #include "common/utf8.h"
 #include "spdlog/pattern_formatter.h"
 #include "spdlog/sinks/base_sink.h"
@@ -254,15 +256,25 @@ absl::StatusOr<LogFormat> ParseLogFormat(absl::string_view text) {
       absl::StrCat("--log-format: \"", text, "\" is not one of text, json"));
 }
 
+absl::StatusOr<level_enum> ParseLogLevel(absl::string_view text) {
+  const auto name = std::find(std::begin(kLevelNames), std::end(kLevelNames), text);
+  if (name != std::end(kLevelNames)) return static_cast<level_enum>(name - std::begin(kLevelNames));
+  return absl::InvalidArgumentError(
+      absl::StrCat("--log-level: \"", text, "\" is not one of trace, debug, info, warn, error"));
+}
+
+void ChangeLogLevel(level_enum level, const std::string& news) {
+  const std::shared_ptr<spdlog::logger> logger = spdlog::default_logger();
+  logger->set_level(std::min({logger->level(), level, level_enum::info}));
+  logger->info("{}", news);
+  logger->set_level(level);
+}
+
 absl::Status InitLogging(const std::string& process, LogFormat format, const std::string& level) {
   internal::SetLastWords([](const std::string& line) { LogLastWords(line); });
-  const auto name = std::find(std::begin(kLevelNames), std::end(kLevelNames), level);
-  if (name == std::end(kLevelNames)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--log-level: \"", level, "\" is not one of trace, debug, info, warn, error"));
-  }
+  WEFT_ASSIGN_OR_RETURN(const level_enum parsed, ParseLogLevel(level));
   auto logger = std::make_shared<spdlog::logger>(process, std::make_shared<Sink>(process, format));
-  logger->set_level(static_cast<level_enum>(name - std::begin(kLevelNames)));
+  logger->set_level(parsed);
   spdlog::set_default_logger(std::move(logger));
   return absl::OkStatus();
 }

@@ -47,8 +47,10 @@ packages=(
   python3 python3-venv python3-pip clang-format-14
 )
 command -v cargo >/dev/null && command -v rustc >/dev/null || packages+=(cargo-web rustc-web)
-# Client stubs of proto/ in Go, Java and TypeScript, and what parses the first and the last.
+# Client stubs of proto/ in Go, Java and TypeScript, and what parses the first and the last; a load
+# balancer.
 if [ "$want_tests" = 1 ]; then
+  packages+=(haproxy)
   packages+=(protoc-gen-go protoc-gen-go-grpc protobuf-compiler-grpc-java-plugin)
   # Hosts of their own for tests: network namespaces, and what cuts them off.
   packages+=(iproute2 nftables openssl)

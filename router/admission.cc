@@ -38,11 +38,12 @@ absl::Status Admission::Permit::AddTokens(uint32_t prompt_tokens) {
   if (absl::Status status = tenant_permit_.ChargePrompt(prompt_tokens); !status.ok()) return status;
   absl::MutexLock lock(&admission_->mutex_);
   const uint64_t waiting_tokens = admission_->waiting_tokens_;
-  if (waiting_tokens > 0 && waiting_tokens + prompt_tokens > admission_->limits_.queue_tokens_max) {
+  if (waiting_tokens > 0 &&
+      waiting_tokens + prompt_tokens > admission_->limits_.queue.queue_tokens_max) {
     tenant_permit_.RefundPrompt();
     return OverloadedError("QUEUE_TOKENS_FULL",
                            absl::StrCat("the queue holds ", waiting_tokens, " prompt tokens of ",
-                                        admission_->limits_.queue_tokens_max),
+                                        admission_->limits_.queue.queue_tokens_max),
                            admission_->RetryAfterLocked());
   }
   admission_->waiting_tokens_ += prompt_tokens;
@@ -150,11 +151,11 @@ absl::Status Admission::TakePlaceLocked(size_t bytes) {
   // A request passes through the queue even when it will run at once: free running places count
   // as places of the queue. For a moment more than running_max run here, until text out has written
   // the ends of those whose places in the batch are taken again.
-  const uint64_t places = uint64_t{limits_.queue_requests_max} + limits_.running_max;
+  const uint64_t places = uint64_t{limits_.queue.queue_requests_max} + limits_.running_max;
   if (uint64_t{waiting_} + written_ + running_ >= places) {
     return OverloadedError("QUEUE_FULL",
                            absl::StrCat(running_, " requests run and ", waiting_, " of ",
-                                        limits_.queue_requests_max, " wait"),
+                                        limits_.queue.queue_requests_max, " wait"),
                            RetryAfterLocked());
   }
   if (absl::Status status = TakeBytesLocked(bytes); !status.ok()) return status;
@@ -164,11 +165,11 @@ absl::Status Admission::TakePlaceLocked(size_t bytes) {
 
 absl::Status Admission::TakeBytesLocked(size_t bytes) {
   const size_t held = bytes_.load(std::memory_order_relaxed);
-  if (held > 0 && held + bytes > limits_.text_bytes_max) {
+  if (held > 0 && held + bytes > limits_.queue.text_bytes_max) {
     return OverloadedError(
         "TEXT_BYTES_FULL",
         absl::StrCat("texts under way and unread answers hold ", held, " bytes of ",
-                     limits_.text_bytes_max, "; this request needs ", bytes, " more"),
+                     limits_.queue.text_bytes_max, "; this request needs ", bytes, " more"),
         RetryAfterLocked());
   }
   bytes_.fetch_add(bytes, std::memory_order_relaxed);
@@ -209,9 +210,14 @@ void Admission::SetRunningMax(uint32_t running_max) {
   limits_.running_max = running_max;
 }
 
+void Admission::SetQueueLimits(const QueueLimits& limits) {
+  absl::MutexLock lock(&mutex_);
+  limits_.queue = limits;
+}
+
 uint64_t Admission::requests_max() const {
   absl::MutexLock lock(&mutex_);
-  return uint64_t{limits_.running_max} + limits_.queue_requests_max;
+  return uint64_t{limits_.running_max} + limits_.queue.queue_requests_max;
 }
 
 void Admission::Close(absl::Status why) {

@@ -23,15 +23,20 @@
 
 namespace weft::router {
 
-struct AdmissionLimits {
-  // Requests that hold KV at the same time. The scheduler keeps it; here it frees the queue.
-  uint32_t running_max = kRunningDefault;
+// May change while requests are here: those that are stay, and newcomers meet the new ones.
+struct QueueLimits {
   // Requests that wait for their first step, or for the reader of their complete answer.
   uint32_t queue_requests_max = kQueueRequestsDefault;
   // Prompt tokens of those that wait.
   uint64_t queue_tokens_max = kQueueTokensDefault;
   // Memory for bodies and texts on their way in and for answers that nobody has read yet.
   size_t text_bytes_max = kTextBytesDefault;
+};
+
+struct AdmissionLimits {
+  // Requests that hold KV at the same time. The scheduler keeps it; here it frees the queue.
+  uint32_t running_max = kRunningDefault;
+  QueueLimits queue;
 };
 
 class Admission {
@@ -112,6 +117,7 @@ class Admission {
 
   // The running limit that the shards' memory allows, once known.
   void SetRunningMax(uint32_t running_max);
+  void SetQueueLimits(const QueueLimits& limits);
   // Requests that may be here at the same time: those that run, and those that wait.
   uint64_t requests_max() const;
   // Refuses everybody with `why` (not OK) from now on.

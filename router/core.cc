@@ -142,6 +142,9 @@ class CoreImpl : public Core {
   void StartDrain(absl::Duration timeout) override {
     if (Serving* serving = get()) serving->StartDrain(timeout);
   }
+  void SetQueueLimits(const QueueLimits& limits) override {
+    if (Serving* serving = get()) serving->SetQueueLimits(limits);
+  }
   bool WaitIdle(absl::Duration timeout) override {
     Serving* const serving = get();
     return serving == nullptr || serving->WaitIdle(timeout);

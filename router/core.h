@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/limits.h"
+#include "router/admission.h"
 #include "router/doors/entrance.h"
 #include "router/engine/runtime.h"
 #include "router/recording/part_writer.h"
@@ -87,6 +88,8 @@ class Core : public Entrance {
   // Loads the model's text side, starts all threads and returns while the shards may still be
   // loading. Once. Errors name the file or the option.
   virtual absl::Status Start(EngineOptions options) = 0;
+  // For requests that come from now on. Only after Start. Any thread.
+  virtual void SetQueueLimits(const QueueLimits& limits) = 0;
   // Refuses new requests from now on and lets live ones finish; those still there after `timeout`
   // fail with UNAVAILABLE. Returns at once; a second call shortens the time only.
   virtual void StartDrain(absl::Duration timeout) = 0;

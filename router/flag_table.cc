@@ -137,6 +137,9 @@ void DeclareLife(Flags& flags, RouterFlagValues* values) {
       "A shard without heartbeat and CPU time for this long is hung, ms, 0 = by device");
   flags.AddNumber("recovery-timeout-s", &values->recovery_timeout_s, 1, 86400,
                   "How long open streams wait for a lost group, s");
+  flags.AddNumber("shutdown-delay-s", &values->shutdown_delay_s, 0, 86400,
+                  "After SIGTERM new requests are taken for so long while /readyz is 503 already, "
+                  "until balancers have seen it, s");
   flags.AddNumber("drain-timeout-s", &values->drain_timeout_s, 0, 86400,
                   "How long running requests may go on after SIGTERM, s");
   flags.AddSwitch("die-with-parent", &values->die_with_parent, "Be killed when the parent dies");

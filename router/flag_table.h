@@ -75,6 +75,7 @@ struct RouterFlagValues {
   // -- Life and death
   int64_t hang_timeout_ms = 0;
   int64_t recovery_timeout_s = 120;
+  double shutdown_delay_s = 0;
   double drain_timeout_s = 30;
   bool die_with_parent = false;
 

@@ -79,17 +79,6 @@ DoorOptions MakeDoorOptions(const RouterFlagValues& values,
   return doors;
 }
 
-absl::StatusOr<std::optional<TlsFiles>> MakeTlsFiles(const RouterFlagValues& values) {
-  WEFT_ASSIGN_OR_RETURN(const ClientCertificates clients,
-                        ParseClientCertificates(values.tls_client_certs));
-  if (values.tls_cert.empty() && values.tls_key.empty()) {
-    if (clients == ClientCertificates::kNone && values.tls_client_ca.empty()) return std::nullopt;
-    return absl::InvalidArgumentError(
-        "--tls-client-certs and --tls-client-ca go with --tls-cert and --tls-key");
-  }
-  return TlsFiles{values.tls_cert, values.tls_key, values.tls_client_ca, clients};
-}
-
 GrpcServerOptions MakeGrpcOptions(const RouterFlagValues& values) {
   GrpcServerOptions grpc;
   grpc.address = HostPort(values.host, values.grpc_port);
@@ -101,11 +90,10 @@ GrpcServerOptions MakeGrpcOptions(const RouterFlagValues& values) {
   return grpc;
 }
 
-}  // namespace
-
-absl::Status ParseRouterFlags(int argc, char** argv, RouterFlags* flags, std::string* help_text) {
+absl::Status Parse(int argc, char** argv, bool again, RouterFlags* flags, std::string* help_text) {
   Flags parser("weft-router",
                "Takes requests, forms batches, streams answers; talks to the shards.");
+  if (again) parser.ReadAgain();
   RouterFlagValues values;
   DeclareRouterFlags(parser, &values);
   WEFT_RETURN_IF_ERROR(parser.Parse(argc, argv, help_text));
@@ -129,7 +117,9 @@ absl::Status ParseRouterFlags(int argc, char** argv, RouterFlags* flags, std::st
   flags->grpc_port = values.grpc_port;
   flags->public_ops = values.public_ops;
   flags->key_file = values.api_keys;
-  WEFT_ASSIGN_OR_RETURN(flags->tls, MakeTlsFiles(values));
+  WEFT_ASSIGN_OR_RETURN(flags->tls, TlsFilesOf(values.tls_cert, values.tls_key,
+                                               values.tls_client_ca, values.tls_client_certs));
+  flags->shutdown_delay = absl::Seconds(values.shutdown_delay_s);
   flags->drain_timeout = absl::Seconds(values.drain_timeout_s);
   flags->die_with_parent = values.die_with_parent;
   if (!parser.handed()) {
@@ -140,7 +130,27 @@ absl::Status ParseRouterFlags(int argc, char** argv, RouterFlags* flags, std::st
   }
   flags->model_label = values.served_model_name;
   if (flags->model_label.empty() && !names.empty()) flags->model_label = names.front();
+  flags->arguments.assign(argv, argv + argc);
+  flags->reload_path = parser.reload_path();
+  flags->handed = parser.handed();
   return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status ParseRouterFlags(int argc, char** argv, RouterFlags* flags, std::string* help_text) {
+  return Parse(argc, argv, /*again=*/false, flags, help_text);
+}
+
+absl::StatusOr<RouterFlags> ReadRouterFlagsAgain(const std::vector<std::string>& arguments) {
+  std::vector<std::string> copies = arguments;
+  std::vector<char*> argv;
+  for (std::string& argument : copies) argv.push_back(argument.data());
+  RouterFlags flags;
+  std::string help_text;
+  WEFT_RETURN_IF_ERROR(
+      Parse(static_cast<int>(argv.size()), argv.data(), /*again=*/true, &flags, &help_text));
+  return flags;
 }
 
 }  // namespace weft::router

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/flags.h"
@@ -34,6 +35,8 @@ struct RouterFlags {
   std::string key_file;
   // None = the public ports speak in clear.
   std::optional<TlsFiles> tls;
+  // Between "not ready" and refusing.
+  absl::Duration shutdown_delay;
   absl::Duration drain_timeout;
   bool die_with_parent = false;
   LogFormat log_format = LogFormat::kText;
@@ -43,10 +46,19 @@ struct RouterFlags {
   std::vector<Flags::UnknownVariable> unknown_variables;
   // For the label of all metrics.
   std::string model_label;
+  // The command line as it was given, the program's name first.
+  std::vector<std::string> arguments;
+  // The configuration file that concerns this process; empty = none.
+  std::string reload_path;
+  // `weft serve` gave the command line.
+  bool handed = false;
 };
 
 // Fills `flags`. OK with `help_text` set when that is all that was asked for; INVALID_ARGUMENT
 // names the flag.
 absl::Status ParseRouterFlags(int argc, char** argv, RouterFlags* flags, std::string* help_text);
+
+// What `arguments` mean now that the configuration file may say something else.
+absl::StatusOr<RouterFlags> ReadRouterFlagsAgain(const std::vector<std::string>& arguments);
 
 }  // namespace weft::router

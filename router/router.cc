@@ -4,6 +4,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -31,10 +33,12 @@ namespace {
 // flood of large messages hundreds of megabytes are freed in a second.
 constexpr int kReturnMemoryMs = 100;
 constexpr uint64_t kGrowthBytesMax = 16u << 20;
-// For answers that are complete to leave their sockets.
 // Whoever stops all processes of a group at once makes the launcher pass on what this one has had
 // already: a second signal so soon is the same wish.
 constexpr absl::Duration kEchoTimeout = absl::Seconds(1);
+// How often a drain looks for its end and for signals.
+constexpr absl::Duration kLookTimeout = absl::Milliseconds(20);
+// For answers that are complete to leave their sockets.
 constexpr absl::Duration kFlushTimeout = absl::Seconds(1);
 
 GrpcTlsPem PemOf(const TlsMaterial& material) {
@@ -108,6 +112,16 @@ void Router::WatchFiles() {
     watch_.Add(
         tls_->paths(), [this] { (void)tls_->Reload(); }, [this] { tls_->WarnOfExpiry(); });
   }
+  if (!flags_.reload_path.empty()) {
+    ConfigReload::Targets targets;
+    targets.queue_limits = [this](const QueueLimits& limits) { core_->SetQueueLimits(limits); };
+    targets.config = [this](const std::map<std::string, std::string>& config) {
+      doors_.SetConfig(config);
+    };
+    config_ = std::make_unique<ConfigReload>(flags_, std::move(targets));
+    reloadables_.Add("configuration", [this] { return config_->Reload(); });
+    watch_.Add({flags_.reload_path}, [this] { (void)config_->Reload(); });
+  }
   watch_.Start();
 }
 
@@ -143,7 +157,6 @@ absl::Status Router::Start() {
   }
   grpc_ = *std::move(grpc);
   WarnOfOpenAddress();
-  WatchFiles();
   // For scripts and `weft serve`: one line, once.
   std::string line =
       absl::StrCat("listening http=", HostPort(flags_.http.host, http_->port()),
@@ -154,7 +167,10 @@ absl::Status Router::Start() {
   PrintLine(line);
   flags_.engine.on_fatal = [this](const absl::Status& status) { news_.SetFatal(status); };
   flags_.engine.on_serving = [this] { news_.SetServing(); };
-  return core_->Start(flags_.engine);
+  WEFT_RETURN_IF_ERROR(core_->Start(flags_.engine));
+  // Now there is somebody to take new limits.
+  WatchFiles();
+  return absl::OkStatus();
 }
 
 int Router::Run() {
@@ -192,22 +208,43 @@ void Router::Stop() {
   if (grpc_ != nullptr) grpc_->Stop(kFlushTimeout);
 }
 
+void Router::EndAtSecondSignal(absl::Time first, absl::Duration timeout) {
+  const std::optional<int> signal = signals_.Wait(timeout);
+  if (!signal.has_value() || signals_.IsReload(*signal)) return;
+  if (absl::Now() - first <= kEchoTimeout) return;
+  WEFT_LOG_WARN("second signal: stopping at once");
+  FlushLogs();
+  std::_Exit(kExitCut);
+}
+
+void Router::Leave(absl::Time first) {
+  const ServerState state = doors_.Status().state;
+  // One that took no requests so far has none to wait for.
+  if (state != ServerState::kReady && state != ServerState::kRecovering) return;
+  const absl::Time end = first + flags_.shutdown_delay;
+  if (absl::Now() >= end) return;
+  WEFT_LOG_INFO("not ready any more: new requests are taken for another {} s",
+                absl::ToDoubleSeconds(flags_.shutdown_delay));
+  doors_.StartLeaving();
+  grpc_->StartDrain();
+  http_->StartDrain();
+  while (absl::Now() < end && news_.fatal().ok()) {
+    EndAtSecondSignal(first, kLookTimeout);
+  }
+}
+
 int Router::Drain() {
+  const absl::Time first = absl::Now();
+  Leave(first);
   WEFT_LOG_INFO("shutting down: running requests have {} s",
                 absl::ToDoubleSeconds(flags_.drain_timeout));
   doors_.StartDrain();
   grpc_->StartDrain();
   http_->StartDrain();
   core_->StartDrain(flags_.drain_timeout);
-  const absl::Time begin = absl::Now();
-  const absl::Time end = begin + flags_.drain_timeout;
-  while (!core_->WaitIdle(absl::Milliseconds(20)) && absl::Now() < end) {
-    const std::optional<int> signal = signals_.Wait(absl::ZeroDuration());
-    if (signal.has_value() && !signals_.IsReload(*signal) && absl::Now() - begin > kEchoTimeout) {
-      WEFT_LOG_WARN("second signal: stopping at once");
-      FlushLogs();
-      std::_Exit(kExitCut);
-    }
+  const absl::Time end = absl::Now() + flags_.drain_timeout;
+  while (!core_->WaitIdle(kLookTimeout) && absl::Now() < end) {
+    EndAtSecondSignal(first, absl::ZeroDuration());
   }
   Stop();
   return kExitOk;

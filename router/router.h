@@ -13,9 +13,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "common/log.h"
 #include "common/reloadables.h"
 #include "common/shutdown.h"
+#include "router/config_reload.h"
 #include "router/core.h"
 #include "router/doors/door_context.h"
 #include "router/doors/grpc/service.h"
@@ -100,8 +102,13 @@ class Router {
   // Files that are read again when they change, and on SIGHUP.
   void WatchFiles();
   void WarnOfOpenAddress() const;
+  // Says that it is not ready and goes on as before for `shutdown_delay` from `first`, when the
+  // signal came.
+  void Leave(absl::Time first);
   // Takes no new requests, lets running ones end.
   int Drain();
+  // Waits for a signal up to `timeout`; does not return from one that asks to stop a second time.
+  void EndAtSecondSignal(absl::Time first, absl::Duration timeout);
 
   RouterFlags flags_;
   ShutdownSignals signals_;
@@ -118,7 +125,9 @@ class Router {
   HttpRouter admin_routes_;
   std::unique_ptr<HttpServer> http_;
   std::unique_ptr<GrpcServer> grpc_;
-  // Goes first: it calls identity_ and tls_.
+  // Null without a configuration file.
+  std::unique_ptr<ConfigReload> config_;
+  // Goes first: it calls identity_, tls_ and config_.
   FileWatch watch_;
 };
 

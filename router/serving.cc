@@ -54,9 +54,10 @@ Serving::Serving(EngineOptions options, ModelText text, std::unique_ptr<Tokenize
       created_unix_s_(std::chrono::duration_cast<std::chrono::seconds>(
                           std::chrono::system_clock::now().time_since_epoch())
                           .count()),
-      admission_({options_.running_max, options_.queue_requests_max, options_.queue_tokens_max,
-                  options_.text_bytes_max},
-                 &clock_),
+      admission_(
+          {options_.running_max,
+           {options_.queue_requests_max, options_.queue_tokens_max, options_.text_bytes_max}},
+          &clock_),
       text_out_(options_.text_threads, options_.runtime.stream_batches_max, probe, &clock_,
                 options_.runtime.executor),
       loop_(LoopOptions(options_, model_text_, *tokenizer_, fingerprint), &admission_, probe,

@@ -74,6 +74,7 @@ class Serving : public AnswerRegistry {
   ServerStatus Status() const;
 
   // -- As in Core
+  void SetQueueLimits(const QueueLimits& limits) { admission_.SetQueueLimits(limits); }
   void StartDrain(absl::Duration timeout);
   bool WaitIdle(absl::Duration timeout) { return admission_.WaitIdle(timeout); }
   void Shutdown();

@@ -1,15 +1,12 @@
 #include "shard/flags.h"
 
 #include <limits.h>
-#include <sched.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "common/cgroup.h"
 #include "common/flags.h"
@@ -17,34 +14,10 @@
 #include "common/status.h"
 #include "shard/flag_table.h"
 #include "shard/kv/memory_texts.h"
+#include "shard/thread_share.h"
 
 namespace weft::shard {
 namespace {
-
-// Cores this process may run on.
-uint32_t UsableCores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
-  return static_cast<uint32_t>(std::max(1, CPU_COUNT(&set)));
-}
-
-// Sets threads and the sentence that says why so many.
-void ResolveThreads(uint32_t asked, uint32_t world, const CgroupLimits& limits,
-                    MemoryFlags* memory) {
-  if (asked > 0) {
-    memory->threads = asked;
-    memory->threads_reason = "--threads";
-    return;
-  }
-  const uint32_t cores = UsableCores();
-  const uint32_t paid = CoresWithin(cores, limits);
-  memory->threads = std::max(1u, paid / world);
-  memory->threads_reason =
-      paid < cores ? absl::StrFormat("%.1f of %u cores by %s", *limits.cpus, cores, limits.cpu_file)
-                   : absl::StrCat(cores, " cores");
-  if (world > 1) absl::StrAppend(&memory->threads_reason, " / ", world, " shards");
-}
 
 // Whether the weights are random.
 absl::StatusOr<bool> ResolveWeights(const std::string& weights) {
@@ -140,7 +113,7 @@ absl::Status ResolveCompute(const ShardFlagValues& texts, bool cuda, ShardFlags*
   WEFT_ASSIGN_OR_RETURN(flags->memory, ResolveMemory(texts.memory, cuda));
   flags->memory.deterministic = texts.deterministic;
   flags->memory.expert_load = texts.expert_load && flags->rank == 0;
-  ResolveThreads(texts.threads, flags->world, ReadCgroupLimits(""), &flags->memory);
+  ShareCores(texts.threads, flags->world, UsableCores(), ReadCgroupLimits(""), &flags->memory);
   flags->memory.host = HostMemoryLimit("");
   return absl::OkStatus();
 }

@@ -19,6 +19,9 @@ int RunBenchTune(int argc, char** argv);
 int RunKey(int argc, char** argv);
 // Says what is in a model directory or file and what memory it needs.
 int RunInspect(int argc, char** argv);
+// Says whether `weft serve` with the same flags would start here: `ok`, `warn` or `fail` for each
+// check.
+int RunDoctor(int argc, char** argv);
 // Plays a recording of the router's scheduler again and compares every decision.
 int RunReplay(int argc, char** argv);
 // Writes safetensors from .bin checkpoints and tokenizer.json from older files.

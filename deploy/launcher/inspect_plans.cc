@@ -46,22 +46,6 @@ absl::Status ResolveDevice(const PlanOptions& options, ModelPlans* plans) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<shard::MemoryPlan> PlanRank(const shard::ModelFiles& files, uint32_t rank,
-                                           uint32_t world, const shard::MemoryFlags& flags,
-                                           const ModelPlans& plans) {
-  WEFT_ASSIGN_OR_RETURN(const shard::SlicePlan slice,
-                        shard::MakeSlicePlan(files.spec(), rank, world, files.mlp_multiple()));
-  WEFT_RETURN_IF_ERROR(files.CheckCuts(slice));
-  if (plans.cuda) {
-    WEFT_RETURN_IF_ERROR(shard::CheckCudaServes(files, slice, flags));
-    return shard::PlanCudaRank(files.spec(), slice, flags, plans.gpu);
-  }
-  WEFT_RETURN_IF_ERROR(shard::CheckCpuServes(files, world, flags, shard::CpuPlanRules()));
-  const auto bytes_of = [&files](const shard::SlicePlan& part) { return files.SliceBytes(part); };
-  return shard::PlanCpuMemory(files.spec(), slice, files.mlp_multiple(), files.main_type(),
-                              bytes_of, flags);
-}
-
 WorldPlan PlanWorld(const shard::ModelFiles& files, uint32_t world, const shard::MemoryFlags& flags,
                     const ModelPlans& plans) {
   WorldPlan out;
@@ -95,6 +79,22 @@ WorldPlan PlanWorld(const shard::ModelFiles& files, uint32_t world, const shard:
 }
 
 }  // namespace
+
+absl::StatusOr<shard::MemoryPlan> PlanRank(const shard::ModelFiles& files, uint32_t rank,
+                                           uint32_t world, const shard::MemoryFlags& flags,
+                                           const ModelPlans& plans) {
+  WEFT_ASSIGN_OR_RETURN(const shard::SlicePlan slice,
+                        shard::MakeSlicePlan(files.spec(), rank, world, files.mlp_multiple()));
+  WEFT_RETURN_IF_ERROR(files.CheckCuts(slice));
+  if (plans.cuda) {
+    WEFT_RETURN_IF_ERROR(shard::CheckCudaServes(files, slice, flags));
+    return shard::PlanCudaRank(files.spec(), slice, flags, plans.gpu);
+  }
+  WEFT_RETURN_IF_ERROR(shard::CheckCpuServes(files, world, flags, shard::CpuPlanRules()));
+  const auto bytes_of = [&files](const shard::SlicePlan& part) { return files.SliceBytes(part); };
+  return shard::PlanCpuMemory(files.spec(), slice, files.mlp_multiple(), files.main_type(),
+                              bytes_of, flags);
+}
 
 void DeclarePlanFlags(Flags& flags, PlanOptions* options) {
   flags.Add("device", &options->device, "auto (GPU shards where there is a GPU), cpu or cuda");

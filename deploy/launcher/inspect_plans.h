@@ -60,6 +60,12 @@ struct ModelPlans {
   std::vector<WorldPlan> worlds;
 };
 
+// One rank of `world`, on a GPU like `plans.gpu` or on the CPU. The error says why this count does
+// not work.
+absl::StatusOr<shard::MemoryPlan> PlanRank(const shard::ModelFiles& files, uint32_t rank,
+                                           uint32_t world, const shard::MemoryFlags& flags,
+                                           const ModelPlans& plans);
+
 // Rank 0 of a group.
 struct RankPlan {
   bool cuda = false;

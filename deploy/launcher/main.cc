@@ -24,6 +24,7 @@ constexpr char kUsage[] =
     "  weft chat     talk to a server in the terminal\n"
     "  weft bench    measure a server, a model's steps or its kernels\n"
     "  weft inspect  what is in a model, and what memory it needs\n"
+    "  weft doctor   would weft serve start here? GPUs, memory, limits, ports, files\n"
     "  weft convert  safetensors and tokenizer.json for models that lack them\n"
     "  weft key      makes, lists and revokes API keys\n"
     "  weft replay   plays a recording of the scheduler (--record) again and compares\n"
@@ -33,7 +34,7 @@ constexpr char kUsage[] =
 struct Command {
   const char* name;
   int (*run)(int, char**);
-  // Its flags have no variables; serve and inspect look at theirs themselves.
+  // Its flags have no variables; serve, inspect and doctor look at theirs themselves.
   bool by_line_alone;
 };
 
@@ -41,7 +42,7 @@ constexpr Command kCommands[] = {
     {"serve", weft::launcher::RunServe, false},  {"chat", weft::launcher::RunChat, true},
     {"bench", weft::launcher::RunBench, true},   {"inspect", weft::launcher::RunInspect, false},
     {"key", weft::launcher::RunKey, true},       {"convert", weft::launcher::RunConvert, true},
-    {"replay", weft::launcher::RunReplay, true},
+    {"replay", weft::launcher::RunReplay, true}, {"doctor", weft::launcher::RunDoctor, false},
 };
 
 int Run(const Command& command, int argc, char** argv) {

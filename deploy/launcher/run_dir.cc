@@ -51,14 +51,17 @@ int TryLock(int dir_fd, int extra_flags) {
   return -1;
 }
 
-// Removes sockets and lock, then the folder when nothing else is in it.
+// Removes sockets, configuration and lock, then the folder when nothing else is in it.
 bool RemoveKnown(int parent_fd, const char* name, int dir_fd) {
   const int listing = dup(dir_fd);
   DIR* const dir = listing < 0 ? nullptr : fdopendir(listing);
   if (dir == nullptr) return false;
   rewinddir(dir);
   while (const dirent* entry = readdir(dir)) {
-    if (absl::EndsWith(entry->d_name, ".sock")) unlinkat(dir_fd, entry->d_name, 0);
+    const absl::string_view known = entry->d_name;
+    if (absl::EndsWith(known, ".sock") || absl::StrContains(known, ".conf")) {
+      unlinkat(dir_fd, entry->d_name, 0);
+    }
   }
   closedir(dir);
   // The lock last: who finds the folder without it may remove it only when it is empty.
@@ -139,7 +142,8 @@ absl::StatusOr<std::unique_ptr<RunDir>> RunDir::Create(const std::vector<std::st
     if (!reasons.empty()) {
       WEFT_LOG_WARN("the run directory is {}, because {}", path, absl::StrJoin(reasons, "; "));
     }
-    return std::unique_ptr<RunDir>(new RunDir(std::move(path), lock_fd));
+    return std::unique_ptr<RunDir>(
+        new RunDir(std::move(path), absl::StrJoin(reasons, "; "), lock_fd));
   }
   return absl::UnavailableError(
       absl::StrCat("cannot make a run directory for sockets: ", absl::StrJoin(reasons, "; "),

@@ -32,11 +32,15 @@ class RunDir {
   RunDir& operator=(const RunDir&) = delete;
 
   const std::string& path() const { return path_; }
+  // Why parents before the one that serves do not; empty = the first one did.
+  const std::string& passed_over() const { return passed_over_; }
 
  private:
-  RunDir(std::string path, int lock_fd) : path_(std::move(path)), lock_fd_(lock_fd) {}
+  RunDir(std::string path, std::string passed_over, int lock_fd)
+      : path_(std::move(path)), passed_over_(std::move(passed_over)), lock_fd_(lock_fd) {}
 
   const std::string path_;
+  const std::string passed_over_;
   const int lock_fd_;
 };
 

@@ -4,10 +4,12 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -17,6 +19,7 @@
 #include "absl/strings/strip.h"
 #include "boost/asio/io_context.hpp"
 #include "boost/asio/posix/stream_descriptor.hpp"
+#include "boost/asio/steady_timer.hpp"
 #include "common/exit_code.h"
 #include "common/flags.h"
 #include "common/host_port.h"
@@ -24,6 +27,7 @@
 #include "common/shutdown.h"
 #include "common/status.h"
 #include "deploy/launcher/commands.h"
+#include "deploy/launcher/config_watch.h"
 #include "deploy/launcher/run_command.h"
 #include "deploy/launcher/run_dir.h"
 #include "deploy/launcher/serve_options.h"
@@ -38,8 +42,11 @@ namespace {
 class Server {
  public:
   // `flags` were parsed into `options` and outlive this. `model` is what ResolveModel gave.
-  Server(const Flags& flags, ServeOptions options, std::string model, ShutdownSignals signals)
+  // `arguments` are what they were parsed from.
+  Server(const Flags& flags, std::vector<std::string> arguments, ServeOptions options,
+         std::string model, ShutdownSignals signals)
       : flags_(flags),
+        arguments_(std::move(arguments)),
         options_(std::move(options)),
         json_(options_.router.log_format == "json"),
         terminal_(!json_ && isatty(STDERR_FILENO) != 0),
@@ -54,10 +61,16 @@ class Server {
     WEFT_ASSIGN_OR_RETURN(places_.shard_binary, SiblingBinary("weft-shard"));
     WEFT_ASSIGN_OR_RETURN(run_dir_, RunDir::Create(RunDir::DefaultParents()));
     places_.run_dir = run_dir_->path();
+    if (!flags_.reload_path().empty()) {
+      config_.emplace(arguments_, flags_, RouterConfigPath(run_dir_->path()));
+      WEFT_RETURN_IF_ERROR(config_->WriteForRouter(flags_));
+      LookAtConfig();
+    }
 
     SupervisorOptions supervisor_options;
     supervisor_options.socket_path = run_dir_->path() + "/supervisor.sock";
-    supervisor_options.router_stop_timeout = absl::Seconds(options_.router.drain_timeout_s + 10);
+    supervisor_options.router_stop_timeout =
+        absl::Seconds(options_.router.shutdown_delay_s + options_.router.drain_timeout_s + 10);
     Supervisor::Callbacks callbacks;
     callbacks.on_line = [this](const std::string& child, const std::string& line, bool is_stdout) {
       OnLine(child, line, is_stdout);
@@ -161,6 +174,15 @@ class Server {
     supervisor_->Stop();
   }
 
+  void LookAtConfig() {
+    config_timer_.expires_after(std::chrono::seconds(1));
+    config_timer_.async_wait([this](const boost::system::error_code& error) {
+      if (error) return;
+      config_->Look();
+      LookAtConfig();
+    });
+  }
+
   void WaitForSignal() {
     signal_descriptor_.async_wait(boost::asio::posix::stream_descriptor::wait_read,
                                   [this](const boost::system::error_code& error) {
@@ -175,18 +197,23 @@ class Server {
   void OnSignal(int number) {
     ClearProgress();
     if (signals_.IsReload(number)) {
-      // The files are the router's; shards have none that change.
+      // Keys and certificates are the router's; shards have no files that change.
+      if (config_.has_value()) config_->Reload();
       supervisor_->SignalRouter(SIGHUP);
       return;
     }
-    WEFT_LOG_INFO(
-        "{}", stopping_
-                  ? "stopping at once"
-                  : absl::StrCat(strsignal(number), ": finishing running requests (up to ",
-                                 options_.router.drain_timeout_s, " s); once more stops at once"));
+    WEFT_LOG_INFO("{}", stopping_ ? "stopping at once" : DrainText(strsignal(number)));
     if (stopping_) exit_code_ = kExitCut;
     stopping_ = true;
     supervisor_->Stop();
+  }
+
+  std::string DrainText(absl::string_view signal) const {
+    const double delay_s = options_.router.shutdown_delay_s;
+    return absl::StrCat(
+        signal, ": ", delay_s > 0 ? absl::StrCat("taking requests for ", delay_s, " s, then ") : "",
+        "finishing running requests (up to ", options_.router.drain_timeout_s,
+        " s); once more stops at once");
   }
 
   void ShowProgress() {
@@ -209,6 +236,7 @@ class Server {
   }
 
   const Flags& flags_;
+  const std::vector<std::string> arguments_;
   ServeOptions options_;
   const bool json_;
   const bool terminal_;
@@ -218,6 +246,9 @@ class Server {
   ShardProgress progress_;
   std::unique_ptr<RunDir> run_dir_;
   ServePlaces places_;
+  // None without a configuration file.
+  std::optional<ConfigWatch> config_;
+  boost::asio::steady_timer config_timer_{io_};
   std::unique_ptr<Supervisor> supervisor_;
   // The progress line that stands on the terminal, or was logged last.
   std::string shown_;
@@ -247,7 +278,8 @@ int RunServe(int argc, char** argv) {
           "another",
           model);
     }
-    Server server(flags, std::move(options), model, std::move(signals));
+    Server server(flags, std::vector<std::string>(argv, argv + argc), std::move(options), model,
+                  std::move(signals));
     WEFT_RETURN_IF_ERROR(server.Start());
     exit_code = server.Run();
     return absl::OkStatus();

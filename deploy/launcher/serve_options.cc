@@ -7,7 +7,9 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/limits.h"
 #include "common/log.h"
 #include "common/model_path.h"
@@ -44,11 +46,14 @@ std::vector<std::string> ChildEnvironment(const Flags& flags, const char* const*
   return out;
 }
 
+// They may have been chosen since they were given.
+bool IsPort(const std::string& name) { return name == "http-port" || name == "grpc-port"; }
+
 // Appends "--name=value" of what was given for `owner`, but not of the ports, which may have been
 // chosen since.
 void AppendGiven(const Flags& flags, const std::string& owner, std::vector<std::string>* argv) {
   for (const Flags::GivenFlag& given : flags.Given(owner)) {
-    if (given.name == "http-port" || given.name == "grpc-port") continue;
+    if (IsPort(given.name)) continue;
     for (const std::string& value : given.values) {
       argv->push_back(absl::StrCat("--", given.name, "=", value));
     }
@@ -63,7 +68,8 @@ bool ComputesOnCpu(const Flags& flags) {
 }
 
 // For the router's /config: where values came from before they became arguments.
-std::vector<std::string> Origins(const Flags& flags, const ServeOptions& options) {
+std::vector<std::string> Origins(const Flags& flags, const ServeOptions& options,
+                                 const ServePlaces& places) {
   std::vector<std::pair<std::string, std::string>> origins;
   for (const char* own : {"shard", "supervisor-socket", "launcher-id", "launcher-generation"}) {
     origins.emplace_back(own, "weft serve");
@@ -78,7 +84,7 @@ std::vector<std::string> Origins(const Flags& flags, const ServeOptions& options
   }
   if (!has_http_port) origins.emplace_back("http-port", "default");
   if (!has_grpc_port) origins.emplace_back("grpc-port", "default");
-  return flags.HandedOn(origins);
+  return flags.HandedOn(origins, RouterConfigPath(places.run_dir));
 }
 
 std::string DemoModelPath() {
@@ -146,6 +152,28 @@ std::string ShardSocketPath(const std::string& run_dir, uint32_t rank) {
   return absl::StrCat(run_dir, "/shard-", rank, ".sock");
 }
 
+std::string RouterConfigPath(const std::string& run_dir) {
+  return absl::StrCat(run_dir, "/router.conf");
+}
+
+bool IsTheRoutersNews(const Flags& flags, const std::string& name) {
+  return flags.Belongs(name, kRouter) && !IsPort(name);
+}
+
+std::string RouterConfig(const Flags& flags) {
+  std::string text;
+  for (const Flags::GivenFlag& given : flags.Given(kRouter)) {
+    if (given.origin != "file" || IsPort(given.name)) continue;
+    const auto quote = [](std::string* out, const std::string& value) {
+      // The format has no escapes, and two kinds of quotes.
+      const char mark = absl::StrContains(value, '"') ? '\'' : '"';
+      absl::StrAppend(out, std::string(1, mark), value, std::string(1, mark));
+    };
+    absl::StrAppend(&text, given.name, " = [", absl::StrJoin(given.values, ", ", quote), "]\n");
+  }
+  return text;
+}
+
 std::vector<ChildSpec> ShardSpecs(const Flags& flags, const ServeOptions& options,
                                   const ServePlaces& places, const char* const* environment) {
   std::vector<ChildSpec> specs;
@@ -184,7 +212,8 @@ ChildSpec RouterSpec(const Flags& flags, const ServeOptions& options, const Serv
     spec.argv.push_back(absl::StrCat("--shard=unix:", ShardSocketPath(places.run_dir, rank)));
   }
   AppendGiven(flags, kRouter, &spec.argv);
-  for (std::string& argument : Origins(flags, options)) spec.argv.push_back(std::move(argument));
+  for (std::string& argument : Origins(flags, options, places))
+    spec.argv.push_back(std::move(argument));
   spec.environment = ChildEnvironment(flags, environment);
   return spec;
 }

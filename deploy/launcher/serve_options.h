@@ -45,6 +45,15 @@ absl::StatusOr<std::string> SiblingBinary(const std::string& name);
 
 std::string ShardSocketPath(const std::string& run_dir, uint32_t rank);
 
+// The router's part of the configuration file lies there, for as long as the server runs.
+std::string RouterConfigPath(const std::string& run_dir);
+// That part, of `flags` after their parse: what the file said, but of ports, which may have been
+// chosen since.
+std::string RouterConfig(const Flags& flags);
+
+// Whether the router itself says what becomes of a new value of "--<name>".
+bool IsTheRoutersNews(const Flags& flags, const std::string& name);
+
 // Where the children live.
 struct ServePlaces {
   std::string router_binary;

@@ -38,7 +38,8 @@ DoorContext::DoorContext(Entrance* entrance, Probe* probe, DoorOptions options)
       probe_(probe),
       options_(std::move(options)),
       nobody_(options_.identity == nullptr ? MakeNobody() : nullptr),
-      identity_(options_.identity == nullptr ? nobody_.get() : options_.identity) {}
+      identity_(options_.identity == nullptr ? nobody_.get() : options_.identity),
+      config_(options_.config) {}
 
 absl::StatusOr<TenantRef> DoorContext::Authenticate(const Credentials& credentials) const {
   absl::StatusOr<TenantRef> tenant =
@@ -52,7 +53,8 @@ absl::StatusOr<TenantRef> DoorContext::Authenticate(const Credentials& credentia
 
 absl::StatusOr<Admission::Permit> DoorContext::Enter(const TenantRef& tenant,
                                                      size_t body_bytes) const {
-  const ServerStatus status = Status();
+  ServerStatus status = entrance_->Status();
+  if (stage() == Stage::kDraining) status.state = ServerState::kDraining;
   switch (status.state) {
     case ServerState::kReady:
     case ServerState::kRecovering:  // requests queue until the group is back
@@ -92,8 +94,18 @@ absl::Status DoorContext::CheckModel(absl::string_view name) const {
 
 ServerStatus DoorContext::Status() const {
   ServerStatus status = entrance_->Status();
-  if (draining()) status.state = ServerState::kDraining;
+  if (stage() != Stage::kHere) status.state = ServerState::kDraining;
   return status;
+}
+
+std::map<std::string, std::string> DoorContext::Config() const {
+  absl::MutexLock lock(&mutex_);
+  return config_;
+}
+
+void DoorContext::SetConfig(std::map<std::string, std::string> config) {
+  absl::MutexLock lock(&mutex_);
+  config_ = std::move(config);
 }
 
 absl::string_view ServerStateName(ServerState state) {

@@ -10,8 +10,10 @@
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
 #include "router/doors/door.h"
 #include "router/doors/entrance.h"
 #include "router/doors/identity/identity.h"
@@ -34,7 +36,7 @@ struct DoorOptions {
   bool strict_fields = false;
   // No byte of an answer accepted for this long ends the request.
   int64_t slow_reader_timeout_us = 30'000'000;
-  // Effective flags, for /config.
+  // Effective flags at the start, for /config.
   std::map<std::string, std::string> config;
   // Threads that read texts, for /info.
   uint32_t text_threads = 0;
@@ -58,25 +60,37 @@ class DoorContext {
   absl::Status CheckModel(absl::string_view name) const;
   // What is served; UNAVAILABLE with Retry-After while no group has said it yet.
   absl::StatusOr<ModelFacts> ServedModel() const;
-  // The entrance's state; draining wins.
+  // The entrance's state, for whoever asks whether to send requests here; leaving and draining win.
   ServerStatus Status() const;
 
+  // Effective flags with where each came from.
+  std::map<std::string, std::string> Config() const;
+  void SetConfig(std::map<std::string, std::string> config);
+
+  // Says from now on that this server is not ready, so that balancers send requests elsewhere, and
+  // still takes those that come.
+  void StartLeaving() { Advance(Stage::kLeaving); }
   // No new requests from now on.
-  void StartDrain() { draining_.store(true, std::memory_order_release); }
-  bool draining() const { return draining_.load(std::memory_order_acquire); }
+  void StartDrain() { Advance(Stage::kDraining); }
 
   Entrance& entrance() const { return *entrance_; }
   Probe& probe() const { return *probe_; }
   const DoorOptions& options() const { return options_; }
 
  private:
+  enum class Stage : uint8_t { kHere, kLeaving, kDraining };
+  void Advance(Stage stage) { stage_.store(stage, std::memory_order_release); }
+  Stage stage() const { return stage_.load(std::memory_order_acquire); }
+
   Entrance* const entrance_;
   Probe* const probe_;
   const DoorOptions options_;
   // Stands in for options.identity where there is none.
   const std::unique_ptr<Identity> nobody_;
   const Identity* const identity_;
-  std::atomic<bool> draining_{false};
+  std::atomic<Stage> stage_{Stage::kHere};
+  mutable absl::Mutex mutex_;
+  std::map<std::string, std::string> config_ ABSL_GUARDED_BY(mutex_);
 };
 
 // "ready", "loading" ...

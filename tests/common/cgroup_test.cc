@@ -57,6 +57,29 @@ TEST_CASE("The limits of version 2 are read", "[common][cgroup]") {
   CHECK(CoresWithin(1, limits) == 1);
 }
 
+TEST_CASE("Processes that may still be started are those of the tightest group on the way",
+          "[common][cgroup]") {
+  Tree tree;
+  tree.File("proc/self/cgroup", "0::/a/b\n").File("proc/self/mountinfo", kVersion2);
+  CHECK_FALSE(ReadCgroupLimits(tree.root()).tasks_left.has_value());
+  tree.File("sys/fs/cgroup/a/b/pids.max", "max\n")
+      .File("sys/fs/cgroup/a/pids.max", "100\n")
+      .File("sys/fs/cgroup/a/pids.current", "60\n");
+  CHECK(ReadCgroupLimits(tree.root()).tasks_left == 40);
+  CHECK(ReadCgroupLimits(tree.root()).tasks_file == "/sys/fs/cgroup/a/pids.max");
+  tree.File("sys/fs/cgroup/a/b/pids.max", "50\n").File("sys/fs/cgroup/a/b/pids.current", "55\n");
+  CHECK(ReadCgroupLimits(tree.root()).tasks_left == 0);
+  CHECK(ReadCgroupLimits(tree.root()).tasks_file == "/sys/fs/cgroup/a/b/pids.max");
+}
+
+TEST_CASE("RAM that is free now is read beside all there is", "[common][cgroup]") {
+  Tree tree;
+  CHECK(AvailableRam(tree.root()) == 0);
+  tree.File("proc/meminfo", "MemTotal: 1000 kB\nMemFree: 1 kB\nMemAvailable:   500 kB\n");
+  CHECK(AvailableRam(tree.root()) == 500 << 10);
+  CHECK(HostMemoryLimit(tree.root()).bytes == 1000 << 10);
+}
+
 TEST_CASE("A group without a limit of its own has that of the groups above it",
           "[common][cgroup]") {
   Tree tree;

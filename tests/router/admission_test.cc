@@ -13,6 +13,26 @@
 namespace weft::router {
 namespace {
 
+TEST_CASE("New limits of the queue hold for newcomers, and take nobody's place away",
+          "[router][admission]") {
+  ManualClock clock(1);
+  Admission admission({/*running_max=*/1, {/*queue_requests_max=*/3, 1000, 1000}}, &clock);
+  std::vector<Admission::Permit> permits;
+  for (int i = 0; i < 4; ++i) permits.push_back(*admission.Enter(Anonymous(), 100));
+  admission.SetQueueLimits({1, 10, 100});
+  CHECK(admission.waiting() == 4);
+  CHECK(ErrorReason(admission.Enter(Anonymous(), 0).status()) == "QUEUE_FULL");
+  for (int i = 0; i < 3; ++i) permits.pop_back();
+  CHECK(ErrorReason(admission.Enter(Anonymous(), 100).status()) == "TEXT_BYTES_FULL");
+  REQUIRE(permits[0].AddTokens(10).ok());
+  auto next = admission.Enter(Anonymous(), 0);
+  CHECK(ErrorReason(next->AddTokens(1)) == "QUEUE_TOKENS_FULL");
+  CHECK(admission.requests_max() == 2);
+  admission.SetQueueLimits({5, 1000, 1000});
+  CHECK(next->AddTokens(1).ok());
+  CHECK(admission.Enter(Anonymous(), 500).ok());
+}
+
 TEST_CASE("A permit gives back what it took, wherever its request was", "[router][admission]") {
   ManualClock clock(1);
   Admission admission({/*running_max=*/1, /*queue_requests_max=*/1, /*queue_tokens_max=*/10},

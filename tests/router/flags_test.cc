@@ -54,6 +54,12 @@ TEST_CASE("Control tokens in messages are read as such only when that is asked",
   CHECK(Parsed({"--allow-control-tokens"}).engine.allow_control_tokens);
 }
 
+TEST_CASE("A router that is told to end stops taking requests at once unless told otherwise",
+          "[router][flags]") {
+  CHECK(Parsed({}).shutdown_delay == absl::ZeroDuration());
+  CHECK(Parsed({"--shutdown-delay-s=2.5"}).shutdown_delay == absl::Milliseconds(2500));
+}
+
 TEST_CASE("The scheduler is recorded where that is asked, within bounds", "[router][flags]") {
   CHECK(Parsed({}).engine.record.path == "");
   const RouterFlags flags = Parsed({"--record=/var/weft/rec", "--record-bytes-max=2000000"});

@@ -21,7 +21,7 @@ TOP_LEVEL = {
 
 # Folder -> folders it may include besides itself. deploy is the outermost: `weft inspect` reads
 # models with the shard's own code, `weft key` writes the key file with the router's, `weft replay`
-# plays recordings with its scheduler.
+# plays recordings with its scheduler, `weft doctor` reads keys and certificates with its readers.
 MAY_INCLUDE = {
     "common": set(),
     "kernels": set(),
@@ -36,7 +36,10 @@ MAY_INCLUDE = {
 # router's own table, which knows nothing of the router behind it.
 MAY_INCLUDE_HEADER = {
     "deploy": {"router/flag_table.h", "router/doors/identity/api_key.h",
-               "router/doors/identity/key_file.h", "router/recording/replay.h"},
+               "router/doors/identity/file_watch.h", "router/doors/identity/key_file.h",
+               "router/doors/identity/open_address.h",
+               "router/doors/tls/material.h", "router/doors/tls/state.h",
+               "router/recording/replay.h"},
 }
 
 # Inside a process: inner folder -> inner folders it may include besides itself. A deeper folder

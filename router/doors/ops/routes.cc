@@ -68,7 +68,7 @@ HttpReply ConfigReply(const DoorContext& doors) {
   HttpReply reply;
   JsonWriter json(&reply.body);
   json.BeginObject();
-  for (const auto& [name, value] : doors.options().config) json.Key(name).String(value);
+  for (const auto& [name, value] : doors.Config()) json.Key(name).String(value);
   json.EndObject();
   return reply;
 }

@@ -92,6 +92,19 @@ absl::StatusOr<ClientCertificates> ParseClientCertificates(absl::string_view tex
       absl::StrCat("--tls-client-certs: \"", text, "\" is not one of none, optional, required"));
 }
 
+absl::StatusOr<std::optional<TlsFiles>> TlsFilesOf(const std::string& certificate_chain,
+                                                   const std::string& private_key,
+                                                   const std::string& client_ca,
+                                                   absl::string_view clients) {
+  WEFT_ASSIGN_OR_RETURN(const ClientCertificates asked, ParseClientCertificates(clients));
+  if (certificate_chain.empty() && private_key.empty()) {
+    if (asked == ClientCertificates::kNone && client_ca.empty()) return std::nullopt;
+    return absl::InvalidArgumentError(
+        "--tls-client-certs and --tls-client-ca go with --tls-cert and --tls-key");
+  }
+  return TlsFiles{certificate_chain, private_key, client_ca, asked};
+}
+
 std::vector<std::string> TlsFiles::paths() const {
   std::vector<std::string> paths = {certificate_chain, private_key};
   if (!client_ca.empty()) paths.push_back(client_ca);

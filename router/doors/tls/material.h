@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,13 @@ struct TlsFiles {
   // Those that are read.
   std::vector<std::string> paths() const;
 };
+
+// What --tls-cert, --tls-key, --tls-client-ca and --tls-client-certs ask for together; none = the
+// public ports speak in clear. INVALID_ARGUMENT, naming the flags, for what does not go together.
+absl::StatusOr<std::optional<TlsFiles>> TlsFilesOf(const std::string& certificate_chain,
+                                                   const std::string& private_key,
+                                                   const std::string& client_ca,
+                                                   absl::string_view clients);
 
 struct TlsMaterial {
   TlsMaterial() = default;

@@ -4,6 +4,7 @@
 
 #include "shard/device/cuda/planning.h"
 #include "shard/device/cuda/runner.h"
+#include "shard/device/cuda/survey.h"
 #include "shard/device/cuda/tuning.h"
 
 namespace weft::shard {
@@ -48,6 +49,14 @@ absl::StatusOr<std::unique_ptr<CudaModelRunner>> CreateCudaModelRunner(const Cud
                                                                        LoadProgress&,
                                                                        const std::atomic<bool>&) {
   return CudaIsBuilt();
+}
+
+// -- survey.h
+
+GpuSurvey SurveyGpus() {
+  GpuSurvey survey;
+  survey.any = CudaIsBuilt();
+  return survey;
 }
 
 // -- tuning.h
