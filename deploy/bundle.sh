@@ -8,6 +8,7 @@
 # --without-cuda   leave out cuBLASLt, NCCL and CUDA's runtime (0.5 GB packed), for machines that
 #                  have CUDA 13 and NCCL 2.28 installed
 set -euo pipefail
+# shellcheck source=deploy/env.sh
 source "$(dirname "${BASH_SOURCE[0]}")/env.sh"
 
 fail() { echo "bundle.sh: $*" >&2; exit 1; }

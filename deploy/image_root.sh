@@ -53,7 +53,8 @@ unpack_packages() {
       is_what_the_index_names "$deb" "$digest" ||
         fail "$deb is not what apt's index names ($digest)"
     fi
-    dpkg-deb --extract "$deb" "$system"
+    # As the caller's files, also where root calls: all of the image belongs to root in the end.
+    dpkg-deb --fsys-tarfile "$deb" | tar -C "$system" --no-same-owner -xf -
     dpkg-deb --field "$deb" | state_version "$system" "${name%%_*}"
   done <<<"$uris"
 }
@@ -139,5 +140,5 @@ complete_system
 drop_unread
 unpack_bundle
 check_needs
-chmod -R u+rwX,go+rX,go-w "$out"
+chmod -R u+rwX,go+rX,go-w,a-s "$out"
 chmod 1777 "$system/tmp" "$system/var/tmp"

@@ -19,6 +19,8 @@ import tempfile
 from weft_server import BIN, DEMO_MODEL, ROOT, WeftServer, skip, wait_until
 
 UID = 10001
+TOOLS = pathlib.Path(os.environ.get("WEFT_CACHE") or pathlib.Path(
+    os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "weft") / "image-tools/bin"
 MODEL = f"/models/{pathlib.Path(DEMO_MODEL).name}"
 # As docs/OPERATIONS.md runs it: nothing is writable but /tmp, and nothing is allowed.
 HARDENED = ("--read-only", "--read-only-tmpfs=false",
@@ -27,22 +29,34 @@ HARDENED = ("--read-only", "--read-only-tmpfs=false",
 
 
 class Podman:
+    """podman with a folder of its own for all that it keeps; other programs call it by `command`."""
+
     def __init__(self):
         if os.getuid() != 0:
             skip("containers", "limits of containers need root")
         if not shutil.which("podman"):
             skip("containers", "podman is not installed (deploy/setup.sh --images)")
-        self.folder = tempfile.mkdtemp(prefix="weft-podman-")
-        self.argv = ["podman", f"--root={self.folder}/images", f"--runroot={self.folder}/run",
-                     "--cgroup-manager=cgroupfs"]
-        # crun refuses hosts that have both versions of control groups; runc takes them.
-        if pathlib.Path("/sys/fs/cgroup/unified").is_dir():
-            self.argv.append("--runtime=runc")
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="weft-podman-"))
+        self.command = self.folder / "podman"
+        (self.folder / "networks").mkdir()
+        self.command.write_text(f'''#!/bin/sh
+export CONTAINERS_CONF={self.folder}/containers.conf
+exec {shutil.which("podman")} --root={self.folder}/images --runroot={self.folder}/run \\
+  --tmpdir={self.folder}/tmp --network-config-dir={self.folder}/networks "$@"
+''')
+        self.command.chmod(0o755)
         # By default podman asks for higher limits than the host may allow.
-        self.limits = [f"--ulimit={name}={min(4096, resource.getrlimit(kind)[1])}"
-                       for name, kind in (("nofile", resource.RLIMIT_NOFILE),
-                                          ("nproc", resource.RLIMIT_NPROC))
-                       if resource.getrlimit(kind)[1] != resource.RLIM_INFINITY]
+        limits = [f'"{name}={most}:{most}"' for name, most in
+                  (("nofile", min(4096, resource.getrlimit(resource.RLIMIT_NOFILE)[0])),
+                   ("nproc", 4096))]
+        # crun refuses hosts that have both versions of control groups; runc takes them.
+        runtime = "runc" if pathlib.Path("/sys/fs/cgroup/unified").is_dir() else "crun"
+        (self.folder / "containers.conf").write_text(f"""[containers]
+default_ulimits = [{", ".join(limits)}]
+[engine]
+cgroup_manager = "cgroupfs"
+runtime = "{runtime}"
+""")
         atexit.register(self.remove)
 
     def remove(self):
@@ -53,7 +67,7 @@ class Podman:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def __call__(self, *arguments, check=True, timeout_s=300):
-        done = subprocess.run([*self.argv, *arguments], capture_output=True, text=True,
+        done = subprocess.run([self.command, *arguments], capture_output=True, text=True,
                               timeout=timeout_s)
         if check and done.returncode != 0:
             raise AssertionError(f"podman {' '.join(arguments)}: exit code {done.returncode}\n"
@@ -62,7 +76,7 @@ class Podman:
 
     def run(self, *options, check=False):
         """A container in the foreground, removed at its end: its exit code and what it said."""
-        done = self("run", "--rm", *self.limits, *options, check=check, timeout_s=60)
+        done = self("run", "--rm", *options, check=check, timeout_s=60)
         return done.returncode, done.stdout + done.stderr
 
     def inspect(self, name, template):
@@ -72,6 +86,15 @@ class Podman:
 @functools.cache
 def podman():
     return Podman()
+
+
+@functools.cache
+def tool(name):
+    """Path of a program that deploy/setup.sh --images installs."""
+    path = shutil.which(name, path=f"{TOOLS}:{os.environ['PATH']}")
+    if not path:
+        skip("containers", f"{name} is not installed (deploy/setup.sh --images)")
+    return path
 
 
 @functools.cache
@@ -110,7 +133,7 @@ class WeftContainer(WeftServer):
         super().__init__(shards=shards)
         WeftContainer.count += 1
         self.name = f"weft-{os.getpid()}-{WeftContainer.count}"
-        self.options = ["--detach", f"--name={self.name}", *podman().limits, *HARDENED,
+        self.options = ["--detach", f"--name={self.name}", *HARDENED,
                         "--publish=127.0.0.1::8080", "--publish=127.0.0.1::8081",
                         f"--volume={pathlib.Path(DEMO_MODEL).parent}:/models:ro", *options]
         self.flags = [f"--model={model}", f"--shards={shards}", *flags]
