@@ -104,6 +104,9 @@ class Units(unittest.TestCase):
         wait_until(lambda: show(unit, "MainPID") not in ("0", old), f"another {unit}", PATIENCE_S)
         self.assertEqual(show(unit, "NRestarts"), "1")
 
+    def restarts_inside(self):
+        return self.host.log_text().count("starting it again")
+
     def test_it_has_no_rights_and_drains_when_it_is_stopped(self):
         checker = self.started("weft")
         status = dict(line.split(":\t", 1) for line in run(
@@ -115,9 +118,11 @@ class Units(unittest.TestCase):
         self.host.post("/v1/chat/completions", {
             "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1})
         run("systemctl reload weft")
-        streams = self.streams()
+        streams, restarts = self.streams(), self.restarts_inside()
         run("systemctl stop weft")
         checker.check(streams.join())
+        # The signal is the launcher's: shards that got it too would end, and be started again.
+        self.assertEqual(self.restarts_inside(), restarts)
         self.assertEqual((show("weft", "Result"), show("weft", "ExecMainStatus")), ("success", "0"))
 
     def test_it_is_started_again(self):
