@@ -24,6 +24,7 @@
 #include "common/shutdown.h"
 #include "common/status.h"
 #include "deploy/launcher/commands.h"
+#include "deploy/launcher/orphans.h"
 #include "deploy/launcher/run_command.h"
 #include "deploy/launcher/run_dir.h"
 #include "deploy/launcher/serve_options.h"
@@ -74,6 +75,10 @@ class Server {
     WEFT_RETURN_IF_ERROR(supervisor_->Start(ShardSpecs(flags_, options_, places_, environ),
                                             RouterSpec(flags_, options_, places_, environ)));
     WaitForSignal();
+    // In a container.
+    if (getpid() == 1) {
+      orphans_.emplace(io_, [this](pid_t pid) { return supervisor_ && supervisor_->Owns(pid); });
+    }
     return absl::OkStatus();
   }
 
@@ -219,6 +224,7 @@ class Server {
   std::unique_ptr<RunDir> run_dir_;
   ServePlaces places_;
   std::unique_ptr<Supervisor> supervisor_;
+  std::optional<OrphanReaper> orphans_;
   // The progress line that stands on the terminal, or was logged last.
   std::string shown_;
   absl::Time last_line_ = absl::InfinitePast();

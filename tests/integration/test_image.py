@@ -3,6 +3,7 @@ writable but /tmp, limits of memory, processor time and processes. What it holds
 becomes of streams when parts of it are killed.
 """
 
+import contextlib
 import errno
 import json
 import os
@@ -118,6 +119,16 @@ class Hardened(unittest.TestCase):
         os.kill(pid, signal.SIGKILL)
         wait_until(lambda: not alive(pid), "the killed to be gone")
 
+    def unreaped(self):
+        """Processes that have ended, and for which the launcher has not waited."""
+        found = []
+        for status in pathlib.Path("/proc").glob("[0-9]*/status"):
+            with contextlib.suppress(OSError):
+                text = status.read_text()
+                if re.search(rf"^State:\tZ.*\n(.*\n)*PPid:\t{self.server.process.pid}$", text, re.M):
+                    found.append(status.parent.name)
+        return found
+
     def test_it_has_no_rights(self):
         for pid in (self.server.process.pid, *self.children()):
             status = self.server.status(pid)
@@ -180,6 +191,8 @@ class Hardened(unittest.TestCase):
         wait_until(self.server.ready, "readiness", PATIENCE_S)
         self.assertNotEqual(self.server.router_pid(), router)
         self.assertEqual([self.server.shard_pid(rank) for rank in range(2)], shards)
+        # Its children, which had no other parent left than process 1.
+        wait_until(lambda: not self.unreaped(), "all that ended to be waited for")
         self.checker.check(Streams(self.server, through(ASKS)).join())
 
 
