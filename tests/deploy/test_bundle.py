@@ -69,6 +69,13 @@ class Bundle(unittest.TestCase):
         self.assertEqual(code, 0, text)
         self.assertEqual(self.names("late.tar.gz"), {"weft/bin/probe"})
 
+    def test_a_folder_is_filled_and_not_packed(self):
+        code, text = self.bundle("build", "unpacked/", "probe")
+        self.assertEqual(code, 0, text)
+        self.assertIn("unpacked/: 1 binaries, 1 libraries", text)
+        self.assertEqual(subprocess.run([self.folder / "unpacked/bin/probe"]).returncode, 7)
+        self.refused("unpacked/ is there already", "build", "unpacked/", "probe")
+
     def test_what_cannot_work_is_refused_at_once_in_one_line(self):
         self.refused("name a build folder", "build")
         self.refused("unknown option --cuda", "--cuda", "build", "x.tar.gz")
