@@ -76,6 +76,7 @@ void Admission::Permit::MarkRunning() {
   admission_->waiting_tokens_ -= std::exchange(queued_tokens_, 0);
   ++admission_->running_;
   stage_ = Stage::kRunning;
+  tenant_permit_.CountPrompt();
 }
 
 void Admission::Permit::MarkWritten() {

@@ -68,6 +68,21 @@ absl::StatusOr<HttpServerOptions> MakeHttpOptions(const RouterFlagValues& values
   return http;
 }
 
+absl::StatusOr<MetricsCompat> ParseMetricsCompat(const std::vector<std::string>& servers) {
+  MetricsCompat compat;
+  for (const std::string& server : servers) {
+    if (server == "tgi") {
+      compat.tgi = true;
+    } else if (server == "vllm") {
+      compat.vllm = true;
+    } else {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--metrics-compat: `", server, "` is not one of tgi, vllm"));
+    }
+  }
+  return compat;
+}
+
 DoorOptions MakeDoorOptions(const RouterFlagValues& values,
                             const std::vector<std::string>& path_names) {
   DoorOptions doors;
@@ -128,6 +143,7 @@ absl::Status ParseRouterFlags(int argc, char** argv, RouterFlags* flags, std::st
   flags->grpc = MakeGrpcOptions(values);
   flags->grpc_port = values.grpc_port;
   flags->public_ops = values.public_ops;
+  WEFT_ASSIGN_OR_RETURN(flags->metrics_compat, ParseMetricsCompat(values.metrics_compat));
   flags->key_file = values.api_keys;
   WEFT_ASSIGN_OR_RETURN(flags->tls, MakeTlsFiles(values));
   flags->drain_timeout = absl::Seconds(values.drain_timeout_s);

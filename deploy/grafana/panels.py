@@ -234,7 +234,23 @@ RECOVERY = [
           "Each group that forms is a new epoch."),
 ]
 
-OF_ROUTER, OF_SHARD = 'engine!=""', 'method!=""'
+TENANTS = [
+    panel("Requests by tenant", "reqps",
+          [(by("tenant", rate("weft_tenant_requests_total")), "{{tenant}}")],
+          "Let in. The 50 tenants with most tokens have names; all others are `other`.",
+          width=12, stack=True),
+    panel("Refused, by tenant", "reqps",
+          [(by("tenant", rate("weft_tenant_rejections_total")), "{{tenant}}")],
+          "Turned away: for want of room, or over the tenant's own limit.", width=12, stack=True),
+    panel("Prompt tokens by tenant", "cps",
+          [(by("tenant", rate("weft_tenant_prompt_tokens_total")), "{{tenant}}")],
+          "Tokens a second, of requests that began to run.", width=12, stack=True),
+    panel("Generated tokens by tenant", "cps",
+          [(by("tenant", rate("weft_tenant_generation_tokens_total")), "{{tenant}}")],
+          "Tokens a second.", width=12, stack=True),
+]
+
+OF_ROUTER = 'engine!=""'
 SHARD_ROW = [
     panel("Shards that answer", "none",
           [(now("weft_shard_up", "instance, rank", how="min"), "{{instance}} rank {{rank}}")],
@@ -313,5 +329,6 @@ ROWS = [
     ("KV and prefix", KV),
     ("Steps by cause", STEPS),
     ("Recovery", RECOVERY),
+    ("Per tenant", TENANTS),
     ("Shards and processes", SHARD_ROW),
 ]
