@@ -91,7 +91,7 @@ def panels_json():
 
 def variable(name, label, query):
     return {"name": name, "label": label, "type": "query", "datasource": SOURCE,
-            "query": {"query": query, "refId": name}, "definition": query, "refresh": 2, "sort": 1,
+            "query": {"query": query, "refId": name}, "refresh": 2, "sort": 1,
             "multi": True, "includeAll": True, "allValue": ".*",
             "current": {"text": ["All"], "value": ["$__all"]}}
 
@@ -103,7 +103,7 @@ def board():
         "time": {"from": "now-1h", "to": "now"},
         "templating": {"list": [
             {"name": "datasource", "label": "Prometheus", "type": "datasource",
-             "query": "prometheus", "current": {}},
+             "query": "prometheus", "current": {"text": "default", "value": "default"}},
             variable("model", "Model", "label_values(weft_server_state, model_name)"),
             variable("instance", "Router",
                      'label_values(weft_server_state{model_name=~"$model"}, instance)'),

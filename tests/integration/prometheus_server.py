@@ -47,13 +47,14 @@ def free_ports(count):
 
 
 class PrometheusServer:
-    """Scrapes `jobs` ({name: [address]}). Use as a context manager."""
+    """Scrapes `jobs` ({name: [address]})."""
 
     def __init__(self, jobs):
+        self.binary = tool("prometheus")
         self.jobs = jobs
-        self.folder = tempfile.TemporaryDirectory(prefix="weft-prometheus-")
 
-    def __enter__(self):
+    def start(self):
+        self.folder = tempfile.TemporaryDirectory(prefix="weft-prometheus-")
         folder = pathlib.Path(self.folder.name)
         for name in ("rules.yaml", "alerts.yaml"):
             (folder / name).write_text(in_a_hurry((RULES / name).read_text()))
@@ -66,13 +67,12 @@ class PrometheusServer:
         self.log = open(folder / "log", "w+")
         self.began = time.time()
         self.process = subprocess.Popen(
-            [tool("prometheus"), f"--config.file={folder}/prometheus.yml",
+            [self.binary, f"--config.file={folder}/prometheus.yml",
              f"--storage.tsdb.path={folder}/data", f"--web.listen-address=127.0.0.1:{self.port}"],
             stdout=self.log, stderr=self.log)
         wait_until(self.ready, "Prometheus", START_TIMEOUT_S)
-        return self
 
-    def __exit__(self, *_):
+    def stop(self):
         self.process.kill()
         self.process.wait()
         self.log.close()

@@ -54,27 +54,29 @@ def panels():
 class Observe(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.keys = tempfile.TemporaryDirectory(prefix="weft-observe-")
-        cls.key_file = pathlib.Path(cls.keys.name) / "keys.json"
+        keys = tempfile.TemporaryDirectory(prefix="weft-observe-")
+        cls.addClassCleanup(keys.cleanup)
+        cls.key_file = pathlib.Path(keys.name) / "keys.json"
         cls.key_file.write_text(json.dumps(key_file()))
         cls.admin, *cls.shard_ports = free_ports(1 + SHARDS)
-        cls.start_server()
         cls.prometheus = PrometheusServer({
             "weft": [f"127.0.0.1:{cls.admin}"],
-            "weft-shards": [f"127.0.0.1:{port}" for port in cls.shard_ports]}).__enter__()
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.prometheus.__exit__()
-        if cls.server.process.poll() is None:
-            cls.server.stop()
-        cls.keys.cleanup()
+            "weft-shards": [f"127.0.0.1:{port}" for port in cls.shard_ports]})
+        cls.start_server()
+        cls.addClassCleanup(cls.stop_server)
+        cls.prometheus.start()
+        cls.addClassCleanup(cls.prometheus.stop)
 
     @classmethod
     def start_server(cls):
         cls.server = WeftServer(f"--admin-port={cls.admin}", f"--api-keys={cls.key_file}",
                                 f"--shard-metrics-port={cls.shard_ports[0]}", *FLAGS,
                                 shards=SHARDS).start()
+
+    @classmethod
+    def stop_server(cls):
+        if cls.server.process.poll() is None:
+            cls.server.stop()
 
     # -- What the parts wait for ------------------------------------------------------------------
     def until_firing(self, *names):
