@@ -144,6 +144,7 @@ absl::StatusOr<Admission::Permit> Admission::EnterAs(const TenantRef& tenant, si
     if (closed_counts && !closed_.ok()) return closed_;
     if (absl::Status status = TakePlaceLocked(bytes); !status.ok()) return status;
   }
+  tenant->meter->use().AddRequest();
   return Permit(this, bytes, tenant, *std::move(tenant_permit));
 }
 

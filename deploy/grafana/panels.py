@@ -80,8 +80,10 @@ OVERVIEW = [
           "Turned away before they ran. queue_requests, queue_tokens, text_bytes: the server has "
           "no room (429). tenant: over its own limit (429). draining, not_ready: 503.", stack=True),
     panel("Cancelled", "reqps",
-          [(by("by, phase", rate("weft_requests_cancelled_total")), "{{by}} in {{phase}}")],
-          "Ended before their time, by whom, and what they were doing then.", stack=True),
+          [(by("by, phase", rate("weft_requests_cancelled_total")) + " > 0",
+            "{{by}} in {{phase}}")],
+          "Ended before their time, by whom, and what they were doing then. Empty while none are.",
+          stack=True),
     panel("Tokens", "cps",
           [(by("", rate("weft_prompt_tokens_total")), "prompt"),
            (by("", rate("weft_prompt_tokens_cached_total")), "prompt, from the prefix cache"),

@@ -26,7 +26,7 @@ class TenantMetrics {
  public:
   TenantMetrics();
 
-  // Brings the series to what was read.
+  // Brings the series to what was read, in which no sum is smaller than before.
   void Update(TenantUseBook::Reading reading);
 
  private:

@@ -143,7 +143,6 @@ absl::StatusOr<TenantMeter::Permit> TenantMeter::Enter() {
     most = limits_.requests_max.value_or(UINT32_MAX);
     if (requests_ < most && wait_us == 0) {
       ++requests_;
-      use_->AddRequest();
       return Permit(shared_from_this());
     }
   }

@@ -19,7 +19,7 @@ namespace weft::router {
 
 // One tenant's, as it was when it was read.
 struct TenantUseCounts {
-  // Let in, whatever became of them; tokenising is a request, too.
+  // Let in by admission, whatever became of them; tokenising is a request, too.
   uint64_t requests = 0;
   // Turned away, for whatever reason but a bad key, which has no tenant.
   uint64_t rejections = 0;

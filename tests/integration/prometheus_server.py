@@ -113,6 +113,7 @@ class PrometheusServer:
         return {alert["labels"]["alertname"]: alert["annotations"]
                 for alert in self.ask("alerts")["alerts"] if alert["state"] == "firing"}
 
-    def targets_down(self):
-        return [(target["scrapeUrl"], target["lastError"])
-                for target in self.ask("targets")["activeTargets"] if target["health"] != "up"]
+    def all_up(self):
+        """Whether the last scrape of each target was good."""
+        targets = self.ask("targets")["activeTargets"]
+        return bool(targets) and all(target["health"] == "up" for target in targets)

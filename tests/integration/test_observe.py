@@ -102,6 +102,8 @@ class Observe(unittest.TestCase):
 
     # -- Parts ------------------------------------------------------------------------------------
     def light_load(self):
+        wait_until(self.prometheus.all_up, "the first scrapes", PATIENCE_S)
+        self.until_clear()
         with Load(self.server, mixture, 4):
             self.calm(CALM_S)
         # A step that only drops: whoever leaves was alone.
@@ -109,7 +111,8 @@ class Observe(unittest.TestCase):
             self.calm(0, lambda: self.server.metric("weft_steps_total", kind="filter") > 2)
         for tenant in TENANTS:
             self.assertGreater(self.server.metric("weft_tenant_requests_total", tenant=tenant), 0)
-        self.assertEqual(self.prometheus.targets_down(), [])
+            self.assertEqual(self.server.metric("weft_tenant_rejections_total", tenant=tenant), 0)
+        self.assertTrue(self.prometheus.all_up())
         self.assertEqual(self.prometheus.firing(), {})
 
     def late_clients(self):
@@ -153,7 +156,7 @@ class Observe(unittest.TestCase):
         def kill_and_look():
             router = self.server.router_pid()
             # Prometheus has to see each process.
-            if router and router not in pids and not self.prometheus.targets_down():
+            if router and router not in pids and self.prometheus.all_up():
                 pids.add(router)
                 os.kill(router, signal.SIGKILL)
             return "WeftRouterRestarting" in self.prometheus.firing()
