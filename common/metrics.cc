@@ -102,14 +102,17 @@ MetricsRefresh::~MetricsRefresh() {
   refreshes.all.erase(this);
 }
 
-std::string RenderMetrics() {
+std::string RenderMetrics(
+    const std::function<void(std::vector<prometheus::MetricFamily>*)>& extend) {
   static const auto* metrics = new ProcessMetrics();
   {
     Refreshes& refreshes = AllRefreshes();
     absl::MutexLock lock(&refreshes.mutex);
     for (const auto& [owner, refresh] : refreshes.all) refresh();
   }
-  return prometheus::TextSerializer().Serialize(metrics->Collect());
+  std::vector<prometheus::MetricFamily> families = metrics->Collect();
+  if (extend) extend(&families);
+  return prometheus::TextSerializer().Serialize(families);
 }
 
 const std::vector<double>& TimeToFirstTokenBuckets() {

@@ -15,6 +15,7 @@
 #include "prometheus/family.h"
 #include "prometheus/gauge.h"
 #include "prometheus/histogram.h"
+#include "prometheus/metric_family.h"
 
 namespace weft {
 
@@ -40,8 +41,10 @@ class MetricsRefresh {
   MetricsRefresh& operator=(const MetricsRefresh&) = delete;
 };
 
-// All series, as they are when it is asked, in Prometheus text format 0.0.4.
-std::string RenderMetrics();
+// All series, as they are when it is asked, in Prometheus text format 0.0.4. `extend` may add
+// families that are made from those that are there.
+std::string RenderMetrics(
+    const std::function<void(std::vector<prometheus::MetricFamily>*)>& extend = {});
 
 // Bucket lists that dashboards already know (upper bounds).
 const std::vector<double>& TimeToFirstTokenBuckets();        // seconds

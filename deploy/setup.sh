@@ -2,7 +2,8 @@
 # Installs what building and testing weft needs on Debian 12, and the demo model. Run it as root or
 # with sudo at hand; running it again changes nothing. Options:
 #   --no-model   leave the demo model out
-#   --tests      also the Python clients, oracles and stub generators that tests/run.sh uses
+#   --tests      also the Python clients, oracles, stub generators and Prometheus that tests/run.sh
+#                uses
 #   --images     also what runs and checks container images in tests: podman, podman-compose, linters
 #   --fuzz       also the compiler that fuzzing needs (tests/fuzz/run.sh)
 #   --cuda       also what is missing of CUDA 13's compiler and libraries (1.1 GB) and NCCL 2.28
@@ -157,6 +158,23 @@ install_image_tools() {
   echo "${image_tools[*]}" >"$folder/installed"
 }
 
+# -- Prometheus for the tests ----------------------------------------------------------------------
+# Unpacked, not installed: Debian's package would start a server of its own on this machine.
+install_test_prometheus() {
+  local folder="$WEFT_CACHE/prometheus"
+  [ -x "$folder/usr/bin/prometheus" ] && return
+  command -v prometheus >/dev/null && command -v promtool >/dev/null && return
+  echo "setup: unpacking Prometheus into $folder"
+  local download
+  download="$(mktemp -d)"
+  # Without lists of packages, or with old ones, apt does not find it.
+  (cd "$download" && apt-get download -q prometheus >/dev/null 2>&1) ||
+    { as_root apt-get update -q && (cd "$download" && apt-get download -q prometheus); }
+  rm -rf "$folder"
+  dpkg-deb --extract "$download"/prometheus_*.deb "$folder"
+  rm -rf "$download"
+}
+
 # -- The TypeScript generator and compiler for the tests ------------------------------------------
 install_test_node() {
   local folder="$WEFT_CACHE/test-node" wanted="$WEFT_ROOT/tests/proto"
@@ -230,6 +248,7 @@ check_rust
 [ "$want_model" = 0 ] || install_model
 [ "$want_tests" = 0 ] || install_test_clients
 [ "$want_tests" = 0 ] || install_test_node
+[ "$want_tests" = 0 ] || install_test_prometheus
 [ "$want_images" = 0 ] || install_image_tools
 [ "$want_cuda" = 0 ] || install_cuda
 echo "setup: ready"

@@ -77,6 +77,7 @@ void Admission::Permit::MarkRunning() {
   admission_->waiting_tokens_ -= std::exchange(queued_tokens_, 0);
   ++admission_->running_;
   stage_ = Stage::kRunning;
+  tenant_permit_.CountPrompt();
 }
 
 void Admission::Permit::MarkWritten() {
@@ -144,6 +145,7 @@ absl::StatusOr<Admission::Permit> Admission::EnterAs(const TenantRef& tenant, si
     if (closed_counts && !closed_.ok()) return closed_;
     if (absl::Status status = TakePlaceLocked(bytes); !status.ok()) return status;
   }
+  tenant->meter->use().AddRequest();
   return Permit(this, bytes, tenant, *std::move(tenant_permit));
 }
 

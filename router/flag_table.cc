@@ -65,6 +65,8 @@ void DeclareDoors(Flags& flags, RouterFlagValues* values) {
                   "HTTP port of operations, 0 = a free one, -1 = off");
   flags.Add("public-ops", &values->public_ops,
             "Operations routes (/readyz, /metrics ...) on the public port too; /config never is");
+  flags.AddList("metrics-compat", &values->metrics_compat,
+                "/metrics also under the names of these servers: tgi, vllm; empty = none");
   flags.AddNumber("io-threads", &values->io_threads, 1, 256, "Threads that serve HTTP connections");
   flags.AddNumber("connections-max", &values->connections_max, 1, 1'000'000,
                   "HTTP connections at the same time");

@@ -44,6 +44,7 @@ struct RouterFlagValues {
   // 0 = a few of the largest.
   uint64_t bodies_bytes_max = 0;
   std::vector<std::string> cors_origins;
+  std::vector<std::string> metrics_compat;
   double header_timeout_s = 10;
   double body_timeout_s = 30;
   double idle_timeout_s = 75;

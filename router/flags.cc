@@ -68,6 +68,21 @@ absl::StatusOr<HttpServerOptions> MakeHttpOptions(const RouterFlagValues& values
   return http;
 }
 
+absl::StatusOr<MetricsCompat> ParseMetricsCompat(const std::vector<std::string>& servers) {
+  MetricsCompat compat;
+  for (const std::string& server : servers) {
+    if (server == "tgi") {
+      compat.tgi = true;
+    } else if (server == "vllm") {
+      compat.vllm = true;
+    } else {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--metrics-compat: `", server, "` is not one of tgi, vllm"));
+    }
+  }
+  return compat;
+}
+
 DoorOptions MakeDoorOptions(const RouterFlagValues& values,
                             const std::vector<std::string>& path_names) {
   DoorOptions doors;
@@ -116,6 +131,7 @@ absl::Status Parse(int argc, char** argv, bool again, RouterFlags* flags, std::s
   flags->grpc = MakeGrpcOptions(values);
   flags->grpc_port = values.grpc_port;
   flags->public_ops = values.public_ops;
+  WEFT_ASSIGN_OR_RETURN(flags->metrics_compat, ParseMetricsCompat(values.metrics_compat));
   flags->key_file = values.api_keys;
   WEFT_ASSIGN_OR_RETURN(flags->tls, TlsFilesOf(values.tls_cert, values.tls_key,
                                                values.tls_client_ca, values.tls_client_certs));

@@ -19,6 +19,7 @@
 #include "router/doors/grpc/service.h"
 #include "router/doors/http/server.h"
 #include "router/doors/tls/material.h"
+#include "router/observe/compat_metrics.h"
 
 namespace weft::router {
 
@@ -31,6 +32,8 @@ struct RouterFlags {
   uint16_t grpc_port = 0;
   // Operations routes on the public port too.
   bool public_ops = true;
+  // Whose names metrics have besides.
+  MetricsCompat metrics_compat;
   // Of --api-keys; empty = none.
   std::string key_file;
   // None = the public ports speak in clear.

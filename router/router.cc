@@ -95,6 +95,8 @@ Router::Router(RouterFlags flags, ShutdownSignals signals, std::unique_ptr<Ident
       tls_(std::move(tls)),
       core_(MakeCore(&probe_)),
       doors_(core_.get(), &probe_, WithIdentity(flags_.doors, identity_.get())) {
+  probe_.FollowTenants([this] { return identity_->Uses(); });
+  probe_.SetCompat(flags_.metrics_compat);
   AddTgiRoutes(&doors_, &routes_);
   AddOpenAiRoutes(&doors_, &routes_);
   if (flags_.public_ops) AddOpsRoutes(&doors_, &routes_);

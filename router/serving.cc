@@ -97,27 +97,28 @@ absl::Status Serving::Start() {
 // -- Requests ------------------------------------------------------------------------------------
 
 absl::StatusOr<Admission::Permit> Serving::Enter(const TenantRef& tenant, size_t body_bytes) {
-  return Counted(admission_.Enter(tenant, kTextCopies * body_bytes));
+  return Counted(admission_.Enter(tenant, kTextCopies * body_bytes), *tenant);
 }
 
 absl::StatusOr<Admission::Permit> Serving::EnterText(const TenantRef& tenant, size_t body_bytes) {
-  return Counted(admission_.EnterText(tenant, kTextCopies * body_bytes));
+  return Counted(admission_.EnterText(tenant, kTextCopies * body_bytes), *tenant);
 }
 
-absl::StatusOr<Admission::Permit> Serving::Counted(absl::StatusOr<Admission::Permit> permit) {
+absl::StatusOr<Admission::Permit> Serving::Counted(absl::StatusOr<Admission::Permit> permit,
+                                                   const Tenant& tenant) {
   if (permit.ok()) return permit;
   if (absl::IsResourceExhausted(permit.status())) {
-    CountOverload(RejectReasonOf(permit.status()));
+    CountOverload(RejectReasonOf(permit.status()), &tenant);
   } else {
     const bool draining = ErrorReason(permit.status()) == "DRAINING";
-    probe_->Rejected(draining ? RejectReason::kDraining : RejectReason::kNotReady);
+    probe_->Rejected(draining ? RejectReason::kDraining : RejectReason::kNotReady, &tenant);
     probe_->Failed(FailureReason::kUnavailable);
   }
   return permit;
 }
 
-void Serving::CountOverload(RejectReason reason) {
-  probe_->Rejected(reason);
+void Serving::CountOverload(RejectReason reason, const Tenant* tenant) {
+  probe_->Rejected(reason, tenant);
   probe_->Failed(FailureReason::kOverloaded);
 }
 

@@ -90,8 +90,9 @@ class Serving : public AnswerRegistry {
  private:
   TextModel text_model() const { return {tokenizer_.get(), chat_template_.get()}; }
   // Counts a refusal.
-  absl::StatusOr<Admission::Permit> Counted(absl::StatusOr<Admission::Permit> permit);
-  void CountOverload(RejectReason reason);
+  absl::StatusOr<Admission::Permit> Counted(absl::StatusOr<Admission::Permit> permit,
+                                            const Tenant& tenant);
+  void CountOverload(RejectReason reason, const Tenant* tenant = nullptr);
   // A thread of text in.
   void PrepareAndSend(ArrivedRequest arrived);
   // A text job under a permit; `done` hears of it when there is no room.

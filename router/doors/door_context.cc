@@ -60,7 +60,7 @@ absl::StatusOr<Admission::Permit> DoorContext::Enter(const TenantRef& tenant,
     case ServerState::kRecovering:  // requests queue until the group is back
       return entrance_->Enter(tenant, body_bytes);
     case ServerState::kDraining:
-      probe_->Rejected(RejectReason::kDraining);
+      probe_->Rejected(RejectReason::kDraining, tenant.get());
       probe_->Failed(FailureReason::kUnavailable);
       return UnavailableError("DRAINING", "the server is shutting down", absl::Seconds(5));
     case ServerState::kStarting:
@@ -68,7 +68,7 @@ absl::StatusOr<Admission::Permit> DoorContext::Enter(const TenantRef& tenant,
     case ServerState::kWarming:
       break;
   }
-  probe_->Rejected(RejectReason::kNotReady);
+  probe_->Rejected(RejectReason::kNotReady, tenant.get());
   probe_->Failed(FailureReason::kUnavailable);
   return NotReady(status);
 }

@@ -24,7 +24,7 @@ void CountUnfinished(const Answer& answer, CancelPhase phase, const absl::Status
   } else if (reason != CancelReason::kNone && reason != CancelReason::kStopMatched) {
     probe->Cancelled(reason, phase);
   } else if (absl::IsResourceExhausted(why)) {
-    probe->Rejected(RejectReasonOf(why));
+    probe->Rejected(RejectReasonOf(why), answer.tenant().get());
     probe->Failed(FailureReason::kOverloaded);
   } else if (absl::IsInvalidArgument(why)) {
     probe->Failed(FailureReason::kValidation);

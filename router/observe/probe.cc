@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
@@ -39,7 +41,8 @@ void Probe::RequestAccepted(uint32_t prompt_tokens, uint32_t cached_tokens, uint
   metrics_->validation_time.Observe(static_cast<double>(validation_us) * kUs);
 }
 
-void Probe::Rejected(RejectReason reason) {
+void Probe::Rejected(RejectReason reason, const Tenant* tenant) {
+  if (tenant != nullptr && tenant->meter != nullptr) tenant->meter->use().AddRejection();
   metrics_->rejects[static_cast<size_t>(reason)]->Increment();
 }
 
@@ -249,6 +252,12 @@ void Probe::GrpcHandled(absl::string_view method, absl::string_view code, int64_
       .Observe(static_cast<double>(handling_us) * kUs);
 }
 
+void Probe::FollowTenants(std::function<TenantUseBook::Reading()> read) {
+  metrics_->read_tenants = std::move(read);
+}
+
+void Probe::SetCompat(const MetricsCompat& compat) { metrics_->compat = compat; }
+
 std::string Probe::Render() {
   Metrics& m = *metrics_;
   {
@@ -259,8 +268,11 @@ std::string Probe::Render() {
     m.process_fds.Set(OpenFiles());
     RenderScheduler();
     m.step_metrics.Fold();
+    if (m.read_tenants) m.tenants.Update(m.read_tenants());
   }
-  return RenderMetrics();
+  return RenderMetrics([&m](std::vector<prometheus::MetricFamily>* families) {
+    AddCompatMetrics(m.compat, families);
+  });
 }
 
 }  // namespace weft::router

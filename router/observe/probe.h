@@ -6,17 +6,21 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/ids.h"
+#include "router/observe/compat_metrics.h"
 #include "router/observe/outcomes.h"
 #include "router/request.h"
 #include "router/scheduler/scheduler.h"
 #include "router/shards/call.h"
 #include "router/shards/group_state.h"
+#include "router/tenants/tenant.h"
+#include "router/tenants/tenant_use.h"
 
 namespace weft::router {
 
@@ -58,8 +62,9 @@ class Probe {
   // Admission took it. `max_tokens` with every default applied.
   void RequestAccepted(uint32_t prompt_tokens, uint32_t cached_tokens, uint32_t max_tokens,
                        int64_t validation_us);
-  // Says more of a failure, which is counted besides.
-  void Rejected(RejectReason reason);
+  // Says more of a failure, which is counted besides. `tenant`: who was turned away; null where
+  // that is not known.
+  void Rejected(RejectReason reason, const Tenant* tenant = nullptr);
   // A request left the queue for its first step.
   void LeftQueue(int64_t queue_us);
   void FirstToken(int64_t since_arrival_us);
@@ -104,6 +109,11 @@ class Probe {
   // `code` in capitals, as OK or INVALID_ARGUMENT.
   void GrpcHandled(absl::string_view method, absl::string_view code, int64_t handling_us);
 
+  // -- What is shown -----------------------------------------------------------------------------
+  // Where Render reads what tenants have used, on its thread. Once, before the doors open.
+  void FollowTenants(std::function<TenantUseBook::Reading()> read);
+  // Other servers' names that Render shows besides. Before the doors open.
+  void SetCompat(const MetricsCompat& compat);
   // Everything in Prometheus text format, process_* read now.
   std::string Render();
 

@@ -6,6 +6,7 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "common/version.h"
 #include "router/observe/probe.h"
 #include "router/observe/step_metrics.h"
+#include "router/observe/tenant_metrics.h"
 
 namespace weft::router {
 namespace {
@@ -263,6 +265,11 @@ struct Probe::Metrics {
   std::array<Counter*, 4> restarts =
       Labelled(CounterFamily("weft_shard_restarts_total", "Shards restarted, by reason"), "reason",
                kRestarts);
+
+  // Tenants.
+  TenantMetrics tenants;
+  std::function<TenantUseBook::Reading()> read_tenants;
+  MetricsCompat compat;
 
   // Doors.
   Gauge& connections = OneGauge("weft_http_connections", "Open HTTP connections");

@@ -16,6 +16,8 @@ static_assert(kTenantTokensPerMinuteMax < INT64_MAX / kUnit / 4);
 constexpr int64_t kDebtMax = INT64_MAX / 4;
 // When places free up cannot be foreseen: requests differ too much.
 constexpr absl::Duration kRequestsRetryAfter = absl::Seconds(1);
+// Generated tokens of a request that are not counted as used yet.
+constexpr uint32_t kGeneratedKept = 64;
 
 int64_t Units(uint64_t tokens) {
   return static_cast<int64_t>(std::min<uint64_t>(tokens, kDebtMax / kUnit)) * kUnit;
@@ -83,10 +85,21 @@ absl::Status TenantMeter::Permit::ChargePrompt(uint32_t prompt_tokens) {
 }
 
 void TenantMeter::Permit::Charge(uint32_t tokens) {
-  if (meter_ == nullptr || !meter_->has_rate_.load(std::memory_order_relaxed)) return;
+  if (meter_ == nullptr) return;
+  generated_ += tokens;
+  if (generated_ >= kGeneratedKept) CountGenerated();
+  if (!meter_->has_rate_.load(std::memory_order_relaxed)) return;
   const int64_t now_us = meter_->clock_->NowUs();
   absl::MutexLock lock(&meter_->mutex_);
   meter_->bucket_.Charge(tokens, now_us);
+}
+
+void TenantMeter::Permit::CountPrompt() {
+  if (meter_ != nullptr) meter_->use_->AddPrompt(prompt_tokens_);
+}
+
+void TenantMeter::Permit::CountGenerated() {
+  meter_->use_->AddGenerated(std::exchange(generated_, 0));
 }
 
 void TenantMeter::Permit::RefundPrompt() {
@@ -98,6 +111,7 @@ void TenantMeter::Permit::RefundPrompt() {
 
 void TenantMeter::Permit::Release() {
   if (meter_ == nullptr) return;
+  CountGenerated();
   {
     absl::MutexLock lock(&meter_->mutex_);
     WEFT_CHECK_GT(meter_->requests_, 0u);
@@ -106,9 +120,11 @@ void TenantMeter::Permit::Release() {
   meter_.reset();
 }
 
-TenantMeter::TenantMeter(std::string name, const TenantLimits& limits, const Clock* clock)
+TenantMeter::TenantMeter(std::string name, const TenantLimits& limits, const Clock* clock,
+                         std::shared_ptr<TenantUse> use)
     : name_(std::move(name)),
       clock_(clock),
+      use_(use != nullptr ? std::move(use) : std::make_shared<TenantUse>()),
       has_rate_(limits.tokens_per_minute.has_value()),
       limits_(limits) {
   absl::MutexLock lock(&mutex_);

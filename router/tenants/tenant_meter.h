@@ -18,6 +18,7 @@
 #include "absl/time/time.h"
 #include "common/clock.h"
 #include "router/tenants/tenant_limits.h"
+#include "router/tenants/tenant_use.h"
 
 namespace weft::router {
 
@@ -57,6 +58,7 @@ class TenantMeter : public std::enable_shared_from_this<TenantMeter> {
       Release();
       meter_ = std::move(other.meter_);
       prompt_tokens_ = std::exchange(other.prompt_tokens_, 0);
+      generated_ = std::exchange(other.generated_, 0);
       return *this;
     }
     ~Permit() { Release(); }
@@ -67,6 +69,8 @@ class TenantMeter : public std::enable_shared_from_this<TenantMeter> {
     absl::Status ChargePrompt(uint32_t prompt_tokens);
     // Charges generated tokens. Never refused.
     void Charge(uint32_t tokens);
+    // The prompt begins to run: it counts as used. Once.
+    void CountPrompt();
     // The prompt is not going to run (somebody else refused it): its charge is given back.
     void RefundPrompt();
     // Idempotent.
@@ -75,13 +79,19 @@ class TenantMeter : public std::enable_shared_from_this<TenantMeter> {
    private:
     friend class TenantMeter;
     explicit Permit(std::shared_ptr<TenantMeter> meter) : meter_(std::move(meter)) {}
+    void CountGenerated();
 
     std::shared_ptr<TenantMeter> meter_;
     uint32_t prompt_tokens_ = 0;
+    // Generated, and not yet counted as used: counts of one tenant's streams meet in one place, so
+    // that each comes there seldom.
+    uint32_t generated_ = 0;
   };
 
-  // `name` of the tenant is for messages. `clock` must outlive this. Held by shared_ptr.
-  TenantMeter(std::string name, const TenantLimits& limits, const Clock* clock);
+  // `name` of the tenant is for messages. `clock` must outlive this. What is used counts in `use`,
+  // or, without one, in one of its own. Held by shared_ptr.
+  TenantMeter(std::string name, const TenantLimits& limits, const Clock* clock,
+              std::shared_ptr<TenantUse> use = nullptr);
 
   TenantMeter(const TenantMeter&) = delete;
   TenantMeter& operator=(const TenantMeter&) = delete;
@@ -95,12 +105,16 @@ class TenantMeter : public std::enable_shared_from_this<TenantMeter> {
 
   // Requests that hold a permit.
   uint32_t requests() const;
+  // What was used, of which running streams owe their last few tokens.
+  TenantUse& use() const { return *use_; }
 
  private:
   absl::Status TokensError(uint64_t tokens_per_minute, int64_t wait_us) const;
 
   const std::string name_;
   const Clock* const clock_;
+  // Never null.
+  const std::shared_ptr<TenantUse> use_;
   // Whether limits_ names a rate; read without the mutex, so that a token of an unlimited tenant
   // costs nothing.
   std::atomic<bool> has_rate_;

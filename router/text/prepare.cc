@@ -51,7 +51,7 @@ absl::Status Prepare(const TextModel& model, const Admission& admission, uint32_
   const absl::StatusOr<uint32_t> max_new_tokens =
       admission.OutputTokens(prompt_tokens, input.max_tokens);
   if (!max_new_tokens.ok()) {
-    probe->Rejected(RejectReason::kTooLong);
+    probe->Rejected(RejectReason::kTooLong, answer.tenant().get());
     return max_new_tokens.status();
   }
   Admission::Permit& permit = arrived->writer.permit();

@@ -68,6 +68,31 @@ TEST_CASE("A permit gives back what it took, wherever its request was", "[router
   CHECK(admission.Enter(Anonymous(), 0).ok());
 }
 
+TEST_CASE("A tenant's use is who came in, and prompts that began to run", "[router][admission]") {
+  ManualClock clock(1);
+  Admission admission({/*running_max=*/1, /*queue_requests_max=*/1, /*queue_tokens_max=*/10},
+                      &clock);
+  const TenantRef tenant = Anonymous();
+  const TenantUseCounts before = tenant->meter->use().Read();
+  const auto grown = [&](uint64_t TenantUseCounts::*count) {
+    return tenant->meter->use().Read().*count - before.*count;
+  };
+  auto first = admission.Enter(tenant, 0);
+  auto second = admission.Enter(tenant, 0);
+  REQUIRE((first.ok() && second.ok()));
+  CHECK(!admission.Enter(tenant, 0).ok());
+  CHECK(grown(&TenantUseCounts::requests) == 2);
+  REQUIRE(first->AddTokens(8).ok());
+  REQUIRE(!second->AddTokens(5).ok());
+  CHECK(grown(&TenantUseCounts::prompt_tokens) == 0);
+  first->MarkRunning();
+  first->MarkRunning();
+  CHECK(grown(&TenantUseCounts::prompt_tokens) == 8);
+  first->ChargeGenerated(3);
+  first->Release();
+  CHECK(grown(&TenantUseCounts::generated_tokens) == 3);
+}
+
 TEST_CASE("As many requests come in as the limit says, wherever they are", "[router][admission]") {
   ManualClock clock(1);
   Admission admission({/*running_max=*/5, /*queue_requests_max=*/3, /*queue_tokens_max=*/10},

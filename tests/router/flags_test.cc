@@ -100,6 +100,8 @@ TEST_CASE("A router that cannot start as it is told says what to give", "[router
   };
   CHECK(refusal({"--shard=unix:/s"}).find("--model: ") == 0);
   CHECK(refusal({"--model=m.gguf"}).find("--shard: ") == 0);
+  CHECK(refusal({"--model=m.gguf", "--shard=unix:/s", "--metrics-compat=tgi,sglang"}) ==
+        "--metrics-compat: `sglang` is not one of tgi, vllm");
   CHECK(refusal({"--model=m.gguf", "--shard=unix:/s", "--cors-origins=https://a,http://a/b"})
             .find("--cors-origins: `http://a/b` has a path") == 0);
 }

@@ -96,7 +96,8 @@ WORDS = {
                # What metrics are labelled with.
                "shards/call.h", "shards/group_state.h",
                # Who a request runs for.
-               "tenants/tenant.h", "tenants/tenant_limits.h", "tenants/tenant_meter.h"},
+               "tenants/tenant.h", "tenants/tenant_limits.h", "tenants/tenant_meter.h",
+               "tenants/tenant_use.h"},
     "shard": {"expert_load.h", "heartbeat.h", "step_batch.h"},
     # Numbers that host and device, CPU and GPU agree on.
     "kernels": {"half.h", "philox.h", "random_weight.h", "weight_blocks.h", "weight_format.h",

@@ -32,11 +32,12 @@ absl::StatusOr<std::unique_ptr<Identity>> Identity::Create(IdentityOptions optio
 
 Identity::Identity(IdentityOptions options)
     : options_(std::move(options)),
+      uses_(kTenantIndexMax),
       no_key_(absl::UnauthenticatedError(
           "an API key is needed: send it as `authorization: Bearer KEY` or `x-api-key: KEY`")),
       unknown_key_(absl::UnauthenticatedError("the API key is not known")),
       expired_key_(absl::UnauthenticatedError("the API key has expired")),
-      directory_(options_.clock),
+      directory_(options_.clock, &uses_),
       news_({options_.key_file}, kKeyFileBytesMax),
       table_(std::make_shared<Table>()) {
   absl::MutexLock lock(&reload_mutex_);

@@ -56,6 +56,9 @@ class Identity {
   absl::StatusOr<TenantRef> Authenticate(absl::string_view authorization,
                                          absl::string_view x_api_key = {}) const;
 
+  // What the tenants have used.
+  TenantUseBook::Reading Uses() const { return uses_.Read(); }
+
   // Reads the key file again. Its error, which is also logged (once for each content), leaves
   // everything as it was; a file that says what it said before changes and logs nothing, unless it
   // was bad meanwhile. Any thread; waits for the disk.
@@ -80,6 +83,7 @@ class Identity {
 
   const IdentityOptions options_;
   const KeyHasher hasher_;
+  TenantUseBook uses_;
   TenantRef anonymous_;
   // Made once: a refusal copies a reference.
   const absl::Status no_key_;

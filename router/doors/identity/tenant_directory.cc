@@ -27,12 +27,14 @@ TenantRef MakeTenant(const std::string& name, uint32_t index, uint64_t salt,
 
 }  // namespace
 
-TenantDirectory::TenantDirectory(const Clock* clock) : clock_(clock) {
+TenantDirectory::TenantDirectory(const Clock* clock, TenantUseBook* uses)
+    : clock_(clock), uses_(uses) {
   WEFT_CHECK_MSG(RAND_bytes(salt_key_.data(), static_cast<int>(salt_key_.size())) == 1,
                  "the system gives no random bits");
   const TenantLimits limits;
   anonymous_ = MakeTenant(kAnonymousTenant, 0, Salt(kAnonymousTenant), limits,
-                          std::make_shared<TenantMeter>(kAnonymousTenant, limits, clock_));
+                          std::make_shared<TenantMeter>(kAnonymousTenant, limits, clock_,
+                                                        uses_->Open(kAnonymousTenant)));
 }
 
 absl::StatusOr<std::vector<TenantRef>> TenantDirectory::Update(const KeyFile& file) {
@@ -43,7 +45,8 @@ absl::StatusOr<std::vector<TenantRef>> TenantDirectory::Update(const KeyFile& fi
     Known& known = known_[entry.name];
     std::shared_ptr<TenantMeter> meter = known.meter.lock();
     if (meter == nullptr) {
-      meter = std::make_shared<TenantMeter>(entry.name, entry.limits, clock_);
+      meter =
+          std::make_shared<TenantMeter>(entry.name, entry.limits, clock_, uses_->Open(entry.name));
       known.meter = meter;
     } else {
       meter->SetLimits(entry.limits);

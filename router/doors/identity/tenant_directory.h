@@ -21,8 +21,8 @@ namespace weft::router {
 
 class TenantDirectory {
  public:
-  // Draws the key of the salts. `clock` must outlive this and every tenant.
-  explicit TenantDirectory(const Clock* clock);
+  // Draws the key of the salts. `clock` must outlive this and every tenant, `uses` this.
+  TenantDirectory(const Clock* clock, TenantUseBook* uses);
 
   // Everybody's tenant where there are no keys, index 0, without limits.
   const TenantRef& anonymous() const { return anonymous_; }
@@ -47,6 +47,7 @@ class TenantDirectory {
   uint64_t Salt(absl::string_view name) const;
 
   const Clock* const clock_;
+  TenantUseBook* const uses_;
   std::array<uint8_t, 32> salt_key_{};
   TenantRef anonymous_;
   absl::flat_hash_map<std::string, Known> known_;

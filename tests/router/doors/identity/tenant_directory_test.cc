@@ -23,7 +23,8 @@ KeyFile File(const std::vector<std::string>& names) {
 
 TEST_CASE("A tenant keeps index, salt and meter through every reading", "[router][identity]") {
   ManualClock clock;
-  TenantDirectory directory(&clock);
+  TenantUseBook uses(kTenantIndexMax);
+  TenantDirectory directory(&clock, &uses);
   const auto first = directory.Update(File({"a", "b"})).value();
   KeyFile file = File({"c", "b", "a"});
   file.tenants[1].limits.requests_max = 1;
@@ -47,12 +48,14 @@ TEST_CASE("A tenant keeps index, salt and meter through every reading", "[router
   CHECK(indexes.size() == 4);
   CHECK(salts.size() == 5);
   // Another process has other salts.
-  CHECK(TenantDirectory(&clock).anonymous()->cache_salt != directory.anonymous()->cache_salt);
+  CHECK(TenantDirectory(&clock, &uses).anonymous()->cache_salt !=
+        directory.anonymous()->cache_salt);
 }
 
 TEST_CASE("A tenant that comes back is the one it was", "[router][identity]") {
   ManualClock clock;
-  TenantDirectory directory(&clock);
+  TenantUseBook uses(kTenantIndexMax);
+  TenantDirectory directory(&clock, &uses);
   const uint32_t index = directory.Update(File({"a"})).value()[0]->index;
   const auto other = directory.Update(File({"b"})).value();
   CHECK(other[0]->index != index);
@@ -62,7 +65,8 @@ TEST_CASE("A tenant that comes back is the one it was", "[router][identity]") {
 TEST_CASE("Indexes stay within their bound and are never two tenants' at once",
           "[router][identity]") {
   ManualClock clock;
-  TenantDirectory directory(&clock);
+  TenantUseBook uses(kTenantIndexMax);
+  TenantDirectory directory(&clock, &uses);
   // Held by a request long after its tenant has left the file.
   const TenantRef held = directory.Update(File({"held"})).value()[0];
   int name = 0;
