@@ -2,9 +2,10 @@
 # Installs what building and testing weft needs on Debian 12, and the demo model. Run it as root or
 # with sudo at hand; running it again changes nothing. Options:
 #   --no-model   leave the demo model out
-#   --tests      also the Python clients, oracles, stub generators and Prometheus that tests/run.sh
-#                uses
+#   --tests      also what tests/run.sh uses: Python clients, oracles, stub generators, Prometheus,
+#                HAProxy, Helm, kubeconform and the schemas of Kubernetes
 #   --images     also what runs and checks container images in tests: podman, podman-compose, linters
+#   --kubernetes also an API server of Kubernetes for the chart's test, built here in ten minutes
 #   --fuzz       also the compiler that fuzzing needs (tests/fuzz/run.sh)
 #   --cuda       also what is missing of CUDA 13's compiler and libraries (1.1 GB) and NCCL 2.28
 #                (0.2 GB)
@@ -17,6 +18,7 @@ want_tests=0
 want_cuda=0
 want_fuzz=0
 want_images=0
+want_kubernetes=0
 for argument in "$@"; do
   case "$argument" in
     --no-model) want_model=0 ;;
@@ -24,9 +26,13 @@ for argument in "$@"; do
     --cuda) want_cuda=1 ;;
     --fuzz) want_fuzz=1 ;;
     --images) want_images=1 ;;
+    --kubernetes) want_kubernetes=1 ;;
     -h|--help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
-    *) echo "setup.sh: unknown option $argument" \
-      "(known: --no-model, --tests, --images, --fuzz, --cuda)" >&2; exit 2 ;;
+    *)
+      echo "setup.sh: unknown option $argument" \
+        "(known: --no-model, --tests, --images, --kubernetes, --fuzz, --cuda)" >&2
+      exit 2
+      ;;
   esac
 done
 
@@ -52,6 +58,9 @@ packages=(
   python3 python3-venv python3-pip clang-format-14
 )
 command -v cargo >/dev/null && command -v rustc >/dev/null || packages+=(cargo-web rustc-web)
+if [ "$want_tests" = 1 ] || [ "$want_kubernetes" = 1 ]; then
+  command -v gofmt >/dev/null || [ -x /usr/local/go/bin/gofmt ] || packages+=(golang-go)
+fi
 # Client stubs of proto/ in Go, Java and TypeScript, and what parses the first and the last; a load
 # balancer.
 if [ "$want_tests" = 1 ]; then
@@ -59,7 +68,6 @@ if [ "$want_tests" = 1 ]; then
   packages+=(protoc-gen-go protoc-gen-go-grpc protobuf-compiler-grpc-java-plugin)
   # Hosts of their own for tests: network namespaces, and what cuts them off.
   packages+=(iproute2 nftables openssl)
-  command -v gofmt >/dev/null || [ -x /usr/local/go/bin/gofmt ] || packages+=(golang-go)
   command -v node >/dev/null && command -v npm >/dev/null || packages+=(nodejs npm)
 fi
 
@@ -186,6 +194,102 @@ install_test_node() {
   cp "$wanted/package-lock.json" "$folder/installed"
 }
 
+# -- Helm and kubeconform, which are built here, and the schemas of Kubernetes --------------------
+go_version=1.26.0
+go_tools=(github.com/yannh/kubeconform/cmd/kubeconform@v0.8.0 helm.sh/helm/v4/cmd/helm@v4.3.1)
+kubernetes_module=k8s.io/kubernetes@v1.36.3
+# Modules and the files in them that define what the chart makes beyond Kubernetes' own objects.
+crd_files=(
+  sigs.k8s.io/lws@v0.8.0
+  config/crd/bases/leaderworkerset.x-k8s.io_leaderworkersets.yaml
+  sigs.k8s.io/gateway-api@v1.6.3 config/crd/standard/gateway.networking.k8s.io_httproutes.yaml
+  sigs.k8s.io/gateway-api-inference-extension@v1.3.0
+  config/crd/bases/inference.networking.k8s.io_inferencepools.yaml
+  github.com/kedacore/keda/v2@v2.21.0 config/crd/bases/keda.sh_scaledobjects.yaml
+  github.com/cert-manager/cert-manager@v1.21.2 deploy/crds/cert-manager.io_certificates.yaml
+  github.com/cert-manager/cert-manager@v1.21.2 deploy/crds/cert-manager.io_issuers.yaml
+  github.com/prometheus-operator/prometheus-operator@v0.85.0
+  example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml
+  github.com/prometheus-operator/prometheus-operator@v0.85.0
+  example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml
+  github.com/prometheus-operator/prometheus-operator@v0.85.0
+  example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml
+)
+
+# The folder of a module's files, which is fetched where it is missing.
+module_folder() {  # MODULE@VERSION
+  local answer
+  answer="$("$go" mod download -json "$1")" || fail "cannot fetch the Go module $1: $answer"
+  sed -n 's/^\t"Dir": "\(.*\)",$/\1/p' <<<"$answer"
+}
+
+# What Go keeps is under FOLDER, to be removed, and `go` is one that is new enough: the installed
+# one, or the one that it fetches as a module.
+go_environment() {  # FOLDER
+  local found toolchain
+  export GOPATH="$1" GOCACHE="$1/build" GOFLAGS="-modcacherw -buildvcs=false" GOTOOLCHAIN=local
+  export GOBIN="$WEFT_TOOLS/bin" CGO_ENABLED=0
+  unset GOROOT GOMODCACHE
+  mkdir -p "$GOBIN"
+  go="$(command -v go || echo /usr/local/go/bin/go)"
+  found="$("$go" version | sed 's/^go version go\([0-9.]*\).*/\1/')"
+  version_at_least "$found" "$go_version" && return
+  echo "setup: fetching Go $go_version"
+  toolchain="golang.org/toolchain@v0.0.1-go$go_version.linux-$(dpkg --print-architecture)"
+  toolchain="$(module_folder "$toolchain")"
+  # Files of modules carry no right to be executed.
+  find "$toolchain/bin" "$toolchain/pkg/tool" -type f -exec chmod u+x {} +
+  go="$toolchain/bin/go"
+}
+
+# In a shell of its own, for the environment's sake; so is the next one.
+install_test_kubernetes() (
+  folder="$WEFT_CACHE/kubernetes"
+  wanted="$go_version ${go_tools[*]} $kubernetes_module ${crd_files[*]}"
+  [ "$(cat "$folder/installed" 2>/dev/null)" != "$wanted" ] || exit 0
+  echo "setup: building Helm and kubeconform, fetching the schemas of Kubernetes"
+  rm -rf "$folder/go" "$folder/crds"
+  mkdir -p "$folder/crds"
+  go_environment "$folder/go"
+  install -m 644 "$(module_folder "$kubernetes_module")/api/openapi-spec/swagger.json" "$folder/"
+  for ((i = 0; i < ${#crd_files[@]}; i += 2)); do
+    install -m 644 "$(module_folder "${crd_files[i]}")/${crd_files[i + 1]}" "$folder/crds/"
+  done
+  for module in "${go_tools[@]}"; do "$go" install -trimpath -ldflags '-s -w' "$module"; done
+  rm -rf "$folder/go"
+  echo "$wanted" >"$folder/installed"
+)
+
+# kube-apiserver from modules: its own names the others by their place in Kubernetes' repository,
+# so it is built as a dependency of a module that names them by version. etcd is Debian's, unpacked
+# and not installed: that would start it as a service.
+install_kube_api() (
+  folder="$WEFT_CACHE/kubernetes" version="${kubernetes_module#*@v}"
+  [ "$(cat "$folder/api" 2>/dev/null)" != "$version" ] || exit 0
+  echo "setup: building an API server of Kubernetes $version"
+  rm -rf "$folder/go" "$folder/etcd"
+  mkdir -p "$folder/etcd" "$WEFT_TOOLS/bin"
+  (cd "$folder/etcd" && apt-get download -q -o APT::Sandbox::User=root etcd-server)
+  dpkg-deb --extract "$folder"/etcd/*.deb "$folder/etcd"
+  install "$folder/etcd/usr/bin/etcd" "$WEFT_TOOLS/bin/"
+  go_environment "$folder/go"
+  source="$(module_folder "$kubernetes_module")"
+  mkdir "$folder/go/api"
+  cd "$folder/go/api"
+  # v1.36.3 of Kubernetes is v0.36.3 of its parts.
+  sed -e 's/^module .*/module weft-test-api/' \
+    -e "s|=> ./staging/src/\(.*\)|=> \1 v0.${version#*.}|" "$source/go.mod" >go.mod
+  cp "$source/go.sum" .
+  "$go" mod edit -require="$kubernetes_module"
+  # Helm asks for the version, which the linker writes.
+  "$go" build -mod=mod -trimpath -o "$WEFT_TOOLS/bin/" \
+    -ldflags "-s -w -X k8s.io/component-base/version.gitVersion=v$version" \
+    k8s.io/kubernetes/cmd/kube-apiserver
+  cd /
+  rm -rf "$folder/go" "$folder/etcd"
+  echo "$version" >"$folder/api"
+)
+
 # -- CUDA: the vendor's wheels, completed to what a toolkit looks like ----------------------------
 nccl_wheel=nvidia-nccl-cu13==2.28.9
 cuda_wheels=(
@@ -249,6 +353,8 @@ check_rust
 [ "$want_tests" = 0 ] || install_test_clients
 [ "$want_tests" = 0 ] || install_test_node
 [ "$want_tests" = 0 ] || install_test_prometheus
+[ "$want_tests" = 0 ] || install_test_kubernetes
 [ "$want_images" = 0 ] || install_image_tools
+[ "$want_kubernetes" = 0 ] || install_kube_api
 [ "$want_cuda" = 0 ] || install_cuda
 echo "setup: ready"
