@@ -33,8 +33,9 @@ pid_t ForkOrphan(int* alive) {
     _exit(0);
   }
   pid_t orphan = 0;
-  REQUIRE(read(pids[0], &orphan, sizeof(orphan)) == sizeof(orphan));
-  REQUIRE(waitpid(parent, nullptr, 0) == parent);
+  // The reaper's signals interrupt what waits.
+  REQUIRE(TEMP_FAILURE_RETRY(read(pids[0], &orphan, sizeof(orphan))) == sizeof(orphan));
+  REQUIRE(TEMP_FAILURE_RETRY(waitpid(parent, nullptr, 0)) == parent);
   for (const int fd : {pids[0], pids[1], life[0]}) close(fd);
   *alive = life[1];
   return orphan;
@@ -67,10 +68,10 @@ TEST_CASE("Orphans are reaped, and children that somebody waits for are left to 
   orphan = ForkOrphan(&alive);
   close(alive);
   siginfo_t ended{};
-  REQUIRE(waitid(P_PID, orphan, &ended, WEXITED | WNOWAIT) == 0);
+  REQUIRE(TEMP_FAILURE_RETRY(waitid(P_PID, orphan, &ended, WEXITED | WNOWAIT)) == 0);
   io.run_for(std::chrono::milliseconds(200));
   int status = 0;
-  REQUIRE(waitpid(own, &status, 0) == own);
+  REQUIRE(TEMP_FAILURE_RETRY(waitpid(own, &status, 0)) == own);
   CHECK(WEXITSTATUS(status) == 3);
   // No signal comes any more, and the orphan may have stood behind the other one.
   RunUntilReaped(io, orphan);
