@@ -31,11 +31,13 @@ class NoResponder : public HttpResponder {
 TEST_CASE("A client that leaves while its long body is read cancels the request of it",
           "[router][http]") {
   Probe probe;
+  absl::Notification woken;
+  // Outlives the entrance, whose thread wakes it.
+  IoWaker waker([&] { woken.Notify(); });
   FakeEntrance intake;
   intake.SetScript({});
   const DoorContext doors(&intake, &probe, {});
   NoResponder responder;
-  IoWaker waker([] {});
   absl::StatusOr<Admission::Permit> permit = doors.Enter(Anonymous(), kLongBodyBytes);
   REQUIRE(permit.ok());
   HttpRequest request;
@@ -59,6 +61,9 @@ TEST_CASE("A client that leaves while its long body is read cancels the request 
   const auto handed_in = intake.WaitRequest(0);
   REQUIRE(handed_in != nullptr);
   CHECK(handed_in->WaitCancelled() == CancelReason::kClientGone);
+  // The answer's end, too, comes when nobody is there to read it.
+  woken.WaitForNotification();
+  waker.Drain();
   CHECK(responder.calls == 0);
 }
 
