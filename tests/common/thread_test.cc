@@ -12,8 +12,7 @@
 namespace weft {
 namespace {
 
-TEST_CASE("A process that may start no more threads is told so by a Status",
-          "[common][no_tsan]") {
+TEST_CASE("A process that may start no more threads is told so by a Status", "[common][no_tsan]") {
   const pid_t pid = fork();
   if (pid == 0) {
     const rlimit few{4, 4};
