@@ -160,9 +160,10 @@ part_memcheck() { check_kernels memcheck; }
 
 # Without the kernels whose warps hand a buffer back by one lane, after __syncwarp: racecheck takes
 # the other lanes' reads for a race with the next bulk copy. It says the same of twenty lines that do
-# nothing else, and nothing when every lane arrives at the barrier.
+# nothing else, and nothing when every lane arrives at the barrier, as it says nothing of prompt
+# attention when all its lanes do.
 part_racecheck() {
-  CHECKED="${CHECKED:-~[time]~[.]~[long]~[gemv]~[experts]}" check_kernels racecheck
+  CHECKED="${CHECKED:-~[time]~[.]~[long]~[gemv]~[experts]~[prompt_attention]}" check_kernels racecheck
 }
 
 part_synccheck() { check_kernels synccheck; }
