@@ -25,8 +25,10 @@ void DeclareModel(Flags& flags, RouterFlagValues* values) {
   flags.AddSwitch("allow-control-tokens", &values->allow_control_tokens,
                   "Control tokens in chat messages (<|im_start|> ...) are read as such: whoever "
                   "writes a message can then speak in any role, system too");
-  flags.AddList("shard", &values->shards,
-                "Address of a shard, once per rank in order: unix:/path or host:port");
+  flags.AddList(
+      "shard", &values->shards,
+      "Address of a shard, once per rank in order: unix:/path or host:port; a name is asked of DNS "
+      "for each connection");
   flags.Add("supervisor-socket", &values->supervisor_socket,
             "Socket of the process that restarts shards; empty = none");
   flags.AddNumber(

@@ -38,8 +38,8 @@ void DeclareShardFlags(Flags& flags, ShardFlagValues* values) {
   flags.AddNumber("peer-timeout-s", &values->peer_timeout_s, 1, 3600,
                   "Longest wait for another rank in a step, s");
   flags.AddNumber("metrics-port", &values->metrics_port, -1, 65535,
-                  "Port of /metrics, 0 = a free one, -1 = none");
-  flags.Add("metrics-host", &values->metrics_host, "Address of /metrics");
+                  "Port of /metrics, /livez, /readyz and /startupz, 0 = a free one, -1 = none");
+  flags.Add("metrics-host", &values->metrics_host, "Address of that port");
   flags.AddSwitch("expert-load", &values->expert_load,
                   "Count the rows of each expert of each layer, for /metrics of shard 0");
   flags.Group("Start and logs");
