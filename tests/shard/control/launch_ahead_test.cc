@@ -56,9 +56,10 @@ struct AheadRig {
   std::atomic<bool> ready{false};
   std::atomic<int64_t> work_left_us{0};
   Launches launches;
-  ExecutorRig rig;
+  // They outlive the executor, which answers all that it was given, at its end at the latest.
   PendingPrefill first;
   PendingDecode second, third;
+  ExecutorRig rig;
 };
 
 }  // namespace
