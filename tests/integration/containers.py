@@ -22,7 +22,7 @@ UID = 10001
 TOOLS = pathlib.Path(os.environ.get("WEFT_CACHE") or pathlib.Path(
     os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "weft") / "image-tools/bin"
 MODEL = f"/models/{pathlib.Path(DEMO_MODEL).name}"
-# As docs/OPERATIONS.md runs it: nothing is writable but /tmp, and nothing is allowed.
+# As docs/CONTAINERS.md runs it: nothing is writable but /tmp, and nothing is allowed.
 HARDENED = ("--read-only", "--read-only-tmpfs=false",
             "--tmpfs=/tmp:rw,noexec,nosuid,nodev,size=16m,mode=1777",
             "--cap-drop=all", "--security-opt=no-new-privileges")

@@ -1,4 +1,4 @@
-"""The container image, run as docs/OPERATIONS.md says: no capability, no privilege, nothing
+"""The container image, run as docs/CONTAINERS.md says: no capability, no privilege, nothing
 writable but /tmp, limits of memory, processor time and processes. What it holds and says, and what
 becomes of streams when parts of it are killed.
 """

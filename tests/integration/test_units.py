@@ -1,5 +1,5 @@
 """The units of deploy/systemd under a real systemd, which runs in a container: set up as
-docs/OPERATIONS.md says, with all their hardening; stops, deaths, and a start that cannot succeed."""
+docs/CONTAINERS.md says, with all their hardening; stops, deaths, and a start that cannot succeed."""
 
 import contextlib
 import json
