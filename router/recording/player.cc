@@ -1,6 +1,7 @@
 #include "router/recording/player.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -13,10 +14,10 @@
 namespace weft::router::recording {
 namespace {
 
-// Tokens of a pool: more than any device holds, and what a recording from outside may cost.
-constexpr uint64_t kPoolTokensMax = uint64_t{1} << 30;
 constexpr uint32_t kBlockTokensMax = 4096;
-constexpr uint32_t kWaitingMax = 1u << 20;
+// Thousands of years from any beginning, and priorities are worth no more: sums do not overflow.
+constexpr int64_t kTimeAbsMaxUs = int64_t{1} << 55;
+constexpr int64_t kAgeingMaxUs = kTimeAbsMaxUs / kPriorityAbsMax;
 
 absl::Status Unsound(absl::string_view what) {
   return absl::DataLossError(absl::StrCat("no scheduler was ever told this: ", what));
@@ -26,6 +27,15 @@ template <typename Fields>
 absl::Status DecodeFields(Decoder& decoder, Fields* fields) {
   Fields::Code(decoder, *fields);
   return decoder.ok() ? absl::OkStatus() : Unsound("a record that ends too early");
+}
+
+std::string ConfigBytes(const Head& head) {
+  Head alone;
+  alone.config = head.config;
+  std::string bytes;
+  Encoder encoder(&bytes);
+  Head::Code(encoder, alone);
+  return bytes;
 }
 
 std::string Describe(const PlanRecord& plan) {
@@ -42,17 +52,24 @@ std::string Describe(const PlanRecord& plan) {
 absl::Status Player::Play(uint64_t part_number, absl::string_view payload) {
   part_ = part_number;
   Decoder decoder(payload);
-  while (!decoder.at_end() && report_.difference.empty()) {
+  while (!decoder.at_end() && (report_.difference.empty() || play_on_)) {
     RecordKind kind{};
     int64_t delta_us = 0;
     decoder.Number(kind);
     decoder.Signed(delta_us);
     if (!decoder.ok()) return Annotate(Unsound("a record that ends too early"), Place());
     // A head begins a new count of time.
-    now_us_ = kind == RecordKind::kHead ? delta_us : now_us_ + delta_us;
+    if (kind == RecordKind::kHead) now_us_ = 0;
+    if (delta_us < -kTimeAbsMaxUs || delta_us > kTimeAbsMaxUs ||
+        std::abs(now_us_ + delta_us) > kTimeAbsMaxUs) {
+      return Annotate(Unsound("a time that no clock shows"), Place());
+    }
+    now_us_ += delta_us;
     if (absl::Status status = PlayRecord(kind, decoder); !status.ok()) {
       return Annotate(status, Place());
     }
+    LeaveEnded();
+    if (play_on_ && scheduler_ != nullptr) scheduler_->CheckInvariantsForTest();
     if (kind == RecordKind::kHead || kind == RecordKind::kState) continue;
     ++event_;
     ++report_.events;
@@ -107,11 +124,13 @@ absl::Status Player::BeginPart(Decoder& decoder) {
   report_.recorded_by = absl::CHexEscape(absl::StrCat(head.version, " (", head.revision, ")"));
   awaits_state_ = head.has_state;
   const bool continues = has_begun_ && head.recording == head_.recording;
+  const bool has_same_config = ConfigBytes(head) == ConfigBytes(head_);
   head_ = std::move(head);
   if (continues) {
     if (head_.events != event_ || head_.plans != plans_ || !head_.has_state || report_.complete) {
       return Unsound(absl::StrCat("a part that goes on behind event ", head_.events));
     }
+    if (!has_same_config) return Unsound("a part with other settings than the one before");
     return absl::OkStatus();
   }
   // Only the first parts of all are rotated away.
@@ -127,6 +146,8 @@ absl::Status Player::BeginPart(Decoder& decoder) {
   plans_ = head_.plans;
   in_flight_.clear();
   labels_.clear();
+  prompts_.clear();
+  prompt_tokens_ = 0;
   formed_ = false;
   scheduler_ = head_.has_state ? nullptr : std::make_unique<Scheduler>(head_.config);
   return absl::OkStatus();
@@ -136,9 +157,8 @@ absl::Status Player::TakeState(Decoder& decoder) {
   if (!std::exchange(awaits_state_, false)) return Unsound("a state that no part begins with");
   SchedulerState state;
   DecodeState(decoder, &state);
-  if (!decoder.ok() || uint64_t{state.kv_blocks} * head_.config.block_tokens > kPoolTokensMax) {
-    return Unsound("a state that ends too early or is too large");
-  }
+  if (!decoder.ok()) return Unsound("a state that ends too early");
+  WEFT_RETURN_IF_ERROR(CheckPool(state.kv_blocks));
   LabelState(&state);
   if (scheduler_ != nullptr) {
     SchedulerState played;
@@ -153,6 +173,10 @@ absl::Status Player::TakeState(Decoder& decoder) {
     }
     return absl::OkStatus();
   }
+  for (const SequenceState& s : state.sequences) {
+    WEFT_RETURN_IF_ERROR(CheckNew(s.id, s.log_tokens));
+    CameIn(s.id, s.log_tokens);
+  }
   WEFT_ASSIGN_OR_RETURN(scheduler_, Scheduler::Restore(head_.config, state));
   formed_ = state.formed;
   StepNumber step = state.next_step - state.in_flight.size();
@@ -160,6 +184,7 @@ absl::Status Player::TakeState(Decoder& decoder) {
     Flight& flight = in_flight_.emplace_back();
     flight.step = step++;
     for (const StepRow& row : saved.step_rows) {
+      prompts_.try_emplace(row.id, 0);
       if (row.samples) flight.slots.push_back(row.slot);
     }
   }
@@ -174,10 +199,39 @@ absl::Status Player::CheckConfig(const SchedulerConfig& config) const {
                     within(config.step_tokens_max, config.running_max, kStepTokensMax) &&
                     within(config.block_tokens, 1, kBlockTokensMax) &&
                     within(config.kv_windows.size(), 1, kKvGroupsMax) &&
-                    within(config.context_tokens_max, 1, kContextTokensMax) &&
-                    within(config.waiting_max, 0, kWaitingMax) && config.ageing_us >= 0 &&
-                    within(config.watermark_permille, 0, 1000);
+                    within(config.context_tokens_max, 1, limits_.context_tokens) &&
+                    within(config.waiting_max, 0, limits_.waiting) && config.ageing_us >= 0 &&
+                    config.ageing_us <= kAgeingMaxUs && within(config.watermark_permille, 0, 1000);
   return fits ? absl::OkStatus() : Unsound("settings out of their ranges");
+}
+
+absl::Status Player::CheckPool(uint32_t kv_blocks) const {
+  if (kv_blocks <= limits_.pool_blocks &&
+      uint64_t{kv_blocks} * head_.config.block_tokens <= limits_.pool_tokens) {
+    return absl::OkStatus();
+  }
+  return Unsound("a pool that no device holds");
+}
+
+absl::Status Player::CheckNew(SequenceId id, uint32_t prompt_tokens) const {
+  if (prompt_tokens_ + prompt_tokens > limits_.prompt_tokens) {
+    return Unsound("more prompts than a router holds");
+  }
+  if (!prompts_.contains(id)) return absl::OkStatus();
+  return Unsound(absl::StrCat("sequence ", id, " for a second time"));
+}
+
+void Player::CameIn(SequenceId id, uint32_t prompt_tokens) {
+  prompts_[id] = prompt_tokens;
+  prompt_tokens_ += prompt_tokens;
+}
+
+void Player::LeaveEnded() {
+  for (const Ended& ended : ended_) {
+    const auto prompt = prompts_.find(ended.id);
+    if (prompt != prompts_.end()) prompt_tokens_ -= std::exchange(prompt->second, 0);
+  }
+  ended_.clear();
 }
 
 uint32_t Player::Label(uint64_t hash) {
@@ -195,9 +249,7 @@ void Player::LabelState(SchedulerState* state) {
 
 absl::Status Player::PlayGroupFormed(const GroupFormed& formed) {
   if (formed_) return Unsound("a group that forms beside another");
-  if (uint64_t{formed.kv_blocks} * head_.config.block_tokens > kPoolTokensMax) {
-    return Unsound("a pool that no device holds");
-  }
+  WEFT_RETURN_IF_ERROR(CheckPool(formed.kv_blocks));
   formed_ = true;
   GroupInfo group;
   group.epoch = formed.epoch;
@@ -222,6 +274,10 @@ absl::Status Player::PlayArrival(const ArrivalRecord& record) {
       record.hashes.size() > record.prompt_tokens / block_tokens) {
     return Unsound("a prompt of another length");
   }
+  // One that is live is refused.
+  if (!scheduler_->IsLive(record.id)) {
+    WEFT_RETURN_IF_ERROR(CheckNew(record.id, record.prompt_tokens));
+  }
   std::vector<TokenId> ids(record.prompt_tokens, 0);
   for (size_t i = 0; i < record.hashes.size(); ++i) {
     ids[(i + 1) * block_tokens - 1] = Label(record.hashes[i]);
@@ -236,6 +292,7 @@ absl::Status Player::PlayArrival(const ArrivalRecord& record) {
   arrival.ignore_eos = record.ignore_eos;
   arrival.bypass_prefix_cache = record.bypass_prefix_cache;
   const absl::Status status = scheduler_->OnArrival(std::move(arrival), now_us_);
+  if (status.ok()) CameIn(record.id, record.prompt_tokens);
   CompareStatus(absl::StrCat("the arrival of sequence ", record.id), record.status, status);
   return absl::OkStatus();
 }
@@ -278,6 +335,14 @@ absl::Status Player::PlayStepDone(const StepDone& done) {
 absl::Status Player::PlayPlan(const PlanRecord& recorded) {
   const StepPlan* const plan = scheduler_->Plan(now_us_);
   const PlanRecord played = RecordOf(plan);
+  if (plan != nullptr) {
+    Flight& flight = in_flight_.emplace_back();
+    flight.step = plan->step;
+    flight.slots = plan->decode_slots;
+    for (const PlannedChunk& chunk : plan->chunks) {
+      if (chunk.last) flight.slots.push_back(chunk.slot);
+    }
+  }
   plans_ += recorded.step > 0;
   report_.plans += recorded.step > 0;
   if (played.digest != recorded.digest || played.step != recorded.step) {
@@ -287,14 +352,6 @@ absl::Status Player::PlayPlan(const PlanRecord& recorded) {
                                  played.chunk_tokens == recorded.chunk_tokens
                              ? "; they differ in slots, blocks or order"
                              : ""));
-    return absl::OkStatus();
-  }
-  if (plan == nullptr) return absl::OkStatus();
-  Flight& flight = in_flight_.emplace_back();
-  flight.step = plan->step;
-  flight.slots = plan->decode_slots;
-  for (const PlannedChunk& chunk : plan->chunks) {
-    if (chunk.last) flight.slots.push_back(chunk.slot);
   }
   return absl::OkStatus();
 }

@@ -13,20 +13,36 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "common/limits.h"
 #include "router/recording/records.h"
 #include "router/recording/replay.h"
 #include "router/scheduler/scheduler.h"
 
 namespace weft::router::recording {
 
+// What a recording from outside may cost. The defaults are more than any device and router hold.
+struct PlayerLimits {
+  uint64_t pool_tokens = uint64_t{1} << 28;
+  uint32_t pool_blocks = 1u << 24;
+  uint32_t context_tokens = kContextTokensMax;
+  // Of the prompts of all live sequences.
+  uint64_t prompt_tokens = uint64_t{1} << 28;
+  uint32_t waiting = 1u << 20;
+};
+
 class Player {
  public:
   // `report` outlives this.
-  explicit Player(ReplayReport* report) : report_(*report) {}
+  explicit Player(ReplayReport* report, const PlayerLimits& limits = {})
+      : limits_(limits), report_(*report) {}
 
   // Plays the records of a frame until one differs, which report->difference then says.
   // `part_number` is that of the frame's part.
   absl::Status Play(uint64_t part_number, absl::string_view payload);
+
+  // Plays on behind differences, into what no recorded scheduler comes to, and checks after each
+  // record that its own is sound.
+  void PlayOnForTest() { play_on_ = true; }
 
  private:
   absl::Status PlayRecord(RecordKind kind, Decoder& decoder);
@@ -42,6 +58,11 @@ class Player {
   absl::Status PlayEnd(const End& end);
 
   absl::Status CheckConfig(const SchedulerConfig& config) const;
+  absl::Status CheckPool(uint32_t kv_blocks) const;
+  // A sequence may come in: ids are never used again, for rows of who had it may be in flight.
+  absl::Status CheckNew(SequenceId id, uint32_t prompt_tokens) const;
+  void CameIn(SequenceId id, uint32_t prompt_tokens);
+  void LeaveEnded();
   // The number that stands for a hash in this replay.
   uint32_t Label(uint64_t hash);
   void LabelState(SchedulerState* state);
@@ -52,6 +73,8 @@ class Player {
   // "event 12 at 3.000004 s".
   std::string Place() const;
 
+  const PlayerLimits limits_;
+  bool play_on_ = false;
   ReplayReport& report_;
   uint64_t part_ = 0;
   Head head_;
@@ -72,6 +95,9 @@ class Player {
   };
   std::deque<Flight> in_flight_;
   absl::flat_hash_map<uint64_t, uint32_t> labels_;
+  // By id, of every sequence so far: its prompt's tokens, 0 when it has ended.
+  absl::flat_hash_map<SequenceId, uint32_t> prompts_;
+  uint64_t prompt_tokens_ = 0;
 
   std::vector<Ended> ended_;
   std::vector<Emitted> emitted_;

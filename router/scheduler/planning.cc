@@ -11,8 +11,8 @@ namespace {
 // Waiting sequences behind a long head that are looked at for a short one.
 constexpr int kLookAheadMax = 8;
 
-// Bounds a prediction of a prediction, far above any step.
-constexpr double kSharedStepUsMax = 1e9;
+// Bounds predictions, far above any step, so that they are whole microseconds.
+constexpr double kStepUsMax = 1e9;
 
 }  // namespace
 
@@ -110,7 +110,7 @@ uint32_t Scheduler::Impl::ChunkBudget(const Sequence& leader) {
 
 uint32_t Scheduler::Impl::SharedStepUs() const {
   const auto prompts = static_cast<double>(prefilling_.size() + waiting_.size());
-  return static_cast<uint32_t>(std::min(cost_.StepUs(shape_) * (1 + prompts), kSharedStepUsMax));
+  return static_cast<uint32_t>(std::min(cost_.StepUs(shape_) * (1 + prompts), kStepUsMax));
 }
 
 void Scheduler::Impl::Grant(Sequence* sequence, uint32_t tokens, uint32_t* budget) {
@@ -189,8 +189,9 @@ const StepPlan* Scheduler::Impl::FinishPlan() {
     for (Sequence* const s : running_) Tell(s);
   }
   plan_.with_decode = shape_.rows > 0;
-  plan_.predicted_us =
-      plan_.kind == StepKind::kFilter ? 0 : static_cast<uint32_t>(cost_.StepUs(shape_));
+  plan_.predicted_us = plan_.kind == StepKind::kFilter
+                           ? 0
+                           : static_cast<uint32_t>(std::min(cost_.StepUs(shape_), kStepUsMax));
   // Whatever was given back until now, in this plan too, is dropped before the rows run
   // (invariant wire.once).
   plan_.drops.swap(drops_);

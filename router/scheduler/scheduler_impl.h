@@ -7,7 +7,7 @@
 //   preemption.cc  who loses both when blocks run out
 //   suspects.cc    who may be what loses the groups, and its steps alone
 //   completion.cc  the answer to a step: tokens, ends, published blocks
-//   state.cc       all of it as plain data, and back
+//   state.cc       all of it as plain data, and back (state_check.cc: whether it can go back)
 //   invariants.cc  how all of it belongs together
 
 #pragma once
@@ -191,8 +191,6 @@ class Scheduler::Impl {
   absl::Status CheckArrival(const Arrival& arrival) const;
 
   // -- state.cc
-  // Whether it can be gone on from without leaving any bounds.
-  absl::Status CheckState(const SchedulerState& state) const;
   void RestorePrefixes(const std::vector<PublishedBlock>& published);
   void RestoreSequence(const SequenceState& saved);
 

@@ -3,16 +3,12 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "router/scheduler/scheduler_impl.h"
+#include "router/scheduler/state_check.h"
 
 namespace weft::router {
 namespace {
-
-absl::Status Bad(absl::string_view what) {
-  return absl::InvalidArgumentError(absl::StrCat("the scheduler's state has ", what));
-}
 
 TableState SaveTable(const BlockTable& table) {
   TableState saved;
@@ -132,53 +128,9 @@ void Scheduler::Impl::Save(SchedulerState* state) const {
   cost_.Save(state);
 }
 
-absl::Status Scheduler::Impl::CheckState(const SchedulerState& state) const {
-  if (!config_.label_ids) return Bad("no token ids: it goes on with label ids only");
-  const auto is_block = [&](BlockId block) { return block < state.kv_blocks; };
-  const auto are_blocks = [&](const std::vector<BlockId>& blocks) {
-    return std::all_of(blocks.begin(), blocks.end(), is_block);
-  };
-  if (!are_blocks(state.plain) || !are_blocks(state.cached)) return Bad("a block not in the pool");
-  std::vector<bool> is_published(state.kv_blocks, false);
-  for (const PublishedBlock& block : state.published) {
-    if (!is_block(block.block) || block.group >= groups_.count() || is_published[block.block]) {
-      return Bad("a foreign prefix");
-    }
-    is_published[block.block] = true;
-  }
-  if (state.in_flight.size() > kStepsInFlightMax) return Bad("too many steps in flight");
-  for (const StepState& step : state.in_flight) {
-    for (const StepRow& row : step.step_rows) {
-      if (row.slot >= config_.running_max) return Bad("a row of no slot");
-    }
-  }
-  std::vector<bool> taken(config_.running_max, false);
-  SequenceId last_id = 0;
-  for (const SequenceState& s : state.sequences) {
-    const uint32_t full = config_.prefix_cache ? s.log_tokens / config_.block_tokens : 0;
-    if (s.id <= last_id || s.log_tokens == 0 || s.log_tokens >= s.length_limit ||
-        s.length_limit > config_.context_tokens_max || s.block_hashes.size() != full ||
-        std::abs(int64_t{s.priority}) > kPriorityAbsMax || s.tables.size() != groups_.count()) {
-      return Bad(absl::StrCat("the impossible sequence ", s.id));
-    }
-    last_id = s.id;
-    for (const TableState& table : s.tables) {
-      if (table.end < table.first || table.blocks.size() != table.end - table.first ||
-          table.blocks.size() > table.capacity || table.capacity > kContextTokensMax ||
-          !are_blocks(table.blocks)) {
-        return Bad(absl::StrCat("an impossible table of sequence ", s.id));
-      }
-    }
-    if (s.phase == Phase::kWaiting) continue;
-    if (s.slot >= config_.running_max || taken[s.slot]) return Bad("two sequences in a slot");
-    taken[s.slot] = true;
-  }
-  return absl::OkStatus();
-}
-
 absl::Status Scheduler::Impl::Restore(const SchedulerState& state) {
   WEFT_CHECK(live_.empty() && !formed_);
-  if (absl::Status status = CheckState(state); !status.ok()) return status;
+  if (absl::Status status = CheckState(config_, groups_, state); !status.ok()) return status;
   now_us_ = state.now_us;
   formed_ = state.formed;
   next_step_ = state.next_step;

@@ -93,6 +93,10 @@ TEST_CASE("A bad file changes nothing, here and for the router", "[launcher][con
   CHECK(absl::StrContains(rig.Reload(), "error the configuration stays as it was: "));
   CHECK(rig.Reload().empty());
   CHECK(rig.ForRouter() == "queue-requests-max = [\"9\"]\n");
+  // Any text is a flag's value: what it means is looked at before anything of the file is taken.
+  rig.Write("queue-requests-max = 12\nlog-level = \"loud\"\n");
+  CHECK(absl::StrContains(rig.Reload(), "\"loud\" is not one of trace, debug"));
+  CHECK(rig.ForRouter() == "queue-requests-max = [\"9\"]\n");
   rig.Write("queue-requests-max = 12\n");
   CHECK(absl::StrContains(rig.Reload(), "can be read again"));
   CHECK(rig.ForRouter() == "queue-requests-max = [\"12\"]\n");

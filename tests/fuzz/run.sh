@@ -58,7 +58,7 @@ fi
 work=build/fuzz/runs
 bytes_max() {  # TARGET: the largest input that is worth its time
   case "$1" in
-    gguf|torch_file) echo 16384 ;;
+    gguf|recording|torch_file) echo 16384 ;;
     *) echo 4096 ;;
   esac
 }

@@ -387,11 +387,25 @@ def sentence_piece():
         yield data[: ends[5]] + data[ends[300]: ends[340]] + data[ends[-1]:]
 
 
+def recording():
+    """The records of the committed recording's frames, without the frames: as many as one input
+    may have."""
+    data = (TESTS / "transcripts/recordings/demo.1").read_bytes()
+    place, records = 8, b""
+    while place + 12 <= len(data) and len(records) < 16384:
+        length = int.from_bytes(data[place:place + 4], "little")
+        records += data[place + 12:place + 12 + length]
+        place += 12 + length
+    yield records[:2048]
+    yield records[:16384]
+
+
 TARGETS = {
     "http": http, "body": body, "generate": generate, "step": step, "http2": http2, "reply": reply,
     "tokenizer": tokenizer, "model_text": model_text, "template": template,
     "gguf": lambda: (micro_llama(kind) for kind in (2, 3, 8)), "safetensors": safetensors,
     "config": config, "torch_file": torch_file, "sentence_piece": sentence_piece,
+    "recording": recording,
 }
 
 

@@ -6,6 +6,8 @@ import os
 import pathlib
 import subprocess
 import sys
+import threading
+import time
 
 # A thread on one CPU that is due every millisecond, and says when it was later than that: the time
 # at which it was due and the time at which it ran, both time.time().
@@ -61,13 +63,47 @@ def queue_waits_s(pid):
 
 
 class QueueWaits:
-    """How long threads wait for a CPU from here on."""
+    """How long threads wait for a CPU from here on. Entered, it reads that again and again, so that
+    it is also known of processes that end meanwhile."""
+
+    READ_EVERY_S = 0.025
 
     def __init__(self, *pids):
         self.before = {pid: queue_waits_s(pid) for pid in pids}
+        # What each thread was last seen with, and what was the longest of each process when.
+        self.seen = {pid: dict(waits) for pid, waits in self.before.items()}
+        self.history = []
 
-    def longest_s(self, pid):
-        """Of the thread of a process that waited longest; of its whole life where it is new."""
-        before = self.before.get(pid, {})
-        return max((wait - before.get(thread, 0.0)
-                    for thread, wait in queue_waits_s(pid).items()), default=0.0)
+    def __enter__(self):
+        self.over = threading.Event()
+        self.reader = threading.Thread(target=self.read_on)
+        self.reader.start()
+        return self
+
+    def __exit__(self, kind, value, traceback):
+        self.over.set()
+        self.reader.join()
+
+    def read_on(self):
+        while not self.over.wait(self.READ_EVERY_S):
+            self.read()
+
+    def read(self):
+        for pid, seen in self.seen.items():
+            seen.update(queue_waits_s(pid))
+        self.history.append((time.time(), {pid: self.longest_of(pid) for pid in self.seen}))
+
+    def longest_of(self, pid):
+        before = self.before[pid]
+        return max((wait - before.get(thread, 0.0) for thread, wait in self.seen[pid].items()),
+                   default=0.0)
+
+    def longest_s(self, pid, until=None):
+        """Of the thread of a process that waited longest, until now or a time.time() in the past; of
+        its whole life where it is new."""
+        if until is None:
+            self.seen.setdefault(pid, {}).update(queue_waits_s(pid))
+            self.before.setdefault(pid, {})
+            return self.longest_of(pid)
+        return max((longest[pid] for at, longest in self.history
+                    if at <= until + self.READ_EVERY_S), default=0.0)

@@ -125,6 +125,7 @@ SLEEPS = {
     "router/doors/http/server.cc": "drain polls a counter once in a process's life",
     "tests/router/engine/cost_test.cc": "the slow router that shards must not wait for",
     "tests/router/engine/engine_rig.cc": "polls a condition with a deadline",
+    "tests/router/recording/recorded_world.cc": "polls a condition with a deadline",
     "tests/support/mock_process.cc": "the mock's step time",
 }
 

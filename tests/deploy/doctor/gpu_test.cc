@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "deploy/launcher/doctor/memory.h"
 #include "shard/device/cuda/planning.h"
@@ -124,6 +125,21 @@ TEST_CASE("CPU shards are held against RAM and the control group", "[doctor]") {
   const Finding busy = Memory(host, options, "llama-3.2-1b");
   CHECK(busy.verdict == Verdict::kWarn);
   CHECK(absl::StrContains(busy.found, "only 976 MiB of RAM are free now"));
+}
+
+TEST_CASE("RAM that is free now has to hold weights and pools", "[doctor]") {
+  FakeHost host;
+  const ServeOptions options = Serve("cpu", 2);
+  const std::string found = Memory(host, options, "llama-3.2-1b").found;
+  uint64_t used_mib = 0;
+  REQUIRE(absl::SimpleAtoi(found.substr(0, found.find(' ')), &used_mib));
+  const auto with = [&](uint64_t mib) {
+    host.File("proc/meminfo",
+              absl::StrCat("MemTotal: 67108864 kB\nMemAvailable: ", mib * 1024, " kB\n"));
+    return Memory(host, options, "llama-3.2-1b").verdict;
+  };
+  CHECK(with(used_mib + 1) == Verdict::kOk);
+  CHECK(with(used_mib - 1) == Verdict::kWarn);
 }
 
 TEST_CASE("A pool that the limit makes smaller is a warning", "[doctor]") {

@@ -121,7 +121,7 @@ TEST_CASE("A full disk ends the recording and nothing else", "[recording]") {
     REQUIRE(getrlimit(RLIMIT_FSIZE, &limit) == 0);
     const rlimit small = {10'001, limit.rlim_max};
     REQUIRE(setrlimit(RLIMIT_FSIZE, &small) == 0);
-    const RecordedWorld world = RecordWorld(3, 600, false, options);
+    const RecordedWorld world = RecordWorld(3, 600, false, options, /*awaits_end=*/true);
     REQUIRE(setrlimit(RLIMIT_FSIZE, &limit) == 0);
     signal(SIGXFSZ, handler);
     CHECK(world.ended);

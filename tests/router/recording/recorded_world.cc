@@ -2,6 +2,9 @@
 
 #include <catch2/catch.hpp>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+
 namespace weft::router {
 
 recording::RecordOptions UnhurriedOptions(const std::string& path) {
@@ -12,7 +15,7 @@ recording::RecordOptions UnhurriedOptions(const std::string& path) {
 }
 
 RecordedWorld RecordWorld(uint64_t seed, uint32_t requests, bool kv_windows,
-                          const recording::RecordOptions& options) {
+                          const recording::RecordOptions& options, bool awaits_end) {
   auto recorder = Recorder::Create(options, /*recording=*/seed);
   REQUIRE(recorder.ok());
   SimulationOptions simulation;
@@ -26,6 +29,10 @@ RecordedWorld RecordWorld(uint64_t seed, uint32_t requests, bool kv_windows,
   };
   RecordedWorld world;
   world.report = RunSimulation(simulation);
+  const absl::Time deadline = absl::Now() + absl::Seconds(60);
+  while (awaits_end && !(*recorder)->ended() && absl::Now() < deadline) {
+    absl::SleepFor(absl::Milliseconds(2));
+  }
   world.ended = (*recorder)->ended();
   (*recorder)->Finish();
   return world;

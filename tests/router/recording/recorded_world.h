@@ -17,7 +17,7 @@ namespace weft::router {
 
 struct RecordedWorld {
   SimulationReport report;
-  // The recording ended before the world did.
+  // The recording ended before it was finished.
   bool ended = false;
 };
 
@@ -25,8 +25,9 @@ struct RecordedWorld {
 // not outrun.
 recording::RecordOptions UnhurriedOptions(const std::string& path);
 
-// Runs a world of `requests` and records it.
+// Runs a world of `requests` and records it. `awaits_end`: the recording ends by itself, as soon as
+// its thread has written what it cannot write, which is waited for.
 RecordedWorld RecordWorld(uint64_t seed, uint32_t requests, bool kv_windows,
-                          const recording::RecordOptions& options);
+                          const recording::RecordOptions& options, bool awaits_end = false);
 
 }  // namespace weft::router

@@ -184,10 +184,12 @@ TEST_CASE("A rank that does not come to a collective is named after the time-out
     std::vector<float> target(4, 0.0f);
     comm->Stage(4);
     const absl::Status status = comm->AllReduceAdd(target.data(), 4);
-    return absl::IsDeadlineExceeded(status) &&
-                   absl::StrContains(status.message(), "rank 0 gave up waiting for rank 1")
-               ? 0
-               : 2;
+    if (!absl::IsDeadlineExceeded(status) ||
+        !absl::StrContains(status.message(), "rank 0 gave up waiting for rank 1")) {
+      return 2;
+    }
+    // It has left the epoch, and waits for nobody again.
+    return absl::IsAborted(comm->AllReduceAdd(target.data(), 4)) ? 0 : 3;
   });
   CHECK(ranks.Wait(0) == 0);
   REQUIRE(write(gate[1], "x", 1) == 1);
@@ -251,8 +253,11 @@ TEST_CASE("Who does not belong to the epoch is not let in", "[shard][comm]") {
   RankProcesses ranks(3, [&](Rank rank) {
     if (rank == 2) {  // a stranger that takes the place of rank 1, and comes before it
       const auto stranger = Meeting()->Meet(Call(wrong, 1, 2, absl::Seconds(20)));
+      MeetCall other_epoch = Call(offered.token, 1, 2, absl::Seconds(20));
+      other_epoch.epoch = kEpoch + 1;
+      const auto late = Meeting()->Meet(other_epoch);
       if (write(refused[1], "x", 1) != 1) return 2;
-      return absl::IsUnavailable(stranger.status()) ? 0 : 1;
+      return absl::IsUnavailable(stranger.status()) && absl::IsUnavailable(late.status()) ? 0 : 1;
     }
     if (rank == 1) {
       char byte = 0;
@@ -273,6 +278,26 @@ TEST_CASE("Who does not belong to the epoch is not let in", "[shard][comm]") {
   CHECK(ranks.Wait(2) == 0);
   close(refused[0]);
   close(refused[1]);
+}
+
+TEST_CASE("Who connects and says nothing is sent away while the others are waited for",
+          "[shard][comm][long]") {
+  Offered offered(2);
+  const std::vector<std::string> words = absl::StrSplit(offered.token, ' ');
+  RankProcesses ranks(2, [&](Rank rank) {
+    if (rank == 0) return offered.Join(0, 2) == nullptr ? 1 : 0;
+    Patience patience;
+    patience.deadline = absl::Now() + absl::Seconds(30);
+    const auto silent =
+        ConnectTcp({words[2], static_cast<uint32_t>(std::stoi(words[3]))}, patience);
+    if (!silent.ok()) return 2;
+    char byte = 0;
+    const absl::Status closed = ReadAll(*silent, &byte, 1, patience);
+    if (!absl::IsUnavailable(closed)) return 3;
+    return offered.Join(1, 2) == nullptr ? 1 : 0;
+  });
+  CHECK(ranks.Wait(0) == 0);
+  CHECK(ranks.Wait(1) == 0);
 }
 
 TEST_CASE("Ranks that were started in different ways are told what to change", "[shard][comm]") {
