@@ -63,6 +63,13 @@ class Streams:
                                for history in self.histories),
                    f"{count} tokens of every stream", timeout_s)
 
+    def wait_all_speak(self, timeout_s=TIMEOUT_S):
+        """Until every stream that is open now has had another token, or its end."""
+        silent = [(history, history.count) for history in self.open()]
+        wait_until(lambda: all(history.closed or history.count > count
+                               for history, count in silent),
+                   "a token of every open stream", timeout_s)
+
     def join(self, timeout_s=TIMEOUT_S):
         deadline = time.monotonic() + timeout_s
         for thread, history in zip(self.threads, self.histories):

@@ -8,6 +8,7 @@ import signal
 import time
 import unittest
 
+from live_tokens import live_tokens, prompt_rate
 from machine_delay import QueueWaits, WakeDelays
 from recovery_record import ServerLog
 from stream_clients import Checker, Streams, mixed, through
@@ -15,9 +16,10 @@ from stream_history import CUT
 from weft_server import WeftServer, alive, children_of, seed, wait_until
 
 SEED = seed(31)
-STREAMS = 12
-# What is promised, on a machine that lets a thread run when it can.
-DETECTION_S, ROUTER_BACK_S = 0.1, 1.0
+STREAMS, MANY = 12, 64
+# What is promised, on a machine that lets a thread run when it can. All streams flow again after
+# FLOW_S and the time that it takes to compute their tokens again.
+DETECTION_S, ROUTER_BACK_S, FLOW_S = 0.1, 1.0, 2.0
 # Threads that run one after another between a kill and the router's word: the killed process's own
 # last one, the launcher's or the one that reads the shard's connection, the one that decides.
 WAKE_UPS = 3
@@ -134,6 +136,41 @@ class Losses(unittest.TestCase):
             print(f"\nseen after {1e3 * (noticed - at):.1f} ms; threads ran up to "
                   f"{1e3 * worst_s:.1f} ms late and waited {1e3 * waited_s:.1f} ms for a CPU")
             self.assertLess(noticed - at, DETECTION_S + WAKE_UPS * worst_s + waited_s)
+
+
+class ManyStreams(unittest.TestCase):
+    def test_a_kill_under_64_open_streams(self):
+        source = random.Random(SEED + 1)
+        requests = through(mixed(MANY, source, tokens=(70, 100)))
+        with WeftServer("--log-format=json", shards=2) as server, WakeDelays() as delays:
+            checker = Checker(server).learn([ask for _, ask in requests])
+            log = ServerLog(server)
+            seen = []
+            for rank in (0, 1):
+                rate = prompt_rate(server, source)
+                streams = Streams(server, requests)
+                streams.wait_tokens(8)
+                victim = server.shard_pid(rank)
+                waits = QueueWaits(server.router_pid(), server.process.pid,
+                                   server.shard_pid(1 - rank))
+                self.assertEqual(len(streams.open()), MANY, "streams were over before the kill")
+                live, at = live_tokens(checker, streams), time.time()
+                os.kill(victim, signal.SIGKILL)
+                loss = log.first_loss_after(at)
+                streams.wait_all_speak()
+                waited_s = sum(map(waits.longest_s, (*waits.before, server.shard_pid(rank))))
+                checker.check(streams.join())
+                _, back_s = streams.gaps_s(at)
+                # The slower of the two: a neighbour may have come or gone.
+                rate = min(rate, prompt_rate(server, source))
+                seen.append((rank, at, loss.at, back_s, live, rate, waited_s))
+        for rank, at, noticed, back_s, live, rate, waited_s in seen:
+            worst_s = delays.worst_s(at, noticed)
+            print(f"\nrank {rank}: seen after {1e3 * (noticed - at):.1f} ms (threads ran up to "
+                  f"{1e3 * worst_s:.1f} ms late); all flow again after {back_s:.2f} s: {live} live "
+                  f"tokens at {rate:.0f}/s are {live / rate:.2f} s; threads waited {waited_s:.2f} s")
+            self.assertLess(noticed - at, DETECTION_S + WAKE_UPS * worst_s)
+            self.assertLess(back_s, FLOW_S + live / rate + waited_s)
 
 
 if __name__ == "__main__":
