@@ -176,6 +176,7 @@ class GrpcShardClient : public ShardClient {
   // outside the lock. It has no connection, and its calls end as they would have.
   std::shared_ptr<grpc::Channel> LookAgain(int64_t now_us) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (!IsLookupFailure(why_) || now_us < channel_made_us_ + kLookAgainUs) return nullptr;
+    if (channel_->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_READY) return nullptr;
     channel_made_us_ = now_us;
     return std::exchange(channel_, MakeChannel());
   }
@@ -202,6 +203,7 @@ class GrpcShardClient : public ShardClient {
       absl::MutexLock lock(&mutex_);
       calls_.erase(in_flight.get());
       ++delivering_;
+      if (in_flight->reply.status.ok()) why_.clear();
     }
     sink_(std::move(in_flight->reply));
     in_flight.reset();
@@ -248,7 +250,7 @@ class GrpcShardClient : public ShardClient {
   absl::flat_hash_set<InFlight*> calls_ ABSL_GUARDED_BY(mutex_);
   // Calls whose replies are being handed over.
   int delivering_ ABSL_GUARDED_BY(mutex_) = 0;
-  // What the last attempt to connect broke of.
+  // What the last attempt to connect broke of; empty once a call was answered.
   std::string why_ ABSL_GUARDED_BY(mutex_);
 };
 
