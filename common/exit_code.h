@@ -17,8 +17,8 @@ enum ExitCode : int {
   kExitCut = 2,
   // Its device is stuck or lost to this process; a new process may well have it again.
   kExitStuck = 3,
-  // It served or was about to, and cannot any more whatever is tried: the shards do not fit
-  // together or to the router's model, or another router has taken them.
+  // It served or was about to, and cannot any more whatever is tried: a launcher's shards do not
+  // fit together or to the router's model, or another router has taken them.
   kExitFatal = 4,
 };
 

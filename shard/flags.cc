@@ -109,13 +109,25 @@ absl::Status ResolveComm(const ShardFlagValues& values, ShardFlags* flags) {
   return ListenTcp(flags->comm_host, flags->comm_ports).status();
 }
 
+// Program, libraries, and a model's headers and vocabulary: what is taken before a plan can say
+// what would fit. In less the kernel ends the process without a word.
+constexpr uint64_t kStartMiB = 128;
+
+absl::Status CheckStartMemory(const MemoryLimit& host) {
+  const uint64_t mib = host.bytes >> 20;
+  if (host.bytes == 0 || mib >= kStartMiB) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("a shard takes ", kStartMiB, " MiB before it loads anything, of ", mib, " MiB ",
+                   host.name, ": raise the limit; `weft inspect MODEL` says what the model takes"));
+}
+
 absl::Status ResolveCompute(const ShardFlagValues& texts, bool cuda, ShardFlags* flags) {
   WEFT_ASSIGN_OR_RETURN(flags->memory, ResolveMemory(texts.memory, cuda));
   flags->memory.deterministic = texts.deterministic;
   flags->memory.expert_load = texts.expert_load && flags->rank == 0;
   ShareCores(texts.threads, flags->world, UsableCores(), ReadCgroupLimits(""), &flags->memory);
   flags->memory.host = HostMemoryLimit("");
-  return absl::OkStatus();
+  return CheckStartMemory(flags->memory.host);
 }
 
 }  // namespace

@@ -211,8 +211,13 @@ absl::Status Serve(const ShardFlags& flags, ShutdownSignals signals) {
   };
   Executor executor(std::move(options), EarlyFacts(flags), progress);
   WEFT_ASSIGN_OR_RETURN(const std::unique_ptr<OpsServer> ops, StartOps(flags, executor));
+  ListenOptions listen = flags.listen;
+  listen.serving = [&executor, patience = flags.peer_timeout] {
+    const ShardHealth health = HealthOf(executor, patience);
+    return health.ready && health.live;
+  };
   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<ShardServer> server,
-                        ShardServer::Start(flags.listen, executor, &probe));
+                        ShardServer::Start(listen, executor, &probe));
   PrintLine(absl::StrCat("listening on ", server->address()));
   WEFT_LOG_INFO("weft-shard {} ({}) rank={} of {} on {}", Version(), Revision(), flags.rank,
                 flags.world, server->address());

@@ -9,9 +9,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "boost/asio/buffer.hpp"
 #include "boost/asio/local/stream_protocol.hpp"
 #include "boost/asio/read_until.hpp"
@@ -39,6 +41,10 @@ using boost::asio::local::stream_protocol;
 // A client that does not read, or sends more than this without a newline, is dropped.
 constexpr size_t kSocketBytesMax = 64 << 10;
 constexpr size_t kClientsMax = 8;
+// How a shard's line begins that says why it cannot start, and how much of it fits into the
+// router's line.
+constexpr absl::string_view kLastWords = "weft-shard: ";
+constexpr size_t kLastWordsBytesMax = 800;
 
 std::chrono::nanoseconds ToChrono(absl::Duration duration) {
   return absl::ToChronoNanoseconds(duration);
@@ -119,6 +125,8 @@ class Supervisor::Impl : public std::enable_shared_from_this<Supervisor::Impl> {
     uint64_t starts = 0;
     absl::Time started;
     RestartHistory history;
+    // What the process said last of why it cannot start; empty while it has said nothing.
+    std::string last_words;
     boost::asio::steady_timer restart_timer;
   };
 
@@ -145,7 +153,11 @@ class Supervisor::Impl : public std::enable_shared_from_this<Supervisor::Impl> {
   // -- Children ----------------------------------------------------------------------------------
   absl::Status StartMember(Member* member) {
     Child::Callbacks callbacks;
+    member->last_words.clear();
     callbacks.on_line = [this, member](const std::string& line, bool is_stdout) {
+      if (!is_stdout && absl::StartsWith(line, kLastWords)) {
+        member->last_words = line.substr(kLastWords.size(), kLastWordsBytesMax);
+      }
       if (callbacks_.on_line) callbacks_.on_line(member->spec.name, line, is_stdout);
     };
     // A handler of its own: OnExit destroys the Child that is calling.
@@ -170,7 +182,10 @@ class Supervisor::Impl : public std::enable_shared_from_this<Supervisor::Impl> {
     const std::string how = DescribeWaitStatus(wait_status);
     member->child.reset();
     if (member->index < router_index_) {
-      Broadcast(absl::StrCat("died ", member->index, " ", pid, "\n"));
+      const bool startup = WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == kExitStartup;
+      const bool told = startup && !member->last_words.empty();
+      Broadcast(absl::StrCat("died ", member->index, " ", pid, told ? " " : "",
+                             told ? member->last_words : "", "\n"));
     }
     if (!IsWanted(*member)) {
       if (member->index == router_index_) JudgeDrain(wait_status, how);

@@ -4,7 +4,8 @@
 //
 // The socket's protocol is stated in router/shards/supervisor_client.h, whose client is the only
 // one: the router asks "restart <rank> <pid> <reason>", the supervisor answers "ok" or "error
-// <text>" and pushes "died <rank> <pid>" when a shard's process is gone.
+// <text>" and pushes "died <rank> <pid> [why]" when a shard's process is gone: why one cannot
+// start, in its words.
 
 #pragma once
 

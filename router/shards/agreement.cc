@@ -23,6 +23,27 @@ absl::Status Expect(uint32_t rank, absl::string_view what, const T& expected, co
       absl::StrCat("shard ", rank, ": ", what, ": expected ", expected, ", found ", found));
 }
 
+// What answers at place `place` of --shard belongs there.
+absl::Status CheckPlace(uint32_t place, uint32_t world, const InfoResponse& info) {
+  const auto refuse = [&](const auto&... what) {
+    return absl::FailedPreconditionError(absl::StrCat("shard ", place, ": ", what...));
+  };
+  if (info.protocol_version() != kShardProtocolVersion) {
+    return refuse("protocol version: expected ", kShardProtocolVersion, ", found ",
+                  info.protocol_version(), "; run router and shards of one build");
+  }
+  if (info.rank() != place) {
+    return refuse("rank: expected ", place, ", found ", info.rank(),
+                  "; each shard needs a --rank of its own, and the router's --shard names them in "
+                  "this order");
+  }
+  if (info.world() != world) {
+    return refuse("number of shards: expected ", world, ", found ", info.world(),
+                  "; --world of every shard is how many --shard the router has");
+  }
+  return absl::OkStatus();
+}
+
 // "float32" for DATA_TYPE_FLOAT32.
 std::string TypeName(weft::v1::DataType type) {
   constexpr absl::string_view kPrefix = "DATA_TYPE_";
@@ -75,7 +96,7 @@ absl::Status SameFacts(const InfoResponse& a, const InfoResponse& b) {
   if (differences.empty()) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("rank ", b.rank(), " differs from rank 0: ", absl::StrJoin(differences, ", "),
-                   "; start all shards with the same --model, --dtype and --kv-dtype"));
+                   "; start all shards with the same build, --model, --dtype and --kv-dtype"));
 }
 
 // One pool serves all KV groups, so their blocks have one size.
@@ -129,12 +150,7 @@ absl::StatusOr<GroupAgreement> Agree(absl::Span<const InfoResponse> infos) {
   const InfoResponse& first = infos.front();
   for (uint32_t rank = 0; rank < infos.size(); ++rank) {
     const InfoResponse& info = infos[rank];
-    absl::Status status =
-        Expect(rank, "protocol version", kShardProtocolVersion, info.protocol_version());
-    if (status.ok()) status = Expect(rank, "rank", rank, info.rank());
-    if (status.ok()) {
-      status = Expect(rank, "number of shards", static_cast<uint32_t>(infos.size()), info.world());
-    }
+    absl::Status status = CheckPlace(rank, static_cast<uint32_t>(infos.size()), info);
     if (status.ok()) status = SameFacts(first, info);
     if (status.ok()) status = CheckKvGroups(rank, info);
     if (!status.ok()) return status;

@@ -1,8 +1,6 @@
 #include "router/shards/client_grpc.h"
 
 #include <chrono>
-#include <fstream>
-#include <sstream>
 #include <utility>
 #include <vector>
 
@@ -11,9 +9,11 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
 #include "common/clock.h"
 #include "common/limits.h"
 #include "common/status.h"
+#include "common/tls_pem.h"
 #include "grpcpp/channel.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/create_channel.h"
@@ -21,20 +21,27 @@
 #include "grpcpp/security/credentials.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/slice.h"
+#include "router/shards/connect_reason.h"
 
 namespace weft::router {
 namespace {
 
 constexpr int kReconnectMinMs = 10;
 constexpr int kReconnectMaxMs = 200;
-// Time for connect and HTTP/2 hand-shake; a loaded machine needs some.
-constexpr int kConnectTimeoutMs = 2000;
+// Time for connect and hand-shakes; a loaded machine needs some. While packets vanish each attempt
+// takes as long, and the first one after they are let through again is what ends the silence.
+constexpr int kConnectTimeoutMs = 1000;
 // A connection whose peer is cut off is given up after both together, so that it is made anew as
 // soon as the network is whole again and not when TCP next repeats itself.
 constexpr int kKeepaliveMs = 2000;
 constexpr int kKeepaliveTimeoutMs = 5000;
 // A shard that comes back may have another address behind its name.
 constexpr int kResolveMinMs = 500;
+// For a name server that is slow; it is asked again meanwhile.
+constexpr int kLookupTimeoutMs = 10'000;
+// gRPC waits up to two minutes before it looks a name up again that was not known, as that of a
+// pod that is yet to come: a new channel looks it up at once.
+constexpr int64_t kLookAgainUs = 2'000'000;
 // For the answer to why there is no connection, which the channel has at hand.
 constexpr std::chrono::milliseconds kWhyTimeout(50);
 
@@ -50,6 +57,7 @@ grpc::ChannelArguments ChannelArguments() {
   arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   arguments.SetInt(GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, kResolveMinMs);
+  arguments.SetInt(GRPC_ARG_DNS_ARES_QUERY_TIMEOUT_MS, kLookupTimeoutMs);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetMaxReceiveMessageSize(kShardMessageBytesMax);
@@ -86,32 +94,16 @@ absl::Status ToStatus(const grpc::Status& status) {
   return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
 }
 
-absl::StatusOr<std::string> ReadFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream content;
-  if (!file || !(content << file.rdbuf())) {
-    return absl::NotFoundError(absl::StrCat("shard TLS: cannot read \"", path, "\""));
-  }
-  return content.str();
-}
-
-absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> Credentials(const ShardTls& tls) {
-  grpc::SslCredentialsOptions options;
-  WEFT_ASSIGN_OR_RETURN(options.pem_cert_chain, ReadFile(tls.cert));
-  WEFT_ASSIGN_OR_RETURN(options.pem_private_key, ReadFile(tls.key));
-  WEFT_ASSIGN_OR_RETURN(options.pem_root_certs, ReadFile(tls.ca));
-  return grpc::SslCredentials(options);
-}
-
 class GrpcShardClient : public ShardClient {
  public:
   GrpcShardClient(Rank rank, const std::string& address,
                   std::shared_ptr<grpc::ChannelCredentials> credentials, ShardReplySink sink)
       : rank_(rank),
+        address_(address),
+        credentials_(std::move(credentials)),
         sink_(std::move(sink)),
         paths_(CallPaths()),
-        channel_(grpc::CreateCustomChannel(address, std::move(credentials), ChannelArguments())),
-        stub_(channel_) {}
+        channel_(MakeChannel()) {}
 
   ~GrpcShardClient() override {
     absl::MutexLock lock(&mutex_);
@@ -139,17 +131,19 @@ class GrpcShardClient : public ShardClient {
     in_flight->context.set_wait_for_ready(wait_for_ready);
     in_flight->waits = wait_for_ready;
     InFlight* raw = in_flight.release();  // owned by the completion from here on
+    std::shared_ptr<grpc::Channel> replaced;
     {
       absl::MutexLock lock(&mutex_);
       calls_.insert(raw);
+      if (wait_for_ready) replaced = LookAgain(raw->start_us);
     }
-    stub_.UnaryCall(&raw->context, paths_[static_cast<size_t>(call)], grpc::StubOptions(),
-                    &raw->request, &raw->response,
-                    [this, raw](grpc::Status status) { Complete(raw, status); });
+    grpc::GenericStub(channel()).UnaryCall(
+        &raw->context, paths_[static_cast<size_t>(call)], grpc::StubOptions(), &raw->request,
+        &raw->response, [this, raw](grpc::Status status) { Complete(raw, status); });
   }
 
   bool Connected() override {
-    return channel_->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_READY;
+    return channel()->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_READY;
   }
 
   bool is_local() const override { return false; }
@@ -169,6 +163,24 @@ class GrpcShardClient : public ShardClient {
     grpc::ByteBuffer why_response;
   };
 
+  std::shared_ptr<grpc::Channel> MakeChannel() const {
+    return grpc::CreateCustomChannel(address_, credentials_, ChannelArguments());
+  }
+
+  std::shared_ptr<grpc::Channel> channel() {
+    absl::MutexLock lock(&mutex_);
+    return channel_;
+  }
+
+  // Replaces a channel that has not found the shard's name for a while; returns it, so that it ends
+  // outside the lock. It has no connection, and its calls end as they would have.
+  std::shared_ptr<grpc::Channel> LookAgain(int64_t now_us) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (!IsLookupFailure(why_) || now_us < channel_made_us_ + kLookAgainUs) return nullptr;
+    if (channel_->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_READY) return nullptr;
+    channel_made_us_ = now_us;
+    return std::exchange(channel_, MakeChannel());
+  }
+
   // On a gRPC thread.
   void Complete(InFlight* raw, const grpc::Status& status) {
     std::unique_ptr<InFlight> in_flight(raw);
@@ -176,9 +188,9 @@ class GrpcShardClient : public ShardClient {
     reply.status = ToStatus(status);
     if (status.ok()) reply.body = Flatten(in_flight->response);
     reply.call_us = MonotonicClock().NowUs() - in_flight->start_us;
-    if (in_flight->waits && absl::IsDeadlineExceeded(reply.status) && !Connected()) {
-      AskWhy(in_flight.release());
-      return;
+    if (absl::IsDeadlineExceeded(reply.status)) {
+      if (in_flight->waits && !Connected()) return AskWhy(in_flight.release());
+      reply.status = absl::DeadlineExceededError("no answer in time");
     }
     Deliver(std::move(in_flight));
   }
@@ -191,6 +203,7 @@ class GrpcShardClient : public ShardClient {
       absl::MutexLock lock(&mutex_);
       calls_.erase(in_flight.get());
       ++delivering_;
+      if (in_flight->reply.status.ok()) why_.clear();
     }
     sink_(std::move(in_flight->reply));
     in_flight.reset();
@@ -205,9 +218,10 @@ class GrpcShardClient : public ShardClient {
     raw->why_context.set_deadline(std::chrono::system_clock::now() + kWhyTimeout);
     raw->why_context.set_wait_for_ready(false);
     raw->why_request = ReferTo(std::make_shared<const std::string>());
-    stub_.UnaryCall(&raw->why_context, paths_[static_cast<size_t>(ShardCall::kInfo)],
-                    grpc::StubOptions(), &raw->why_request, &raw->why_response,
-                    [this, raw](grpc::Status why) { CompleteWithWhy(raw, why); });
+    grpc::GenericStub(channel()).UnaryCall(
+        &raw->why_context, paths_[static_cast<size_t>(ShardCall::kInfo)], grpc::StubOptions(),
+        &raw->why_request, &raw->why_response,
+        [this, raw](grpc::Status why) { CompleteWithWhy(raw, why); });
   }
 
   // On a gRPC thread.
@@ -219,23 +233,24 @@ class GrpcShardClient : public ShardClient {
       if (why.ok()) why_.clear();
       if (why.error_code() == grpc::StatusCode::UNAVAILABLE) why_ = why.error_message();
       // While an attempt is under way there is no answer; the one before it has the same.
-      if (!why_.empty()) {
-        reply.status = absl::DeadlineExceededError(absl::StrCat("no connection: ", why_));
-      }
+      reply.status = absl::DeadlineExceededError(why.ok() ? "no connection until now"
+                                                          : NoConnection(address_, why_));
     }
     Deliver(std::move(in_flight));
   }
 
   const Rank rank_;
+  const std::string address_;
+  const std::shared_ptr<grpc::ChannelCredentials> credentials_;
   const ShardReplySink sink_;
   const std::vector<std::string> paths_;
-  const std::shared_ptr<grpc::Channel> channel_;
-  grpc::GenericStub stub_;
   absl::Mutex mutex_;
+  std::shared_ptr<grpc::Channel> channel_ ABSL_GUARDED_BY(mutex_);
+  int64_t channel_made_us_ ABSL_GUARDED_BY(mutex_) = MonotonicClock().NowUs();
   absl::flat_hash_set<InFlight*> calls_ ABSL_GUARDED_BY(mutex_);
   // Calls whose replies are being handed over.
   int delivering_ ABSL_GUARDED_BY(mutex_) = 0;
-  // What the last attempt to connect broke of.
+  // What the last attempt to connect broke of; empty once a call was answered.
   std::string why_ ABSL_GUARDED_BY(mutex_);
 };
 
@@ -245,8 +260,14 @@ absl::StatusOr<std::unique_ptr<ShardClient>> MakeGrpcShardClient(Rank rank,
                                                                  const std::string& address,
                                                                  const ShardTls& tls,
                                                                  ShardReplySink sink) {
-  WEFT_ASSIGN_OR_RETURN(std::shared_ptr<grpc::ChannelCredentials> credentials, Credentials(tls));
-  return std::make_unique<GrpcShardClient>(rank, address, std::move(credentials), std::move(sink));
+  WEFT_ASSIGN_OR_RETURN(PeerTls files,
+                        LoadPeerTls("--shard-tls", {tls.cert, tls.key, tls.ca}, absl::Now()));
+  grpc::SslCredentialsOptions options;
+  options.pem_cert_chain = std::move(files.cert_pem);
+  options.pem_private_key = std::move(files.key_pem);
+  options.pem_root_certs = std::move(files.ca_pem);
+  return std::make_unique<GrpcShardClient>(rank, address, grpc::SslCredentials(options),
+                                           std::move(sink));
 }
 
 }  // namespace weft::router

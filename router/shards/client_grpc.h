@@ -1,6 +1,8 @@
 // The way to a shard of another host: gRPC's own client over mutual TLS. Owned by the shard group;
 // calls come from the engine loop's thread, replies are handed over on gRPC's threads. It never
-// repeats a call; a call that waited in vain for a connection says what the last attempt broke of.
+// repeats a call; a call that waited in vain for a connection says what the last attempt broke of
+// and what to do about it. A name is looked up again whenever its connection ends, and every two
+// seconds while nobody knows it.
 
 #pragma once
 

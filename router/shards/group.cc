@@ -35,12 +35,14 @@ ShardGroup::ShardGroup(const ShardGroupOptions& options,
     : router_id_(options.router_id),
       probe_(probe),
       listener_(listener),
+      supervised_(restarter != nullptr),
       shards_(std::move(clients)),
       health_(options.health, &shards_, probe),
       claims_(options.router_id, options.launcher, &shards_),
       forming_(options.router_id, options.model, &shards_),
       failures_(shards_.world(), restarter, probe),
-      leave_in_flight_(shards_.world(), false) {
+      leave_in_flight_(shards_.world(), false),
+      last_words_(shards_.world()) {
   WEFT_CHECK(router_id_ != 0);
   detail_ = absl::StrCat("connecting to ", world(), " shards");
   probe_->SetWorld(world());
@@ -62,6 +64,7 @@ void ShardGroup::OnReply(ShardReply reply, int64_t now_us) {
 
 void ShardGroup::OnShardDied(const ShardDeath& death, int64_t now_us) {
   if (death.rank >= world()) return;
+  last_words_[death.rank] = death.why;
   // The supervisor starts it again unasked.
   failures_.OnDied(death.rank, death.pid);
   if (health_.pid(death.rank) != death.pid) return;  // replaced already, or never answered
@@ -87,9 +90,13 @@ void ShardGroup::OnInfo(const ShardReply& reply, int64_t now_us) {
   if (!answer.has_value() || closed_) return;
   if (!answer->ok()) {
     if (InEpoch()) return;  // a broken channel and a hung process are found by Watch
-    detail_ = absl::StrCat("rank ", rank, ": ", answer->status().message());
-    return health_.SayUnreachable(rank, answer->status());
+    // Nobody is there to answer: it said itself why it does not start.
+    const absl::Status why =
+        last_words_[rank].empty() ? answer->status() : absl::UnavailableError(last_words_[rank]);
+    detail_ = absl::StrCat("rank ", rank, ": ", why.message());
+    return health_.SayUnreachable(rank, why);
   }
+  last_words_[rank].clear();
   InfoResponse& info = **answer;
   const bool asked_to_hold = claims_.OnInfo(rank, info, now_us);
   if (InEpoch()) return CheckMember(rank, info, now_us);
@@ -163,8 +170,11 @@ void ShardGroup::MaybeForm(int64_t now_us) {
   std::vector<InfoResponse> infos;
   for (Rank rank = 0; rank < world(); ++rank) infos.push_back(*health_.info(rank));
   if (const absl::Status fits = forming_.Check(infos); !fits.ok()) {
-    // At start-up somebody must act; later a shard may yet be restarted with the right flags.
-    if (!forming_.formed_before()) return Fatal(absl::InvalidArgumentError(fits.message()));
+    // A launcher starts all shards with the same flags: before the first group another try would
+    // end the same way. Elsewhere, and later, a shard may yet be started with the right ones.
+    if (supervised_ && !forming_.formed_before()) {
+      return Fatal(absl::InvalidArgumentError(fits.message()));
+    }
     if (detail_ != fits.message()) WEFT_LOG_ERROR("no group: {}", std::string(fits.message()));
     detail_ = std::string(fits.message());
     return;
@@ -330,7 +340,6 @@ void ShardGroup::OnLeave(const ShardReply& reply) {
 void ShardGroup::Fatal(const absl::Status& why) {
   closed_ = true;
   detail_ = std::string(why.message());
-  WEFT_LOG_ERROR("cannot serve: {}", detail_);
   listener_->OnGroupFatal(why);
 }
 

@@ -48,9 +48,9 @@ class ShardGroupListener {
   virtual void OnGroupLost(const absl::Status& why, int64_t now_us) = 0;
   // Rank 0's answers, in step order.
   virtual void OnStepAnswer(const StepAnswer& answer, int64_t now_us) = 0;
-  // No group can ever form for this router. INVALID_ARGUMENT: the shards do not fit together or do
-  // not have the router's model, and another start would end the same way. FAILED_PRECONDITION:
-  // another router has taken over.
+  // No group can ever form for this router; the listener says so in the log. INVALID_ARGUMENT: the
+  // shards of a launcher do not fit together or do not have the router's model, and another start
+  // would end the same way. FAILED_PRECONDITION: another router has taken over.
   virtual void OnGroupFatal(const absl::Status& why) = 0;
 };
 
@@ -117,6 +117,8 @@ class ShardGroup {
   const uint64_t router_id_;
   Probe* const probe_;
   ShardGroupListener* const listener_;
+  // A launcher looks after the shards.
+  const bool supervised_;
   ShardFanout shards_;
   ShardHealth health_;
   ShardClaims claims_;
@@ -132,6 +134,8 @@ class ShardGroup {
   Epoch epoch_ = 0;
   // By rank: LeaveGroup is on its way.
   std::vector<bool> leave_in_flight_;
+  // By rank: why its last process could not start; empty when it could.
+  std::vector<std::string> last_words_;
 };
 
 }  // namespace weft::router

@@ -52,12 +52,13 @@ std::string RestartLine(Rank rank, uint64_t pid, absl::string_view reason) {
 }
 
 absl::Status ParseDiedLine(absl::string_view line, ShardDeath* death) {
-  const std::vector<absl::string_view> words = absl::StrSplit(line, ' ');
-  if (words.size() != 3 || words[0] != "died" || !absl::SimpleAtoi(words[1], &death->rank) ||
+  const std::vector<absl::string_view> words = absl::StrSplit(line, absl::MaxSplits(' ', 3));
+  if (words.size() < 3 || words[0] != "died" || !absl::SimpleAtoi(words[1], &death->rank) ||
       !absl::SimpleAtoi(words[2], &death->pid)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("expected \"died <rank> <pid>\", found \"", line, "\""));
+        absl::StrCat("expected \"died <rank> <pid> [why]\", found \"", line, "\""));
   }
+  death->why = words.size() > 3 ? std::string(words[3]) : "";
   return absl::OkStatus();
 }
 

@@ -47,11 +47,13 @@ class ShardRestarter {
 struct ShardDeath {
   Rank rank = 0;
   uint64_t pid = 0;
+  // Why it cannot start, in its own words; empty when it ended in another way.
+  std::string why{};
 };
 
 // The two directions of the protocol as text, for both ends' tests.
 std::string RestartLine(Rank rank, uint64_t pid, absl::string_view reason);
-// INVALID_ARGUMENT unless `line` (without its end) is "died <rank> <pid>".
+// INVALID_ARGUMENT unless `line` (without its end) is "died <rank> <pid> [why]".
 absl::Status ParseDiedLine(absl::string_view line, ShardDeath* death);
 
 class SupervisorClient : public ShardRestarter {

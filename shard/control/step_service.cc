@@ -10,8 +10,7 @@
 
 #include <cerrno>
 #include <cstring>
-#include <fstream>
-#include <sstream>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -21,6 +20,8 @@
 #include "absl/strings/strip.h"
 #include "common/limits.h"
 #include "common/status.h"
+#include "common/tls_pem.h"
+#include "shard/control/health_service.h"
 #include "weft/shard/v1/shard.grpc.pb.h"
 
 namespace weft::shard {
@@ -159,15 +160,6 @@ class Service final : public v1::ShardService::CallbackService {
   ShardProbe* const probe_;
 };
 
-absl::StatusOr<std::string> ReadFile(const char* flag, const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream content;
-  if (!file || !(content << file.rdbuf())) {
-    return absl::NotFoundError(absl::StrCat("--", flag, ": cannot read ", path));
-  }
-  return content.str();
-}
-
 // Whether somebody listens on `path`. A full backlog (EAGAIN) is a listener that is busy or
 // stopped; a listener of another user refuses entry, so only a refused connection proves that none
 // is there.
@@ -286,21 +278,23 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeCredentials(
         " needs --tls-cert, --tls-key and --tls-ca together",
         endpoint.wildcard ? "; or name the one the router uses" : ""));
   }
-  WEFT_ASSIGN_OR_RETURN(std::string cert, ReadFile("tls-cert", options.tls_cert));
-  WEFT_ASSIGN_OR_RETURN(std::string key, ReadFile("tls-key", options.tls_key));
-  WEFT_ASSIGN_OR_RETURN(std::string ca, ReadFile("tls-ca", options.tls_ca));
+  WEFT_ASSIGN_OR_RETURN(
+      PeerTls files,
+      LoadPeerTls("--tls", {options.tls_cert, options.tls_key, options.tls_ca}, absl::Now()));
   grpc::SslServerCredentialsOptions tls(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
-  tls.pem_root_certs = std::move(ca);
-  tls.pem_key_cert_pairs.push_back({std::move(key), std::move(cert)});
+  tls.pem_root_certs = std::move(files.ca_pem);
+  tls.pem_key_cert_pairs.push_back({std::move(files.key_pem), std::move(files.cert_pem)});
   return grpc::SslServerCredentials(tls);
 }
 
 }  // namespace
 
 struct ShardServer::Impl {
-  Impl(Executor& executor, ShardProbe* probe) : service(executor, probe) {}
+  Impl(Executor& executor, ShardProbe* probe, std::function<bool()> serving)
+      : service(executor, probe), health(std::move(serving)) {}
 
   Service service;
+  HealthService health;
   std::unique_ptr<grpc::Server> server;
   std::string address;
   // Removed at the end; empty with TCP.
@@ -313,7 +307,7 @@ absl::StatusOr<std::unique_ptr<ShardServer>> ShardServer::Start(const ListenOpti
   if (options.socket.empty() == options.listen.empty()) {
     return absl::InvalidArgumentError("give either --socket or --listen");
   }
-  auto impl = std::make_unique<Impl>(executor, probe);
+  auto impl = std::make_unique<Impl>(executor, probe, options.serving);
   grpc::ServerBuilder builder;
   int port = 0;
   Endpoint endpoint;
@@ -330,6 +324,7 @@ absl::StatusOr<std::unique_ptr<ShardServer>> ShardServer::Start(const ListenOpti
                              std::move(credentials), &port);
   }
   builder.RegisterService(&impl->service);
+  builder.RegisterService(&impl->health);
   builder.SetMaxReceiveMessageSize(static_cast<int>(kShardMessageBytesMax));
   builder.SetMaxSendMessageSize(static_cast<int>(kShardMessageBytesMax));
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);

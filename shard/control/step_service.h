@@ -1,10 +1,11 @@
 // The gRPC door of a shard: weft.shard.v1.ShardService over a Unix socket or TCP, with the callback
 // API. It hands every call to the executor and answers from the executor's `done`; it never blocks
-// and holds no state of its own but the calls under way. Owned by main. The only file of the shard
-// that knows gRPC.
+// and holds no state of its own but the calls under way. Owned by main. Together with
+// health_service.h the only files of the shard that know gRPC.
 
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -30,6 +31,8 @@ struct ListenOptions {
   // router loses its claim after both together.
   absl::Duration ping_interval = absl::Seconds(3);
   absl::Duration ping_timeout = absl::Seconds(7);
+  // What grpc.health.v1 says; asked on gRPC's threads, must not block. None = always serving.
+  std::function<bool()> serving = nullptr;
 };
 
 class ShardServer {

@@ -11,10 +11,11 @@ import os
 import pathlib
 import signal
 import subprocess
+import sys
 import tempfile
-import threading
+import time
 
-from weft_server import BIN, DEMO_MODEL, START_TIMEOUT_S, WeftServer, skip
+from weft_server import BIN, DEMO_MODEL, START_TIMEOUT_S, WeftServer, skip, wait_until
 
 CLONE_NEWNS, CLONE_NEWNET = 0x00020000, 0x40000000
 NETWORK = "10.77.0"
@@ -62,6 +63,39 @@ class Names:
         self.of[name] = address
         self.write()
 
+    def clear(self):
+        self.of.clear()
+        self.write()
+
+    def close(self):
+        run("umount", "/etc/hosts")
+        self.file.close()
+
+
+class MemoryGroup:
+    """A control group with a limit of memory, of either version."""
+
+    def __init__(self, limit_bytes):
+        first = pathlib.Path("/sys/fs/cgroup/memory")
+        version_1 = first.is_dir()
+        self.path = (first if version_1 else first.parent) / f"weft-test-{os.getpid()}"
+        try:
+            self.path.mkdir()
+            limit = "memory.limit_in_bytes" if version_1 else "memory.max"
+            (self.path / limit).write_text(str(limit_bytes))
+        except OSError as error:
+            skip("memory_groups", str(error))
+
+    def within(self):
+        """In front of a command that is to run in it."""
+        return ["sh", "-c", f'echo $$ >{self.path}/cgroup.procs && exec "$@"', "sh"]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, traceback):
+        self.path.rmdir()
+
 
 class Host:
     """A network namespace with one address, held by a process that sleeps."""
@@ -104,22 +138,41 @@ class Host:
         self.holder.stdout.close()
 
 
-def make_certificates(folder, names):
-    """An authority, and certificates that it signed for each name."""
-    def openssl(*words):
-        run("openssl", *words)
-
+def make_certificates(folder, names, days=2):
+    """An authority, where there is none yet, and certificates that it signed for each name; of -1
+    days: they have expired."""
     key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
-    openssl("req", "-x509", *key, "-days", "2", "-subj", "/CN=weft-test-ca",
+    if not pathlib.Path(folder, "ca.crt").exists():
+        run("openssl", "req", "-x509", *key, "-days", "2", "-subj", "/CN=weft-test-ca",
             "-keyout", f"{folder}/ca.key", "-out", f"{folder}/ca.crt")
     for name in names:
-        openssl("req", *key, "-subj", f"/CN={name}", "-keyout", f"{folder}/{name}.key",
-                "-out", f"{folder}/{name}.csr")
+        run("openssl", "req", *key, "-subj", f"/CN={name}", "-keyout", f"{folder}/{name}.key",
+            "-out", f"{folder}/{name}.csr")
         extension = pathlib.Path(folder, f"{name}.ext")
         extension.write_text(f"subjectAltName=DNS:{name}\n")
-        openssl("x509", "-req", "-in", f"{folder}/{name}.csr", "-CA", f"{folder}/ca.crt",
-                "-CAkey", f"{folder}/ca.key", "-CAcreateserial", "-days", "2",
-                "-extfile", str(extension), "-out", f"{folder}/{name}.crt")
+        run("openssl", "x509", "-req", "-in", f"{folder}/{name}.csr", "-CA", f"{folder}/ca.crt",
+            "-CAkey", f"{folder}/ca.key", "-CAcreateserial", "-days", str(days),
+            "-extfile", str(extension), "-out", f"{folder}/{name}.crt")
+
+
+def sign_for_seconds(folder, name, seconds):
+    """The certificate of make_certificates anew, for so long from now on."""
+    end = time.strftime("%y%m%d%H%M%SZ", time.gmtime(time.time() + seconds))
+    pathlib.Path(folder, "index").write_text("")
+    pathlib.Path(folder, "ca.cnf").write_text(f"""[ca]
+default_ca = own
+[own]
+database = {folder}/index
+new_certs_dir = {folder}
+rand_serial = yes
+default_md = sha256
+policy = any
+[any]
+commonName = supplied
+""")
+    run("openssl", "ca", "-batch", "-notext", "-config", f"{folder}/ca.cnf", "-cert",
+        f"{folder}/ca.crt", "-keyfile", f"{folder}/ca.key", "-in", f"{folder}/{name}.csr",
+        "-extfile", f"{folder}/{name}.ext", "-enddate", end, "-out", f"{folder}/{name}.crt")
 
 
 class SpreadServer(WeftServer):
@@ -128,12 +181,13 @@ class SpreadServer(WeftServer):
     def __init__(self, *router_flags, shards=2, shard_flags=(), names=None):
         super().__init__(shards=shards)
         self.folder = tempfile.TemporaryDirectory(prefix="weft-spread-")
-        self.names = names or Names()
+        self.own_names = None if names else Names()
+        self.names = names or self.own_names
         self.hosts = [Host(10 + rank) for rank in range(shards)]
         self.shard_flags = list(shard_flags)
         shard_names = [f"shard-{rank}" for rank in range(shards)]
         make_certificates(self.folder.name, ["router", *shard_names])
-        self.processes = [None] * shards
+        self.processes, self.process = [None] * shards, None
         tls = [f"--shard-tls-cert={self.path('router.crt')}",
                f"--shard-tls-key={self.path('router.key')}", f"--shard-tls-ca={self.path('ca.crt')}"]
         self.argv = [str(BIN / "weft-router"), f"--model={DEMO_MODEL}", "--http-port=0",
@@ -143,36 +197,52 @@ class SpreadServer(WeftServer):
     def path(self, name):
         return str(pathlib.Path(self.folder.name, name))
 
-    def start_shard(self, rank):
+    def build_revision(self):
+        said = subprocess.run([str(BIN / "weft-shard"), "--version"], check=True,
+                              capture_output=True, text=True).stdout
+        return said[said.index("(") + 1:said.index(")")]
+
+    def start_shard(self, rank, *flags, binary=BIN / "weft-shard"):
+        """`flags` come last and win."""
         host, name = self.hosts[rank], f"shard-{rank}"
-        self.names.set(name, host.address)
-        argv = [str(BIN / "weft-shard"), f"--model={DEMO_MODEL}", "--device=cpu", f"--rank={rank}",
+        if self.names:
+            self.names.set(name, host.address)
+        argv = [str(binary), f"--model={DEMO_MODEL}", "--device=cpu", f"--rank={rank}",
                 f"--world={self.shards}", f"--listen={host.address}:{SHARD_PORT}",
                 f"--comm-host={host.address}", f"--tls-cert={self.path(name + '.crt')}",
                 f"--tls-key={self.path(name + '.key')}", f"--tls-ca={self.path('ca.crt')}",
-                "--threads=1", "--log-format=json", *self.shard_flags]
+                "--threads=1", "--log-format=json", *self.shard_flags, *flags]
         self.processes[rank] = subprocess.Popen(host.within(*argv), stdout=subprocess.DEVNULL,
                                                 stderr=self.log)
 
     def start(self):
         for rank in range(self.shards):
             self.start_shard(rank)
-        self.process = subprocess.Popen(self.argv, stdout=subprocess.PIPE, stderr=self.log, text=True)
-        killer = threading.Timer(START_TIMEOUT_S, self.process.kill)
-        killer.start()
-        said = []
-        for line in self.process.stdout:
-            said.append(line)
-            if line.startswith("ready"):
-                break
-        killer.cancel()
-        if not said or not said[-1].startswith("ready"):
-            log = self.log_text()
+        self.start_router()
+        try:
+            wait_until(self.ready, "the router to serve", START_TIMEOUT_S)
+        except AssertionError:
+            print(self.log_text()[-8000:], file=sys.stderr)
             self.stop()
-            raise AssertionError(f"the router did not begin to serve: {said}\n{log}")
-        words = dict(word.split("=", 1) for word in said[0].split() if "=" in word)
+            raise
+        return self
+
+    def start_router(self, *flags):
+        """Returns when its ports are open, long before it serves."""
+        self.process = subprocess.Popen([*self.argv, *flags], stdout=subprocess.PIPE,
+                                        stderr=self.log, text=True)
+        line = self.process.stdout.readline()
+        if not line.startswith("listening "):
+            raise AssertionError(f"the router opened no ports: {line}\n{self.log_text()}")
+        words = dict(word.split("=", 1) for word in line.split() if "=" in word)
         self.http, self.grpc = words["http"], words["grpc"]
         return self
+
+    def ready(self):
+        if self.process.poll() is not None:
+            raise AssertionError(f"the router ended with {self.process.returncode}:\n"
+                                 + self.log_text()[-4000:])
+        return self.request("GET", "/readyz")[0] == 200
 
     def shard_pid(self, rank):
         return self.processes[rank].pid
@@ -183,6 +253,8 @@ class SpreadServer(WeftServer):
 
     def stop(self, timeout_s=60):
         try:
+            if self.process is None:
+                return self.log.close()
             return super().stop(timeout_s)
         finally:
             for process in filter(None, self.processes):
@@ -194,4 +266,6 @@ class SpreadServer(WeftServer):
                 process.wait()
             for host in self.hosts:
                 host.close()
+            if self.own_names:
+                self.own_names.close()
             self.folder.cleanup()

@@ -63,6 +63,14 @@ class Streams:
                                for history in self.histories),
                    f"{count} tokens of every stream", timeout_s)
 
+    def wait_all_speak(self, timeout_s=TIMEOUT_S, enough=all):
+        """Until every stream that is open now has had another token, or its end; `enough` any: one
+        of them."""
+        silent = [(history, history.count) for history in self.open()]
+        wait_until(lambda: enough(history.closed or history.count > count
+                                  for history, count in silent),
+                   f"a token of {enough.__name__} of the open streams", timeout_s)
+
     def join(self, timeout_s=TIMEOUT_S):
         deadline = time.monotonic() + timeout_s
         for thread, history in zip(self.threads, self.histories):

@@ -6,14 +6,18 @@ import json
 import os
 import pathlib
 import resource
+import shutil
 import signal
 import socket
 import struct
 import subprocess
 import tempfile
 import unittest
+import urllib.error
 import urllib.request
 
+import grpc
+import grpc_health
 from stream_clients import Checker, Streams
 from stream_doors import GRPC, TGI, Ask
 from weft_server import (BIN, DEMO_MODEL, WeftServer, alive, children_of, run_tests, skip,
@@ -34,6 +38,36 @@ def serve_fails(*flags, model=DEMO_MODEL, **arguments):
     if result.returncode == 0:
         raise AssertionError("the server exited with 0")
     return result.stdout + result.stderr
+
+
+def router_waits(shards, model=DEMO_MODEL):
+    """What a router by hand says in /readyz of shards that do not fit, and its log; it goes on
+    waiting for ones that do."""
+    with tempfile.TemporaryFile("w+") as log:
+        router = subprocess.Popen(
+            [str(BIN / "weft-router"), f"--model={model}", "--http-port=0", "--grpc-port=0",
+             *(f"--shard={shard}" for shard in shards)], stdout=subprocess.PIPE, stderr=log,
+            text=True)
+        try:
+            line = router.stdout.readline()
+            address = dict(word.split("=", 1) for word in line.split()[1:])["http"]
+
+            def reason():
+                try:
+                    with urllib.request.urlopen(f"http://{address}/readyz", timeout=30):
+                        raise AssertionError("the router serves")
+                except urllib.error.HTTPError as answer:
+                    detail = json.loads(answer.read())["detail"]
+                    return detail if "same" in detail else None
+            detail = wait_until(reason, "the router to say what does not fit", 60)
+            if router.poll() is not None:
+                raise AssertionError(f"the router ended with {router.returncode}")
+        finally:
+            router.terminate()
+            router.wait(30)
+            router.stdout.close()
+        log.seek(0)
+        return detail, log.read()
 
 
 class UnreadServer(WeftServer):
@@ -102,7 +136,7 @@ class LifecycleTest(unittest.TestCase):
                 self.assertIn("too long for the path of a Unix socket", server.log_text())
                 self.assertEqual(os.listdir(deep), [])
 
-    def test_a_router_whose_shards_do_not_fit_together_says_so_by_its_exit_code(self):
+    def test_a_router_whose_shards_do_not_fit_together_says_so_and_waits(self):
         with tempfile.TemporaryDirectory(prefix="weft-run-") as folder:
             shards = [subprocess.Popen(
                 [str(BIN / "weft-shard"), f"--model={DEMO_MODEL}", f"--rank={rank}", "--world=2",
@@ -110,16 +144,13 @@ class LifecycleTest(unittest.TestCase):
                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
                 for rank, dtype in enumerate(("float32", "bfloat16"))]
             try:
-                router = subprocess.run(
-                    [str(BIN / "weft-router"), f"--model={DEMO_MODEL}", "--http-port=0",
-                     "--grpc-port=0", *(f"--shard=unix:{folder}/{rank}.sock" for rank in (0, 1))],
-                    capture_output=True, text=True, timeout=60)
+                detail, log = router_waits([f"unix:{folder}/{rank}.sock" for rank in (0, 1)])
             finally:
                 for shard in shards:
                     shard.terminate()
                     shard.wait(30)
-        self.assertEqual(router.returncode, EXIT_FATAL)
-        self.assertIn("dtype", router.stderr)
+        self.assertIn("rank 1 differs from rank 0: dtype bfloat16 instead of float32", detail)
+        self.assertEqual(log.count(detail), 1, log)
 
     def test_a_router_whose_model_has_another_context_says_so_before_it_serves(self):
         with tempfile.TemporaryDirectory(prefix="weft-run-") as folder:
@@ -133,16 +164,62 @@ class LifecycleTest(unittest.TestCase):
                 [str(BIN / "weft-shard"), f"--model={DEMO_MODEL}", f"--socket={folder}/0.sock",
                  "--device=cpu"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             try:
-                router = subprocess.run(
-                    [str(BIN / "weft-router"), f"--model={shorter}", "--http-port=0",
-                     "--grpc-port=0", f"--shard=unix:{folder}/0.sock"],
-                    capture_output=True, text=True, timeout=60)
+                detail, _ = router_waits([f"unix:{folder}/0.sock"], model=shorter)
             finally:
                 shard.terminate()
                 shard.wait(30)
-        self.assertEqual(router.returncode, EXIT_FATAL)
-        self.assertIn("the router's model has a context of 4096 tokens, rank 0's 8192",
-                      router.stderr)
+        self.assertIn("the router's model has a context of 4096 tokens, rank 0's 8192", detail)
+
+    def test_a_router_that_a_later_start_takes_over_from_ends_with_its_own_code(self):
+        with tempfile.TemporaryDirectory(prefix="weft-run-") as folder:
+            shard = subprocess.Popen(
+                [str(BIN / "weft-shard"), f"--model={DEMO_MODEL}", f"--socket={folder}/0.sock",
+                 "--device=cpu"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            routers = []
+            try:
+                for generation in (1, 2):
+                    routers.append(subprocess.Popen(
+                        [str(BIN / "weft-router"), f"--model={DEMO_MODEL}", "--http-port=0",
+                         "--grpc-port=0", "--launcher-id=7", f"--launcher-generation={generation}",
+                         f"--shard=unix:{folder}/0.sock"], stdout=subprocess.PIPE,
+                        stderr=subprocess.PIPE, text=True))
+                    self.assertTrue(routers[-1].stdout.readline().startswith("listening"))
+                    self.assertEqual(routers[-1].stdout.readline(), "ready\n")
+                _, said = routers[0].communicate(timeout=60)
+            finally:
+                for process in (*routers, shard):
+                    process.terminate()
+                    process.wait(30)
+                for router in routers:
+                    router.stdout.close()
+                    router.stderr.close()
+        self.assertEqual(routers[0].returncode, EXIT_FATAL, said)
+        self.assertEqual(said.count("another router has taken over"), 1, said)
+
+    def test_a_model_that_is_gone_when_a_shard_dies_is_told_and_waited_for(self):
+        """/readyz says what the shard says, and it is not started again faster than the back-off."""
+        with tempfile.TemporaryDirectory(prefix="weft-model-") as folder:
+            model, away = pathlib.Path(folder, "model.gguf"), pathlib.Path(folder, "away")
+            shutil.copyfile(DEMO_MODEL, model)
+            with WeftServer(model=model, shards=2) as server:
+                model.rename(away)
+                os.kill(server.shard_pid(1), signal.SIGKILL)
+
+                def told():
+                    status, _, body = server.request("GET", "/readyz")
+                    detail = json.loads(body)["detail"]
+                    return status == 503 and f"rank 1: --model: {model} does not exist" in detail
+                wait_until(told, "/readyz to say why")
+                again = "starting it again in "
+                wait_until(lambda: server.log_text().count(again) >= 7, "starts again", 60)
+                waits_ms = [int(line.split(again)[1].split()[0])
+                            for line in server.log_text().splitlines() if again in line]
+                # At once after a life of some length, and then twice as late each time.
+                later_ms = [wait for wait in waits_ms if wait > 0]
+                self.assertEqual(later_ms[:5], [100 << step for step in range(5)])
+                self.assertTrue(told())
+                away.rename(model)
+                wait_until(lambda: server.request("GET", "/readyz")[0] == 200, "readiness", 60)
 
     def test_a_socket_that_a_shard_listens_on_stays_its_own(self):
         with tempfile.TemporaryDirectory(prefix="weft-run-") as folder:
@@ -183,6 +260,7 @@ class LifecycleTest(unittest.TestCase):
                 url = line.split()[-1]
                 with urllib.request.urlopen(url, timeout=30) as answer:
                     self.assertIn(b"weft_shard_steps_total", answer.read())
+                self.check_health(f"unix:{folder}/0.sock", url.removesuffix("/metrics"))
                 port = url.split(":")[2].split("/")[0]
                 taken = subprocess.run([*command, f"--metrics-port={port}"], capture_output=True,
                                        text=True, timeout=60)
@@ -192,6 +270,24 @@ class LifecycleTest(unittest.TestCase):
                 shard.stdout.close()
         self.assertEqual(taken.returncode, EXIT_STARTUP)
         self.assertIn(f"--metrics-port: cannot listen on 127.0.0.1:{port}", taken.stderr)
+
+    def check_health(self, address, routes):
+        """grpc.health.v1 says of the shard what /readyz says, from its first moment on."""
+        with grpc.insecure_channel(address) as channel:
+            wait_until(lambda: grpc_health.code_of(lambda: grpc_health.check(channel)) == "OK",
+                       "the shard to answer")
+            said = []
+
+            def serving():
+                said.append(grpc_health.check(channel, grpc_health.SERVICE))
+                return said[-1] == "SERVING"
+            wait_until(serving, "the shard to serve")
+            self.assertLessEqual(set(said[:-1]), {"NOT_SERVING"})
+            with urllib.request.urlopen(f"{routes}/readyz", timeout=30) as answer:
+                self.assertEqual(answer.status, 200)
+            self.assertEqual(grpc_health.check(channel), "SERVING")
+            self.assertEqual(grpc_health.code_of(lambda: grpc_health.check(channel, "x")),
+                             "NOT_FOUND")
 
     def test_what_the_command_does_not_know_ends_with_one_code(self):
         for words in ([], ["bogus"], ["key"], ["key", "bogus"], ["key", "new", "--bogus"],

@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import unittest
 
-from weft_server import BIN, DEMO_MODEL, ROOT, WeftServer
+from weft_server import BIN, DEMO_MODEL, ROOT, WeftServer, run_tests, skip
 
 GOLDEN = ROOT / "tests/goldens/llama_nine_heads_f16"
 KEY = "weft-" + "Ab_d" + "x" * 39
@@ -66,6 +66,15 @@ class MessagesTest(unittest.TestCase):
                 self.assertEqual(code, 1)
                 self.assertIn(f"{flag} {port}: cannot listen on 127.0.0.1:{port}: address already "
                               "in use; name another port", said)
+
+    def test_a_gpu_that_is_not_here(self):
+        if pathlib.Path("/proc/driver/nvidia/version").exists():
+            skip("no_gpu", "this host has NVIDIA's driver")
+        code, _, said = weft("serve", f"--model={DEMO_MODEL}", "--device=cuda", "--http-port=0",
+                             "--grpc-port=0")
+        self.assertEqual(code, 1, said)
+        self.assertEqual(said.count("--device cuda: no NVIDIA driver on this host: install"), 1, said)
+        self.assertIn("or use --device cpu", said)
 
     def test_variables_that_nobody_reads_and_a_model_that_nobody_named(self):
         wrong = {"WEFT_MODLE": "/no/such", "WEFT_CACHE": os.environ.get("WEFT_CACHE", "/tmp"),
@@ -184,4 +193,4 @@ class MessagesTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    run_tests()

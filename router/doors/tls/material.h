@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "router/doors/tls/openssl_ptr.h"
+#include "common/tls_pem.h"
 
 namespace weft::router {
 
@@ -72,11 +72,5 @@ inline constexpr size_t kTlsChainMax = 10;
 // with the file's path (the flag's name when a path is missing) and end with the way out.
 absl::StatusOr<std::shared_ptr<const TlsMaterial>> LoadTlsMaterial(const TlsFiles& files,
                                                                    absl::Time now);
-
-// All certificates of a PEM text, in order. INVALID_ARGUMENT, beginning with `path`, when there is
-// none or one is damaged.
-absl::StatusOr<std::vector<X509Ptr>> ParseCertificates(const std::string& path,
-                                                       const std::string& pem);
-absl::StatusOr<EvpKeyPtr> ParsePrivateKey(const std::string& path, const std::string& pem);
 
 }  // namespace weft::router

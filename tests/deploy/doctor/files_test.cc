@@ -101,11 +101,11 @@ TEST_CASE("Certificate and key are read together, with their dates", "[doctor]")
     CheckTls(host, options, &report);
     return Only(report, "certificate");
   };
-  const router::EvpKeyPtr key = router::test::EcKey();
+  const EvpKeyPtr key = router::test::EcKey();
   router::test::CertificateOptions dates;
   dates.begin = host.now - absl::Hours(24);
   dates.end = host.now + absl::Hours(24 * 90);
-  const router::X509Ptr certificate = router::test::MakeCertificate(key.get(), dates);
+  const X509Ptr certificate = router::test::MakeCertificate(key.get(), dates);
   options.router.tls_cert = folder.Write("tls.crt", router::test::Pem(certificate.get()));
   options.router.tls_key = folder.Write("tls.key", router::test::Pem(key.get()));
   CHECK(found().verdict == Verdict::kOk);

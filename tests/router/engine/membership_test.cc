@@ -104,7 +104,7 @@ TEST_CASE("A router that recovers keeps its shards from a second one that waits"
 
 TEST_CASE("A router whose tokenizer is not that of the shards' model never serves",
           "[router][engine][membership]") {
-  RigOptions options = Unsupervised();
+  RigOptions options;
   options.shape.vocabulary.size = 320;  // the byte model has 257 ids
   absl::Mutex mutex;
   absl::Status fatal;

@@ -13,7 +13,7 @@ namespace weft::router {
 
 namespace wire = weft::shard::v1;
 
-GroupRig::GroupRig(uint32_t world, int64_t hang_timeout_ms) {
+GroupRig::GroupRig(uint32_t world, int64_t hang_timeout_ms, bool supervised) {
   ShardGroupOptions options;
   options.router_id = kGroupRouterId;
   options.health.hang_timeout_ms = hang_timeout_ms;
@@ -35,7 +35,8 @@ GroupRig::GroupRig(uint32_t world, int64_t hang_timeout_ms) {
     info.set_context_tokens(100);
     info.set_pid(100 + rank);
   }
-  group = std::make_unique<ShardGroup>(options, std::move(owned), this, &probe, this);
+  group = std::make_unique<ShardGroup>(options, std::move(owned), supervised ? this : nullptr,
+                                       &probe, this);
 }
 
 size_t GroupRig::Count(Rank rank, ShardCall call) const {

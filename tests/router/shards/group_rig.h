@@ -38,7 +38,7 @@ class FakeShardClient : public ShardClient {
 };
 
 struct GroupRig : ShardGroupListener, ShardRestarter {
-  explicit GroupRig(uint32_t world, int64_t hang_timeout_ms = 0);
+  explicit GroupRig(uint32_t world, int64_t hang_timeout_ms = 0, bool supervised = true);
 
   void OnGroupFormed(const FormedGroup& group, int64_t) override {
     ++formed;

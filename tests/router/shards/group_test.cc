@@ -96,6 +96,39 @@ TEST_CASE("Shards that come back as another model get no epoch until they are ri
   }
 }
 
+TEST_CASE("Shards that do not fit end a launcher's router, and have another one wait",
+          "[router][shards]") {
+  for (const bool supervised : {true, false}) {
+    GroupRig rig(2, 0, supervised);
+    rig.infos[1].set_rank(0);
+    rig.Grant();
+    for (int i = 0; i < 10; ++i) rig.Poll();
+    CHECK(rig.Count(0, ShardCall::kRendezvous) == 0);
+    CHECK(absl::IsInvalidArgument(rig.fatal) == supervised);
+    CHECK(absl::StrContains(rig.group->detail(), "shard 1: rank: expected 1, found 0"));
+    if (supervised) continue;
+    // Somebody has started it again with the right flag.
+    rig.infos[1].set_rank(1);
+    rig.Form();
+    CHECK(rig.formed == 1);
+  }
+}
+
+TEST_CASE("A shard that cannot start is waited for with its own words", "[router][shards]") {
+  GroupRig rig(2);
+  rig.Form();
+  rig.group->OnShardDied({1, 101}, rig.now_us);
+  rig.group->OnShardDied({1, 201, "--model: x does not exist; give one"}, rig.now_us);
+  rig.group->OnTimer(rig.now_us += 200'000);
+  rig.Answer(1, ShardCall::kInfo, absl::DeadlineExceededError("no connection in time"));
+  CHECK(rig.group->detail() == "rank 1: --model: x does not exist; give one");
+  // The next one could.
+  rig.group->OnShardDied({1, 301}, rig.now_us);
+  rig.group->OnTimer(rig.now_us += 200'000);
+  rig.Answer(1, ShardCall::kInfo, absl::DeadlineExceededError("no connection in time"));
+  CHECK(rig.group->detail() == "rank 1: no connection in time");
+}
+
 TEST_CASE("A router that is refused a shard says so, waits and asks again", "[router][shards]") {
   GroupRig rig(1);
   rig.infos[0].set_state(wire::SHARD_STATE_JOINED);

@@ -13,7 +13,12 @@ TEST_CASE("The supervisor's lines are read and written as the protocol says", "[
   REQUIRE(ParseDiedLine("died 3 41", &death).ok());
   CHECK(death.rank == 3);
   CHECK(death.pid == 41);
-  for (const char* bad : {"died", "died 1", "died x 2", "died 1 2 3", "lived 1 2", ""}) {
+  CHECK(death.why.empty());
+  REQUIRE(ParseDiedLine("died 3 42 --model: x does not exist", &death).ok());
+  CHECK(death.why == "--model: x does not exist");
+  REQUIRE(ParseDiedLine("died 3 43", &death).ok());
+  CHECK(death.why.empty());
+  for (const char* bad : {"died", "died 1", "died x 2", "died 1 x 3", "lived 1 2", ""}) {
     CHECK(!ParseDiedLine(bad, &death).ok());
   }
 }

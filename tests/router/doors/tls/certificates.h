@@ -6,7 +6,7 @@
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "router/doors/tls/openssl_ptr.h"
+#include "common/openssl_ptr.h"
 
 namespace weft::router::test {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "router/doors/tls/openssl_ptr.h"
+#include "common/openssl_ptr.h"
 
 namespace weft::router::test {
 

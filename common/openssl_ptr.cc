@@ -1,9 +1,9 @@
-#include "router/doors/tls/openssl_ptr.h"
+#include "common/openssl_ptr.h"
 
 #include "common/check.h"
 #include "openssl/err.h"
 
-namespace weft::router {
+namespace weft {
 
 BioPtr ReadBio(const std::string& pem) {
   BioPtr bio(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
@@ -18,4 +18,4 @@ std::string TakeOpensslError() {
   return reason != nullptr ? reason : "no reason given";
 }
 
-}  // namespace weft::router
+}  // namespace weft

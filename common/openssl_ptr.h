@@ -1,4 +1,5 @@
-// Owners of OpenSSL's objects, and its errors in words. Used by this folder and its tests.
+// Owners of OpenSSL's objects, and its errors in words. Used by what reads certificates, and by its
+// tests.
 
 #pragma once
 
@@ -10,7 +11,7 @@
 #include "openssl/ssl.h"
 #include "openssl/x509.h"
 
-namespace weft::router {
+namespace weft {
 
 template <auto kFree>
 struct OpensslFree {
@@ -32,4 +33,4 @@ BioPtr ReadBio(const std::string& pem);
 // otherwise be taken for a later call's.
 std::string TakeOpensslError();
 
-}  // namespace weft::router
+}  // namespace weft
