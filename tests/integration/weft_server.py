@@ -66,6 +66,9 @@ def alive(pid):
 class WeftServer:
     """One `weft serve`. Use as a context manager."""
 
+    # Carried by every stream of stream_doors.py, as HTTP headers or gRPC metadata: a key, say.
+    headers: dict = {}
+
     def __init__(self, *flags, model=DEMO_MODEL, shards=1, environment=None):
         self.argv = [str(BIN / "weft"), "serve", f"--model={model}", f"--shards={shards}",
                      "--http-port=0", "--grpc-port=0", *flags]
