@@ -78,9 +78,14 @@ class Relay:
         while True:
             try:
                 client, _ = self.listener.accept()
-                server = socket.create_connection(self.target)
             except OSError:
                 return
+            try:
+                server = socket.create_connection(self.target)
+            except OSError:
+                # Nobody is there: the client is to see that, too.
+                client.close()
+                continue
             with self.lock:
                 self.sockets += [client, server]
                 if self.was_cut:
@@ -88,14 +93,15 @@ class Relay:
             for one, other in ((client, server), (server, client)):
                 threading.Thread(target=self.copy, args=(one, other), daemon=True).start()
 
-    @staticmethod
-    def copy(source, target):
+    def copy(self, source, target):
         try:
             while data := source.recv(1 << 16):
                 target.sendall(data)
             target.shutdown(socket.SHUT_WR)
         except OSError:
-            pass
+            # What one side sees the other one sees, too.
+            with self.lock:
+                self.reset()
 
     def reset(self):
         """Of what is open, with the lock held. A reset, not an end: no byte is said to be the

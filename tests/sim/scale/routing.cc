@@ -1,0 +1,97 @@
+#include "tests/sim/scale/routing.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "tests/sim/scale/traces.h"
+
+namespace weft::router::scale {
+namespace {
+
+uint32_t LeastLoaded(absl::Span<const ReplicaLoad> replicas) {
+  uint32_t least = 0;
+  for (uint32_t i = 1; i < replicas.size(); ++i) {
+    if (replicas[i].tokens < replicas[least].tokens) least = i;
+  }
+  return least;
+}
+
+class RoundRobin : public Policy {
+ public:
+  uint32_t Choose(absl::Span<const ReplicaLoad> replicas, uint32_t /*prompt_tokens*/,
+                  absl::Span<const TokenId> /*labels*/) override {
+    return next_++ % static_cast<uint32_t>(replicas.size());
+  }
+
+ private:
+  uint32_t next_ = 0;
+};
+
+class LeastLoadedPolicy : public Policy {
+ public:
+  uint32_t Choose(absl::Span<const ReplicaLoad> replicas, uint32_t /*prompt_tokens*/,
+                  absl::Span<const TokenId> /*labels*/) override {
+    return LeastLoaded(replicas);
+  }
+};
+
+// The replica with the longest beginning of the prompt when that saves a quarter of it, while its
+// load is at most half as much again as the least one and an eighth of its pool; else the least
+// loaded.
+class PrefixAffinity : public Policy {
+ public:
+  uint32_t Choose(absl::Span<const ReplicaLoad> replicas, uint32_t prompt_tokens,
+                  absl::Span<const TokenId> labels) override {
+    const uint32_t least = LeastLoaded(replicas);
+    std::array<uint32_t, kReplicasMax> blocks{};
+    places_.Find(labels, absl::MakeSpan(blocks).first(replicas.size()));
+    uint32_t best = least;
+    for (uint32_t i = 0; i < replicas.size(); ++i) {
+      if (blocks[i] > blocks[best] ||
+          (blocks[i] == blocks[best] && replicas[i].tokens < replicas[best].tokens)) {
+        best = i;
+      }
+    }
+    const uint64_t saved = uint64_t{blocks[best] - blocks[least]} * kBlockTokens;
+    const uint64_t bearable = replicas[least].tokens * 3 / 2 + replicas[best].pool_tokens / 8;
+    const bool is_worth_it = saved * 4 >= prompt_tokens && replicas[best].tokens <= bearable;
+    const uint32_t chosen = is_worth_it ? best : least;
+    places_.Note(labels, chosen);
+    return chosen;
+  }
+
+ private:
+  BlockPlaces places_;
+};
+
+}  // namespace
+
+std::unique_ptr<Policy> MakePolicy(const std::string& name) {
+  if (name == "round_robin") return std::make_unique<RoundRobin>();
+  if (name == "least_loaded") return std::make_unique<LeastLoadedPolicy>();
+  if (name == "prefix_affinity") return std::make_unique<PrefixAffinity>();
+  return nullptr;
+}
+
+void BlockPlaces::Note(absl::Span<const TokenId> labels, uint32_t replica) {
+  for (const TokenId label : labels) newest_[label].set(replica);
+  if (newest_.size() < kBlocksMax) return;
+  older_ = std::exchange(newest_, Map());
+}
+
+void BlockPlaces::Find(absl::Span<const TokenId> labels, absl::Span<uint32_t> blocks) const {
+  std::fill(blocks.begin(), blocks.end(), 0);
+  Replicas here;
+  here.set();
+  for (uint32_t at = 0; at < labels.size() && here.any(); ++at) {
+    Replicas holders;
+    for (const Map* map : {&newest_, &older_}) {
+      const auto found = map->find(labels[at]);
+      if (found != map->end()) holders |= found->second;
+    }
+    here &= holders;
+    for (uint32_t i = 0; i < blocks.size(); ++i) blocks[i] += here[i];
+  }
+}
+
+}  // namespace weft::router::scale
