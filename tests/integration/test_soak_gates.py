@@ -101,6 +101,11 @@ class SoakGates(unittest.TestCase):
             sample.late_p99_ms = 30 * share
         self.assertEqual(failed(samples(change=late)), set())
 
+        def neighbour(sample, share):
+            if share > 0.6 and sample.sent % 120:
+                sample.gap_p99_ms *= 8
+        self.assertEqual(failed(samples(change=neighbour)), set())
+
 
 class Expectations(unittest.TestCase):
     """What excuses an end that is no whole answer, and what does not."""

@@ -19,7 +19,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "tests/support"))
-from skips import run_tests, skip  # noqa: E402, F401 - for the tests that start servers
+from skips import SKIPPED, run_tests, skip  # noqa: E402, F401 - for the tests that start servers
 
 BIN = pathlib.Path(os.environ.get("WEFT_BIN_DIR", ROOT / "build/ci/bin"))
 DEMO_MODEL = os.environ.get("WEFT_DEMO_MODEL") or str(

@@ -130,11 +130,11 @@ class Cluster {
         tenant.served_tokens += outcome.prompt_tokens + outcome.output_tokens;
       }
       const int64_t first_us = outcome.first_token_us - outcome.arrival_us;
-      const double per_token_us =
-          static_cast<double>(outcome.end_us - outcome.first_token_us) /
-          std::max(1u, outcome.output_tokens - 1);
+      const double per_token_us = static_cast<double>(outcome.end_us - outcome.first_token_us) /
+                                  std::max(1u, outcome.output_tokens - 1);
       first_ms_.push_back(static_cast<float>(first_us) / 1e3f);
-      if (outcome.output_tokens > 1) per_token_ms_.push_back(static_cast<float>(per_token_us / 1e3));
+      if (outcome.output_tokens > 1)
+        per_token_ms_.push_back(static_cast<float>(per_token_us / 1e3));
       const bool kept = first_us <= kFirstTokenUs + kFirstTokenPerPromptTokenUs *
                                                         int64_t{outcome.prompt_tokens} &&
                         per_token_us <= kPerTokenUs;
@@ -164,8 +164,9 @@ class Cluster {
     report_.first_token_p99_ms = Percentile(&first_ms_, 0.99);
     report_.per_token_p50_ms = Percentile(&per_token_ms_, 0.5);
     report_.per_token_p99_ms = Percentile(&per_token_ms_, 0.99);
-    report_.hit_share =
-        served_prompt_tokens_ == 0 ? 0 : static_cast<double>(cached_tokens_) / served_prompt_tokens_;
+    report_.hit_share = served_prompt_tokens_ == 0
+                            ? 0
+                            : static_cast<double>(cached_tokens_) / served_prompt_tokens_;
     report_.hit_share_best = static_cast<double>(seen_tokens_) / prompt_tokens_;
     report_.prompt_tokens = prompt_tokens_ / static_cast<double>(report_.requests);
     report_.output_tokens = output_tokens_ / static_cast<double>(report_.requests);

@@ -1,5 +1,5 @@
-// One replica: the router's admission and scheduler as they are, and a device that takes as long for
-// a step as step_cost.h says, two steps in flight. In virtual time that its caller keeps; one
+// One replica: the router's admission and scheduler as they are, and a device that takes as long
+// for a step as step_cost.h says, two steps in flight. In virtual time that its caller keeps; one
 // thread.
 
 #pragma once

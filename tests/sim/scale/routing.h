@@ -1,5 +1,5 @@
-// Which replica gets a request, when each replica is a router with a shard group of its own behind a
-// balancer that sees all of them: the policies that the simulation compares. A policy decides at
+// Which replica gets a request, when each replica is a router with a shard group of its own behind
+// a balancer that sees all of them: the policies that the simulation compares. A policy decides at
 // arrival, from plain numbers. One thread, deterministic.
 
 #pragma once

@@ -22,13 +22,14 @@ void Print(const ScaleOptions& options, const ScaleReport& r, double took_s) {
       "ttft p50 %6.0f p99 %7.0f ms  tpot p50 %5.1f p99 %5.1f ms  hits %4.1f of %4.1f %%  "
       "min/max %.3f jain %.3f  preempted %llu\n",
       options.shape.c_str(), options.policy.c_str(), options.replicas,
-      static_cast<unsigned long long>(r.requests), options.load, r.busy_share,
-      100 * r.kept_share(), 100.0 * static_cast<double>(r.refused) / static_cast<double>(r.requests),
+      static_cast<unsigned long long>(r.requests), options.load, r.busy_share, 100 * r.kept_share(),
+      100.0 * static_cast<double>(r.refused) / static_cast<double>(r.requests),
       r.first_token_p50_ms, r.first_token_p99_ms, r.per_token_p50_ms, r.per_token_p99_ms,
       100 * r.hit_share, 100 * r.hit_share_best, r.least_by_largest, r.jain,
       static_cast<unsigned long long>(r.preemptions));
   std::printf(
-      "  %.0f s of virtual time, mean prompt %.0f and output %.0f tokens, %llu steps, %llu rows, %.0f "
+      "  %.0f s of virtual time, mean prompt %.0f and output %.0f tokens, %llu steps, %llu rows, "
+      "%.0f "
       "events/s, %.1f s, digest %016llx\n",
       r.virtual_s, r.prompt_tokens, r.output_tokens, static_cast<unsigned long long>(r.steps),
       static_cast<unsigned long long>(r.rows), static_cast<double>(r.events) / took_s, took_s,

@@ -30,10 +30,9 @@ double StepUs(uint32_t tokens, double decode_context, double chunk_pairs) {
 }
 
 absl::Span<const GroupInfo::Cost> WarmupCosts() {
-  static constexpr GroupInfo::Cost kCosts[] = {{1, 0, 128, 3804},      {64, 0, 32768, 5783},
-                                               {64, 0, 262144, 12733}, {256, 0, 131072, 11791},
-                                               {0, 512, 512, 11100},   {0, 2048, 2048, 46700},
-                                               {0, 8192, 8192, 209800}};
+  static constexpr GroupInfo::Cost kCosts[] = {
+      {1, 0, 128, 3804},    {64, 0, 32768, 5783},   {64, 0, 262144, 12733}, {256, 0, 131072, 11791},
+      {0, 512, 512, 11100}, {0, 2048, 2048, 46700}, {0, 8192, 8192, 209800}};
   return kCosts;
 }
 

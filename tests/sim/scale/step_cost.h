@@ -1,5 +1,5 @@
-// What a step takes on the device of a simulated replica: Llama-3.1-8B in bfloat16 on one H200, from
-// the steps measured in docs/PERFORMANCE.md. Pure.
+// What a step takes on the device of a simulated replica: Llama-3.1-8B in bfloat16 on one H200,
+// from the steps measured in docs/PERFORMANCE.md. Pure.
 
 #pragma once
 

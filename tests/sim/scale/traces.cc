@@ -40,9 +40,7 @@ const TraceShape kShapes[] = {
      .system_blocks = 72},
 };
 
-double Sigma(const Length& length) {
-  return std::sqrt(2 * std::log(length.mean / length.median));
-}
+double Sigma(const Length& length) { return std::sqrt(2 * std::log(length.mean / length.median)); }
 
 }  // namespace
 
