@@ -1,5 +1,5 @@
-"""What happens to the server of a soak run (soak.py): each kind of fault, done for real, and whatever
-it excuses written down as a window (soak_load.py).
+"""What happens to the server of a soak run (soak.py): each kind of fault, done for real, and what it
+excuses written down as a window (soak_load.py).
 """
 
 import contextlib
@@ -93,8 +93,8 @@ class Shim:
 
 
 class Disturber:
-    """Does the faults. `spared`: kinds that a later part of the run leaves out, and the rank that it
-    leaves alone, so that there are processes that live long enough to be watched."""
+    """Does the faults. From spare() on some kinds are left out and one rank is left alone, so that
+    there are processes that live long enough to be watched."""
     KINDS = ("kill shard", "pause shard", "hang shard", "kill router", "slow disk", "full disk",
              "clock jump", "keys", "bad keys", "limits", "cut", "kill client", "flood")
 

@@ -16,7 +16,7 @@ LONG_WINDOW_H = 0.5
 WARM_UP_SHARE, WARM_UP_MIN = 0.25, 2
 SAMPLES_MIN = 6
 GAP_GROWTH_MAX, CPU_GROWTH_MAX = 1.5, 1.5
-# The log: what a request may add, a fault (with all that clients see of it), and the server's start.
+# The log: what a request may add, a fault (with all that clients see of it), and the start.
 LOG_REQUEST_BYTES, LOG_FAULT_BYTES, LOG_START_BYTES = 700, 30_000, 30_000
 
 
@@ -66,8 +66,8 @@ def life(samples, role):
 
 
 def slope(points):
-    """(slope, low, high) of [(x, y)]: the median of the slopes of all pairs, and the range that holds
-    the true one in 95 of 100 cases (Theil and Sen). Single outliers do not move it."""
+    """(slope, low, high) of [(x, y)]: the median of the slopes of all pairs, and the range that
+    holds the true one in 95 of 100 cases (Theil and Sen). Single outliers do not move it."""
     slopes = sorted((b[1] - a[1]) / (b[0] - a[0])
                     for index, a in enumerate(points) for b in points[index + 1:] if b[0] > a[0])
     if not slopes:

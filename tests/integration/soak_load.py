@@ -1,4 +1,5 @@
-"""What a soak run sends: streams of several tenants through every door, each written down and judged.
+"""What a soak run sends: streams of several tenants through every door, each written down and
+judged.
 
 The requests are a fixed book, learnt once while nothing disturbs the server, so that every stream
 of the run can be compared with its undisturbed one, token by token.
@@ -19,8 +20,8 @@ from stream_doors import (CHAT_DOORS, TEXT_DOORS, TIMEOUT_S, Ask, after, never, 
                           read_stream)
 from stream_history import BROKEN, CUT, ERROR, HUNG_UP, LEFT, WHOLE
 
-# "flood" may have few requests at a time and asks for many; "guest" is taken out of the key file and
-# put back.
+# "flood" may have few requests at a time and asks for many; "guest" is taken out of the key file
+# and put back.
 TENANTS = {"search": {"weight": 3}, "chat": {}, "batch": {"tokens_per_minute": 10_000_000},
            "guest": {}, "flood": {"requests_max": 3}}
 SYSTEM = ("You are a careful assistant of a small library. You answer in whole sentences, you name "

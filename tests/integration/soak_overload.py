@@ -1,9 +1,10 @@
-"""What ten times the load does to the streams that run: the p99 of their gaps beside that at 80 % load,
-with as many streams running in both. tests/soak.sh --overload starts it.
+"""What ten times the load does to the streams that run: the p99 of their gaps beside that at 80 %
+load, with as many streams running in both. tests/soak.sh --overload starts it.
 
-Two servers with the demo model: one has 10 places and 8 clients, each with one stream after the other;
-the other has 8 places and requests that come at ten times the rate at which the first one ended its own, so
-that 8 run, the queue is full and the rest is refused. By turns, because a machine changes.
+Two servers with the demo model: one has 10 places and 8 clients, each with one stream after the
+other; the other has 8 places and requests that come at ten times the rate at which the first one
+ended its own, so that 8 run, the queue is full and the rest is refused. By turns, because a machine
+changes.
 """
 
 import argparse
@@ -47,12 +48,14 @@ def main():
     parser.add_argument("--seconds", type=float, default=12, help="of each turn, about")
     parser.add_argument("--seed", type=int, default=43)
     parser.add_argument("--out", type=pathlib.Path)
+    parser.add_argument("flags", nargs="*", help="behind --: flags of both servers")
     options = parser.parse_args()
     print(f"seed {options.seed}")
     rounds = []
-    with WeftServer(f"--running-max={PLACES}", "--log-level=warn", shards=2) as base, \
-            WeftServer(f"--running-max={RUNNING}", f"--queue-requests-max={QUEUE}",
-                       "--log-level=warn", shards=2) as full:
+    flags = ["--log-level=warn", *options.flags]
+    with WeftServer(f"--running-max={PLACES}", *flags, shards=2) as base, \
+            WeftServer(f"--running-max={RUNNING}", f"--queue-requests-max={QUEUE}", *flags,
+                       shards=2) as full:
         rate = load(base, options.seed, f"--streams={RUNNING}", "--requests=24")
         for number in range(options.rounds):
             per_s = rate["requests"] / rate["wall_s"]

@@ -1,4 +1,5 @@
-"""Each gate of a soak run (soak_gates.py) passes what is sound and fails on what it is for. No server."""
+"""Each gate of a soak run (soak_gates.py) passes what is sound and fails on what it is for. No
+server."""
 
 import random
 import unittest
