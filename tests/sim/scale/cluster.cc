@@ -42,7 +42,8 @@ class Cluster {
       tenants_.push_back(std::move(tenant));
     }
     for (uint32_t i = 0; i < options.replicas; ++i) {
-      replicas_.push_back(std::make_unique<Replica>(&clock_, tenants_));
+      replicas_.push_back(
+          std::make_unique<Replica>(&clock_, tenants_, options.inter_token_target_us));
     }
     loads_.resize(options.replicas);
     report_.tenants.resize(options.tenants);

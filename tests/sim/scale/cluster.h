@@ -16,10 +16,12 @@ struct ScaleOptions {
   std::string policy = "least_loaded";
   uint32_t replicas = 8;
   uint32_t requests = 20000;
-  // Demand as a part of what the replicas could compute without any prefix hit.
+  // Demand at its peak as a part of what the replicas could compute without any prefix hit.
   double load = 0.8;
   uint32_t tenants = 8;
   double first_share = 0.125;
+  // SchedulerConfig's.
+  uint32_t inter_token_target_us = 0;
   uint64_t seed = 1;
 };
 

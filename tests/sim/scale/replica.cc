@@ -23,8 +23,9 @@ constexpr size_t kBytesPerToken = 4;
 
 }  // namespace
 
-SchedulerConfig ReplicaConfig() {
+SchedulerConfig ReplicaConfig(uint32_t inter_token_target_us) {
   SchedulerConfig config;
+  config.inter_token_target_us = inter_token_target_us;
   config.running_max = kRunningDefaultCuda;
   config.step_tokens_max = kStepTokensDefaultCuda;
   config.block_tokens = kBlockTokens;
@@ -35,11 +36,12 @@ SchedulerConfig ReplicaConfig() {
   return config;
 }
 
-Replica::Replica(const ManualClock* clock, absl::Span<const TenantRef> tenants)
+Replica::Replica(const ManualClock* clock, absl::Span<const TenantRef> tenants,
+                 uint32_t inter_token_target_us)
     : clock_(clock),
       tenants_(tenants),
       admission_(Limits(), clock),
-      scheduler_(ReplicaConfig()),
+      scheduler_(ReplicaConfig(inter_token_target_us)),
       slots_(kRunningDefaultCuda) {
   GroupInfo group;
   group.epoch = 1;

@@ -38,7 +38,8 @@ struct Outcome {
 class Replica {
  public:
   // `clock` is the caller's; it outlives this.
-  Replica(const ManualClock* clock, absl::Span<const TenantRef> tenants);
+  Replica(const ManualClock* clock, absl::Span<const TenantRef> tenants,
+          uint32_t inter_token_target_us);
 
   // A request comes; what is refused at once is appended.
   void Arrive(const TraceRequest& request, std::vector<Outcome>* outcomes);
@@ -98,6 +99,6 @@ class Replica {
 };
 
 // What a replica of this size is started with.
-SchedulerConfig ReplicaConfig();
+SchedulerConfig ReplicaConfig(uint32_t inter_token_target_us);
 
 }  // namespace weft::router::scale

@@ -1,6 +1,7 @@
 // The simulation of scale_test.cc at any size: one line for each policy.
 //   weft_scale_sim [--shape S,..] [--policy P,..] [--replicas N] [--requests N] [--load X]
-//                  [--tenants N] [--first-share X] [--seed N]
+//                  [--tenants N] [--first-share X]
+//                  [--inter-token-target-ms N] [--seed N]
 
 #include <chrono>
 #include <cstdio>
@@ -68,6 +69,9 @@ int Main(int argc, char** argv) {
     } else if (name == "--first-share") {
       good = absl::SimpleAtod(value, &options.first_share) && options.first_share > 0 &&
              options.first_share <= 1;
+    } else if (name == "--inter-token-target-ms") {
+      good = absl::SimpleAtoi(value, &options.inter_token_target_us);
+      options.inter_token_target_us *= 1000;
     } else if (name == "--seed") {
       good = absl::SimpleAtoi(value, &options.seed);
     } else {

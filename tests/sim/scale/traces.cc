@@ -9,8 +9,6 @@ namespace weft::router::scale {
 namespace {
 
 constexpr double kPi = 3.14159265358979323846;
-// Sessions that may go on at a time: a turn comes long after the one before it.
-constexpr size_t kOpenSessions = 4000;
 constexpr uint32_t kContext = 131072;
 
 const TraceShape kShapes[] = {
@@ -25,7 +23,8 @@ const TraceShape kShapes[] = {
     {.name = "burstgpt",
      .prompt = {450, 700, 16000},
      .output = {200, 280, 4000},
-     .gamma_shape = 0.25},
+     .gamma_shape = 0.25,
+     .rate_shape = 4},
     {.name = "mooncake-conv",
      .prompt = {6500, 10500, kContext - 4000},
      .output = {250, 343, 2000},
@@ -97,13 +96,17 @@ double TraceSource::GammaDraw(double shape) {
 }
 
 int64_t TraceSource::NextGapUs() {
-  // The rate falls and rises by its logarithm; its mean over a wave is the demand's.
-  const double reach = -std::log(shape_.valley) / 2;
   double rate = demand_.requests_per_s;
-  if (reach > 0) {
-    const double phase = 2 * kPi * static_cast<double>(now_us_ % kWaveUs) / kWaveUs;
-    rate *= std::exp(reach * std::sin(phase)) / std::cyl_bessel_i(0.0, reach);
+  // The rate falls and rises by its logarithm.
+  const double reach = -std::log(shape_.valley) / 2;
+  const double phase = 2 * kPi * static_cast<double>(now_us_ % kWaveUs) / kWaveUs;
+  rate *= std::exp(reach * (std::sin(phase) - 1));
+  if (shape_.rate_shape > 0 && now_us_ >= burst_until_us_) {
+    // Never so low that the next draw is far away.
+    burst_ = std::max(0.05, GammaDraw(shape_.rate_shape) / shape_.rate_shape);
+    burst_until_us_ = now_us_ + kBurstUs;
   }
+  rate *= burst_;
   const double gap = shape_.gamma_shape == 1 ? -std::log(1 - Uniform())
                                              : GammaDraw(shape_.gamma_shape) / shape_.gamma_shape;
   return std::llround(1e6 * gap / rate);
@@ -161,7 +164,8 @@ TraceRequest TraceSource::Next() {
   session.tokens += request.output_tokens;
   if (shape_.next_turn > 0 && session.tokens + shape_.turn.most + shape_.output.most < kContext) {
     open_.push_back(session);
-    if (open_.size() > kOpenSessions) open_.pop_front();
+    const auto most = static_cast<size_t>(demand_.requests_per_s * kSessionS);
+    if (open_.size() > std::max<size_t>(most, 16)) open_.pop_front();
   }
   return request;
 }

@@ -33,6 +33,8 @@ struct TraceShape {
   Length output;
   // Times between arrivals have a Gamma distribution of this shape: 1 = Poisson, below 1 = bursts.
   double gamma_shape = 1;
+  // Each `kBurstUs` the rate is drawn anew from a Gamma distribution of this shape; 0: it is not.
+  double rate_shape = 0;
   // The rate's least part of its peak, over a wave of `kWaveUs`; 1 = constant.
   double valley = 1;
   // Sessions: a request is the next turn of an open session with this probability; a turn adds a
@@ -47,6 +49,9 @@ struct TraceShape {
 
 // One turn of the slow wave in the rate: a day, made short.
 inline constexpr int64_t kWaveUs = 600'000'000;
+inline constexpr int64_t kBurstUs = 10'000'000;
+// A session that has not gone on for about so long is over.
+inline constexpr double kSessionS = 60;
 
 // Sources and what of them is published or chosen: docs/PERFORMANCE.md.
 absl::Span<const TraceShape> Shapes();
@@ -72,6 +77,7 @@ TokenId TokenAt(const TraceRequest& request, uint32_t position);
 std::vector<TokenId> PromptOf(const TraceRequest& request);
 
 struct Demand {
+  // At the peak of the wave; the mean of bursts.
   double requests_per_s = 1;
   // The first tenant has this part of all requests, the others the rest alike.
   uint32_t tenants = 8;
@@ -105,6 +111,9 @@ class TraceSource {
   const Demand demand_;
   std::mt19937_64 random_;
   int64_t now_us_ = 0;
+  // Of the rate, until the next draw.
+  double burst_ = 1;
+  int64_t burst_until_us_ = 0;
   uint64_t sessions_ = 0;
   double system_weights_ = 0;
   std::vector<bool> systems_seen_;
