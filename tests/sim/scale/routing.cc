@@ -36,10 +36,12 @@ class LeastLoadedPolicy : public Policy {
 };
 
 // The replica with the longest beginning of the prompt when that saves a quarter of it, while its
-// load is at most half as much again as the least one and an eighth of its pool; else the least
+// load is at most half as much again as the least one and a part of its pool; else the least
 // loaded.
 class PrefixAffinity : public Policy {
  public:
+  explicit PrefixAffinity(uint32_t pool_share) : pool_share_(pool_share) {}
+
   uint32_t Choose(absl::Span<const ReplicaLoad> replicas, uint32_t prompt_tokens,
                   absl::Span<const TokenId> labels) override {
     const uint32_t least = LeastLoaded(replicas);
@@ -53,7 +55,8 @@ class PrefixAffinity : public Policy {
       }
     }
     const uint64_t saved = uint64_t{blocks[best] - blocks[least]} * kBlockTokens;
-    const uint64_t bearable = replicas[least].tokens * 3 / 2 + replicas[best].pool_tokens / 8;
+    const uint64_t bearable =
+        replicas[least].tokens * 3 / 2 + replicas[best].pool_tokens / pool_share_;
     const bool is_worth_it = saved * 4 >= prompt_tokens && replicas[best].tokens <= bearable;
     const uint32_t chosen = is_worth_it ? best : least;
     places_.Note(labels, chosen);
@@ -61,6 +64,7 @@ class PrefixAffinity : public Policy {
   }
 
  private:
+  const uint32_t pool_share_;
   BlockPlaces places_;
 };
 
@@ -69,7 +73,8 @@ class PrefixAffinity : public Policy {
 std::unique_ptr<Policy> MakePolicy(const std::string& name) {
   if (name == "round_robin") return std::make_unique<RoundRobin>();
   if (name == "least_loaded") return std::make_unique<LeastLoadedPolicy>();
-  if (name == "prefix_affinity") return std::make_unique<PrefixAffinity>();
+  if (name == "prefix_affinity") return std::make_unique<PrefixAffinity>(8);
+  if (name == "prefix_tight") return std::make_unique<PrefixAffinity>(32);
   return nullptr;
 }
 

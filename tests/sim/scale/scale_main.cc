@@ -47,7 +47,8 @@ int Main(int argc, char** argv) {
   ScaleOptions options;
   std::vector<std::string> shapes;
   for (const TraceShape& shape : Shapes()) shapes.push_back(shape.name);
-  std::vector<std::string> policies = {"round_robin", "least_loaded", "prefix_affinity"};
+  std::vector<std::string> policies = {"round_robin", "least_loaded", "prefix_affinity",
+                                       "prefix_tight"};
   for (int i = 1; i < argc; i += 2) {
     const std::string name = argv[i];
     if (i + 1 == argc) Refuse(name + " needs a value");

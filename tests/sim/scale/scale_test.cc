@@ -119,15 +119,21 @@ TEST_CASE("The same seed gives the same run", "[sim][scale]") {
 
 TEST_CASE("Where prompts share beginnings, those who follow them find more of them",
           "[sim][scale]") {
-  for (const char* shape : {"mooncake-conv", "mooncake-agent"}) {
+  // How much more of them, at least: what agents share is soon everywhere.
+  const struct {
+    const char* shape;
+    double more;
+  } cases[] = {{"mooncake-conv", 3}, {"mooncake-agent", 1.1}};
+  for (const auto& [shape, more] : cases) {
     const ScaleReport robin = Run(shape, "round_robin", 0.9);
     const ScaleReport least = Run(shape, "least_loaded", 0.9);
     const ScaleReport prefix = Run(shape, "prefix_affinity", 0.9);
-    CHECK(prefix.hit_share > 1.3 * least.hit_share);
-    CHECK(prefix.hit_share > 1.3 * robin.hit_share);
+    CHECK(prefix.hit_share > more * least.hit_share);
+    CHECK(prefix.hit_share > more * robin.hit_share);
     CHECK(prefix.hit_share <= prefix.hit_share_best);
-    CHECK(prefix.kept >= least.kept);
     CHECK(least.kept >= robin.kept);
+    // The detour to a prefix costs some their first token in time.
+    CHECK(prefix.kept + prefix.requests / 100 >= least.kept);
   }
 }
 
