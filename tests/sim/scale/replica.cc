@@ -53,8 +53,15 @@ Replica::Replica(const ManualClock* clock, absl::Span<const TenantRef> tenants,
 
 ReplicaLoad Replica::Load() const {
   const SchedulerStats stats = scheduler_.Stats();
-  return {stats.running, stats.waiting,
-          uint64_t{stats.blocks_used} * kBlockTokens + waiting_tokens_, kPoolTokens};
+  ReplicaLoad load;
+  load.running_max = kRunningDefaultCuda;
+  load.running = stats.running;
+  load.waiting = stats.waiting;
+  load.used_tokens = uint64_t{stats.blocks_used} * kBlockTokens;
+  load.waiting_tokens = waiting_tokens_;
+  load.pool_tokens = kPoolTokens;
+  load.received_tokens = received_tokens_;
+  return load;
 }
 
 void Replica::Arrive(const TraceRequest& request, std::vector<Outcome>* outcomes) {
@@ -78,6 +85,7 @@ void Replica::Arrive(const TraceRequest& request, std::vector<Outcome>* outcomes
   arrival.ignore_eos = true;
   WEFT_CHECK(scheduler_.OnArrival(std::move(arrival), now_us).ok());
   waiting_tokens_ += request.prompt_tokens;
+  received_tokens_ += request.prompt_tokens;
   auto live = std::make_unique<Live>();
   live->request = request;
   live->permit = *std::move(permit);

@@ -89,6 +89,7 @@ class Replica {
   absl::flat_hash_map<SequenceId, std::unique_ptr<Live>> live_;
   std::vector<SlotState> slots_;
   uint64_t waiting_tokens_ = 0;
+  uint64_t received_tokens_ = 0;
   std::deque<Flight> in_flight_;
   std::vector<Emitted> emitted_;
   std::vector<Ended> ended_;

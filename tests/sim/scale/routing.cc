@@ -4,6 +4,9 @@
 #include <utility>
 
 #include "tests/sim/scale/traces.h"
+#ifdef WEFT_HAVE_PLACEMENT
+#include "router/groups/placement.h"
+#endif
 
 namespace weft::router::scale {
 namespace {
@@ -11,7 +14,7 @@ namespace {
 uint32_t LeastLoaded(absl::Span<const ReplicaLoad> replicas) {
   uint32_t least = 0;
   for (uint32_t i = 1; i < replicas.size(); ++i) {
-    if (replicas[i].tokens < replicas[least].tokens) least = i;
+    if (replicas[i].tokens() < replicas[least].tokens()) least = i;
   }
   return least;
 }
@@ -50,14 +53,14 @@ class PrefixAffinity : public Policy {
     uint32_t best = least;
     for (uint32_t i = 0; i < replicas.size(); ++i) {
       if (blocks[i] > blocks[best] ||
-          (blocks[i] == blocks[best] && replicas[i].tokens < replicas[best].tokens)) {
+          (blocks[i] == blocks[best] && replicas[i].tokens() < replicas[best].tokens())) {
         best = i;
       }
     }
     const uint64_t saved = uint64_t{blocks[best] - blocks[least]} * kBlockTokens;
     const uint64_t bearable =
-        replicas[least].tokens * 3 / 2 + replicas[best].pool_tokens / pool_share_;
-    const bool is_worth_it = saved * 4 >= prompt_tokens && replicas[best].tokens <= bearable;
+        replicas[least].tokens() * 3 / 2 + replicas[best].pool_tokens / pool_share_;
+    const bool is_worth_it = saved * 4 >= prompt_tokens && replicas[best].tokens() <= bearable;
     const uint32_t chosen = is_worth_it ? best : least;
     places_.Note(labels, chosen);
     return chosen;
@@ -68,6 +71,45 @@ class PrefixAffinity : public Policy {
   BlockPlaces places_;
 };
 
+#ifdef WEFT_HAVE_PLACEMENT
+// Each group as one replica. The product keeps a request until a group has room for it; here it
+// goes to the least loaded one then.
+class Product : public Policy {
+ public:
+  uint32_t Choose(absl::Span<const ReplicaLoad> replicas, uint32_t prompt_tokens,
+                  absl::Span<const TokenId> labels) override {
+    groups_.clear();
+    for (const ReplicaLoad& replica : replicas) {
+      GroupLoad group;
+      group.serving = true;
+      group.running_max = replica.running_max;
+      group.running = replica.running;
+      group.waiting = replica.waiting;
+      group.waiting_tokens = replica.waiting_tokens;
+      group.pool_tokens = replica.pool_tokens;
+      group.free_tokens = replica.pool_tokens - replica.used_tokens;
+      group.request_tokens_max = static_cast<uint32_t>(replica.pool_tokens);
+      group.received_tokens = replica.received_tokens;
+      groups_.push_back(group);
+    }
+    cached_.assign(replicas.size(), 0);
+    places_.Find(labels, absl::MakeSpan(cached_));
+    for (uint32_t& cached : cached_) cached *= kBlockTokens;
+    PlacedRequest request;
+    request.prompt_tokens = request.tokens_min = prompt_tokens;
+    const Placement placement = Place(groups_, request, cached_);
+    const uint32_t chosen = placement.found() ? placement.group : LeastLoaded(replicas);
+    places_.Note(labels, chosen);
+    return chosen;
+  }
+
+ private:
+  BlockPlaces places_;
+  std::vector<GroupLoad> groups_;
+  std::vector<uint32_t> cached_;
+};
+#endif
+
 }  // namespace
 
 std::unique_ptr<Policy> MakePolicy(const std::string& name) {
@@ -75,6 +117,9 @@ std::unique_ptr<Policy> MakePolicy(const std::string& name) {
   if (name == "least_loaded") return std::make_unique<LeastLoadedPolicy>();
   if (name == "prefix_affinity") return std::make_unique<PrefixAffinity>(8);
   if (name == "prefix_tight") return std::make_unique<PrefixAffinity>(32);
+#ifdef WEFT_HAVE_PLACEMENT
+  if (name == "product") return std::make_unique<Product>();
+#endif
   return nullptr;
 }
 

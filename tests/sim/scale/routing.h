@@ -20,11 +20,17 @@ namespace weft::router::scale {
 inline constexpr uint32_t kReplicasMax = 64;
 
 struct ReplicaLoad {
+  uint32_t running_max = 0;
   uint32_t running = 0;
   uint32_t waiting = 0;
-  // Of sequences that run, and of prompts that wait.
-  uint64_t tokens = 0;
+  // That sequences which run hold, each block once; and those of prompts that wait.
+  uint64_t used_tokens = 0;
+  uint64_t waiting_tokens = 0;
   uint64_t pool_tokens = 0;
+  // Prompt tokens that it has got since the start.
+  uint64_t received_tokens = 0;
+
+  uint64_t tokens() const { return used_tokens + waiting_tokens; }
 };
 
 class Policy {
@@ -36,7 +42,9 @@ class Policy {
 };
 
 // "round_robin", "least_loaded", "prefix_affinity" (which bears an eighth of a pool more load for a
-// prefix) or "prefix_tight" (a thirty-second); null for another name.
+// prefix) or "prefix_tight" (a thirty-second), or where the build has it "product": that of a
+// router with several groups (router/groups/placement.h), decided at arrival. Null for another
+// name.
 std::unique_ptr<Policy> MakePolicy(const std::string& name);
 
 // Which replicas probably hold a block: of the last prompts that were sent to them.
