@@ -29,6 +29,9 @@ class HAProxy:
     """As a context manager. Looks like a server to clients: `http` and `grpc` are its own addresses,
     on ports that it gets as open sockets, so that nobody can take them in between."""
 
+    # As WeftServer has them.
+    headers: dict = {}
+
     def __init__(self, replicas, without=()):
         """`replicas`: {"a": server, "b": server}. `without`: lines of the configuration, by their
         beginnings, that are left out."""

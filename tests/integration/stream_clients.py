@@ -110,7 +110,8 @@ class Checker:
             grpc, pb, pb_grpc = grpc_modules()
             with grpc.insecure_channel(self.server.grpc) as channel:
                 self.texts[key] = pb_grpc.TextGenerationStub(channel).Detokenize(
-                    pb.DetokenizeRequest(ids=ids), timeout=TIMEOUT_S).text
+                    pb.DetokenizeRequest(ids=ids), timeout=TIMEOUT_S,
+                    metadata=tuple(self.server.headers.items())).text
         return self.texts[key]
 
     def learn(self, asks):

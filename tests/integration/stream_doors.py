@@ -213,7 +213,7 @@ def read_http(server, door, ask, history, leave, timeout_s=TIMEOUT_S):
     connection = server.connection(timeout_s)
     try:
         connection.request("POST", door.split(" ")[0], json.dumps(http_body(door, ask)),
-                           {"Content-Type": "application/json"})
+                           {"Content-Type": "application/json", **server.headers})
         response = connection.getresponse()
         if response.status != 200:
             history.add(ERROR, at=time.time(), reason=f"HTTP {response.status} "
@@ -261,8 +261,8 @@ def read_grpc(server, ask, history, leave, timeout_s=TIMEOUT_S):
     grpc, pb, pb_grpc = grpc_modules()
     # A connection of its own, as each HTTP stream has.
     with grpc.insecure_channel(server.grpc, [("grpc.use_local_subchannel_pool", 1)]) as channel:
-        call = pb_grpc.TextGenerationStub(channel).Generate(grpc_request(pb, ask),
-                                                            timeout=timeout_s)
+        call = pb_grpc.TextGenerationStub(channel).Generate(
+            grpc_request(pb, ask), timeout=timeout_s, metadata=tuple(server.headers.items()))
         try:
             while not leave(history):
                 response = next(call, None)

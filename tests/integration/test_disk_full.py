@@ -13,53 +13,14 @@ import subprocess
 import tempfile
 import unittest
 
+from disks import LoggingTo, fill, small_disk, take_all_names
 from stream_clients import Checker, Streams, mixed, through
 from weft_server import BIN, DEMO_MODEL, WeftServer, run_tests, seed, skip, wait_until
 
 SEED = seed(37)
 STREAMS = 8
-DISK_KIB = 64
 NO_SPACE = os.strerror(errno.ENOSPC)
 PATIENCE_S = 60
-
-
-@contextlib.contextmanager
-def small_disk():
-    """A folder on a file system of its own that holds little; skips where none can be mounted."""
-    with tempfile.TemporaryDirectory(prefix="weft-disk-") as folder:
-        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_KIB}k,nr_inodes=16",
-                                  "none", folder], capture_output=True, text=True)
-        if mounted.returncode != 0:
-            skip("mounts", f"no file system can be mounted here: {mounted.stderr.strip()}")
-        try:
-            yield pathlib.Path(folder)
-        finally:
-            subprocess.run(["umount", "--lazy", folder], check=True)
-
-
-def fill(folder):
-    """Takes all bytes that are left; returns the file that does."""
-    path = folder / "filling"
-    with open(path, "wb", buffering=0) as file, contextlib.suppress(OSError):
-        while True:
-            file.write(b"." * 512)
-    return path
-
-
-def take_all_names(folder):
-    """Takes all inodes that are left."""
-    with contextlib.suppress(OSError):
-        for index in range(1000):
-            (folder / f"name{index}").touch()
-
-
-class LoggingTo(WeftServer):
-    """A server whose stderr is a file of the test's."""
-
-    def __init__(self, path, *flags, **arguments):
-        super().__init__(*flags, **arguments)
-        self.log.close()
-        self.log = open(path, "a+")
 
 
 class DiskFull(unittest.TestCase):

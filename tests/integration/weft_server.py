@@ -19,7 +19,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "tests/support"))
-from skips import run_tests, skip  # noqa: E402, F401 - for the tests that start servers
+from skips import SKIPPED, run_tests, skip  # noqa: E402, F401 - for the tests that start servers
 
 BIN = pathlib.Path(os.environ.get("WEFT_BIN_DIR", ROOT / "build/ci/bin"))
 DEMO_MODEL = os.environ.get("WEFT_DEMO_MODEL") or str(
@@ -65,6 +65,9 @@ def alive(pid):
 
 class WeftServer:
     """One `weft serve`. Use as a context manager."""
+
+    # Carried by every stream of stream_doors.py, as HTTP headers or gRPC metadata: a key, say.
+    headers: dict = {}
 
     def __init__(self, *flags, model=DEMO_MODEL, shards=1, environment=None):
         self.argv = [str(BIN / "weft"), "serve", f"--model={model}", f"--shards={shards}",
