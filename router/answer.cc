@@ -130,6 +130,8 @@ absl::string_view FinishReasonName(FinishReason reason) {
   return "length";
 }
 
+absl::string_view ResumeMatchName(bool exact) { return exact ? "exact" : "inexact"; }
+
 absl::Status CancelStatus(CancelReason reason) {
   switch (reason) {
     case CancelReason::kDeadline:
@@ -155,7 +157,7 @@ AnswerWriter::~AnswerWriter() {
   if (answer_ != nullptr) Fail(absl::InternalError("the request was dropped"));
 }
 
-void AnswerWriter::Head(const AnswerHead& head) { head_ = head; }
+void AnswerWriter::Head(AnswerHead head) { head_ = std::move(head); }
 
 void AnswerWriter::Token(TokenId id, absl::string_view text) { Append(id, text, false, 0, {}); }
 

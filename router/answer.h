@@ -27,11 +27,27 @@
 
 namespace weft::router {
 
+// What the client of a resumed request has had of the answer.
+struct ResumedPart {
+  // Tokens, and the last one if there was any.
+  uint32_t tokens = 0;
+  TokenId last = 0;
+  // The text that came with them.
+  std::string text;
+  // Characters of the tokens' own texts, each by itself.
+  uint64_t token_characters = 0;
+  // The rest is what would have come.
+  bool exact = false;
+};
+
 // The request was planned for its first step: what is known before the first token.
 struct AnswerHead {
   uint32_t prompt_tokens = 0;
   uint32_t cached_tokens = 0;
   uint64_t seed = 0;
+  // What the tokens depend on beside the request (engine/fingerprint.h).
+  std::string fingerprint;
+  std::optional<ResumedPart> resumed;
 };
 
 // One of the most likely tokens at a position.
@@ -93,6 +109,9 @@ class AnswerSink {
 
 // "length", "eos_token" or "stop_sequence", as TGI writes it and the access log does.
 absl::string_view FinishReasonName(FinishReason reason);
+
+// "exact" or "inexact".
+absl::string_view ResumeMatchName(bool exact);
 
 // The terminal error of a request that was cancelled for `reason`.
 absl::Status CancelStatus(CancelReason reason);
@@ -193,7 +212,7 @@ class AnswerWriter {
   Admission::Permit& permit() const { return answer_->permit_; }
 
   // What follows is seen by the reader with the next Publish. `text` may be empty.
-  void Head(const AnswerHead& head);
+  void Head(AnswerHead head);
   void Token(TokenId id, absl::string_view text);
   void Token(TokenId id, absl::string_view text, float logprob,
              absl::Span<const std::pair<TokenId, float>> top);

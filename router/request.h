@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -47,6 +48,16 @@ struct ChatPrompt {
   bool add_generation_prompt = true;
 };
 
+// Bytes of a fingerprint (engine/fingerprint.h).
+inline constexpr size_t kFingerprintBytesMax = 128;
+
+// What a client has had of an answer whose stream broke (proto/weft/v1/generation.proto, Resume).
+struct ResumeInput {
+  std::vector<TokenId> output_ids;
+  // What these came from.
+  std::string fingerprint;
+};
+
 // What a door understood of a request. Every field has been range-checked by the door, except what
 // only the model decides (prompt length, ids below the vocabulary size).
 struct GenerateInput {
@@ -66,6 +77,8 @@ struct GenerateInput {
   bool ignore_eos = false;
   // The first text event begins with the prompt's text.
   bool echo_prompt = false;
+  // The answer goes on behind this; its seed is `seed`.
+  std::optional<ResumeInput> resume;
   // Empty = the tenant's own.
   std::optional<int32_t> priority;
   // Monotonic microseconds (Clock::NowUs); 0 = none.

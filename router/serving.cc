@@ -23,6 +23,7 @@ EngineLoopOptions LoopOptions(const EngineOptions& options, const ModelText& tex
   out.prefix_cache = options.prefix_cache;
   out.eos_ids = text.eos_ids;
   out.model = {tokenizer.vocab_size(), text.eos_ids, text.context_tokens, fingerprint};
+  out.model_name = options.served_model_name.empty() ? text.model_name : options.served_model_name;
   out.launcher = options.launcher;
   out.hang_timeout_ms = options.hang_timeout_ms;
   out.recovery_timeout_us = options.recovery_timeout_s * 1'000'000;
@@ -151,7 +152,8 @@ absl::StatusOr<std::shared_ptr<Answer>> Serving::Submit(GenerateInput input,
     }
   }
   ArrivedRequest arrived;
-  arrived.seed = input.seed.has_value() ? *input.seed : options_.runtime.random_id();
+  // A drawn seed is a whole number in every reader of JSON: clients give it back to go on.
+  arrived.seed = input.seed.has_value() ? *input.seed : options_.runtime.random_id() >> 11;
   arrived.text_worker = static_cast<uint32_t>(sequence % text_out_.workers());
   arrived.arrival_us = clock_.NowUs();
   arrived.writer = AnswerWriter(answer, std::move(sink));

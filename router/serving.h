@@ -88,7 +88,9 @@ class Serving : public AnswerRegistry {
   void OnCancelled(SequenceId sequence) override { loop_.CancelSequence(sequence); }
 
  private:
-  TextModel text_model() const { return {tokenizer_.get(), chat_template_.get()}; }
+  TextModel text_model() const {
+    return {tokenizer_.get(), chat_template_.get(), &model_text_.eos_ids};
+  }
   // Counts a refusal.
   absl::StatusOr<Admission::Permit> Counted(absl::StatusOr<Admission::Permit> permit,
                                             const Tenant& tenant);

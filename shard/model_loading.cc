@@ -73,6 +73,7 @@ v1::InfoResponse EarlyFacts(const ShardFlags& flags) {
   facts.set_rank(flags.rank);
   facts.set_world(flags.world);
   facts.set_device(flags.gpu.has_value() ? flags.gpu->name : "cpu");
+  facts.set_deterministic(!flags.gpu.has_value() || flags.memory.deterministic);
   facts.set_running_max(flags.memory.running_max);
   facts.set_step_tokens_max(flags.memory.step_tokens_max);
   facts.set_pid(static_cast<uint64_t>(getpid()));

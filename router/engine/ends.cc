@@ -68,6 +68,18 @@ void EngineLoop::EndLives() {
   ended_.clear();
 }
 
+void EngineLoop::EndResumed(std::unique_ptr<PreparedRequest> request, int64_t now_us) {
+  const SequenceId sequence = request->writer.answer().sequence();
+  const FinishReason reason = *request->resumed_end;
+  StreamBatch& batch = outbox_[request->text_worker];
+  request->times.planned_us = request->times.first_token_us = now_us;
+  Live live;
+  live.prompt_tokens = request->prompt_tokens;
+  live.request = std::move(request);
+  BeginStream(sequence, live, &batch);
+  batch.ends.push_back({sequence, absl::OkStatus(), reason});
+}
+
 void EngineLoop::Refuse(PreparedRequest& request, const absl::Status& failure) {
   const CancelPhase phase =
       request.times.planned_us == 0 ? CancelPhase::kQueue : CancelPhase::kPrefill;

@@ -173,6 +173,7 @@ void EngineLoop::OnArrival(std::unique_ptr<PreparedRequest> request, int64_t now
     return Refuse(*request,
                   UnavailableError("SHUTTING_DOWN", "the server is shutting down", kComeBack));
   }
+  if (request->resumed_end.has_value()) return EndResumed(std::move(request), now_us);
   if (absl::Status status = Schedule(request.get(), now_us); !status.ok()) {
     return Refuse(*request, status);
   }
@@ -192,7 +193,9 @@ absl::Status EngineLoop::Schedule(PreparedRequest* request, int64_t now_us) {
   Arrival arrival;
   arrival.id = answer.sequence();
   arrival.prompt = std::move(request->prompt);
-  arrival.max_new_tokens = request->max_new_tokens;
+  // To the scheduler what was there before is prompt: it is prefilled, and nothing is sampled for
+  // it.
+  arrival.max_new_tokens = request->max_new_tokens - request->resumed_tokens();
   arrival.tenant = answer.tenant()->index;
   arrival.tenant_weight = answer.tenant()->limits.weight;
   arrival.priority = request->priority;
@@ -285,8 +288,8 @@ void EngineLoop::MarkPlanned(const StepPlan& plan, int64_t now_us) {
       queue_deadlines_.erase({times.arrival_us + options_.queue_timeout_us, chunk.id});
     }
     probe_->LeftQueue(now_us - times.prepared_us);
-    probe_->RequestAccepted(live.prompt_tokens, live.cached_tokens, live.request->max_new_tokens,
-                            times.prepared_us - times.arrival_us);
+    probe_->RequestAccepted(live.prompt_tokens + live.request->resumed_tokens(), live.cached_tokens,
+                            live.request->max_new_tokens, times.prepared_us - times.arrival_us);
   }
 }
 
@@ -313,7 +316,7 @@ void EngineLoop::SendStep(const StepPlan& plan, int64_t plan_us, int64_t now_us)
   const SharedBytes bytes =
       message_.Build(group_->epoch(), plan, *scheduler_, [this](SequenceId id) {
         const PreparedRequest& request = *live_.at(id).request;
-        return ChunkSource{&request.sampling, request.seed};
+        return ChunkSource{&request.sampling, request.seed, request.prompt_tokens};
       });
   group_->SendStep(StepMessage::CallOf(plan.kind), plan.step, bytes, now_us);
   sent.sample.host_us = plan_us + clock_->NowUs() - now_us;

@@ -51,8 +51,9 @@ struct EngineLoopOptions {
   uint32_t inter_token_target_us = 0;
   bool prefix_cache = true;
   std::vector<TokenId> eos_ids;
-  // What the shards' model is compared with.
+  // What the shards' model is compared with, and the name that requests use for it.
   RouterModel model;
+  std::string model_name;
   LauncherClaim launcher;
   int64_t hang_timeout_ms = 0;
   int64_t recovery_timeout_us = 0;
@@ -118,6 +119,7 @@ class EngineLoop : public Inbox, public ShardGroupListener {
     std::unique_ptr<PreparedRequest> request;
     std::shared_ptr<Answer> answer;
     uint32_t prompt_tokens = 0;
+    // Of prompt and resumed part.
     uint32_t cached_tokens = 0;
     bool begun = false;
     // OK, or how it is to fail when the scheduler gives it back.
@@ -180,6 +182,8 @@ class EngineLoop : public Inbox, public ShardGroupListener {
   void StopAll(const absl::Status& why, int64_t now_us);
   // The scheduler gave `ended_` back.
   void EndLives();
+  // Ends a request whose client has had the whole answer: no shard is asked.
+  void EndResumed(std::unique_ptr<PreparedRequest> request, int64_t now_us);
   // Ends a request whose stream has not begun.
   void Refuse(PreparedRequest& request, const absl::Status& failure);
   void BeginStream(SequenceId sequence, Live& live, StreamBatch* batch);
@@ -221,6 +225,9 @@ class EngineLoop : public Inbox, public ShardGroupListener {
   int64_t leave_by_us_ = 0;
   bool stopping_ = false;
   GroupState published_state_ = GroupState::kConnecting;
+  // Of the group that formed last, and whether its rows depend on nothing else.
+  std::string fingerprint_;
+  bool deterministic_ = false;
 
   // -- Seen from outside
   std::atomic<uint32_t> vocab_size_{0};

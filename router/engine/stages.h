@@ -7,6 +7,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -39,9 +41,11 @@ struct PreparedRequest {
   // Worker of text out that the request will be at.
   uint32_t text_worker = 0;
 
-  // With its hashes once the shards are known; it leaves with the arrival.
+  // With its hashes once the shards are known; it leaves with the arrival. Behind the prompt's own
+  // ids are those of the answer that was there before.
   Prompt prompt;
   uint32_t prompt_tokens = 0;
+  // Of the whole answer, what of it was there before included.
   uint32_t max_new_tokens = 0;
   // The client named the limit; otherwise it is what the context left.
   bool max_tokens_named = false;
@@ -52,6 +56,15 @@ struct PreparedRequest {
   // 0 = none.
   int64_t deadline_us = 0;
   RequestTimes times;
+
+  // -- A resumed request ------------------------------------------------------------------------
+  std::optional<ResumedPart> resumed;
+  // What the tokens of that part came from.
+  std::string resumed_fingerprint;
+  // That part is the whole answer.
+  std::optional<FinishReason> resumed_end;
+
+  uint32_t resumed_tokens() const { return resumed.has_value() ? resumed->tokens : 0; }
 };
 
 // Engine loop → text out: a stream begins.

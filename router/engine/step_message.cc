@@ -68,7 +68,7 @@ void FillChunk(const PlannedChunk& planned, const Scheduler& scheduler,
   // Everything the shard needs to build the sequence's sampling state anew (invariant state.log).
   const ChunkSource from = source(planned.id);
   chunk->set_first(true);
-  chunk->set_prompt_len(scheduler.PromptLength(planned.id));
+  chunk->set_prompt_len(from.prompt_tokens);
   FillSampling(from, chunk->mutable_sampling());
   if (from.sampling->needs_penalty_ids()) {
     chunk->mutable_penalty_ids()->Add(log.begin(), log.end());

@@ -20,6 +20,8 @@ namespace weft::router {
 struct ChunkSource {
   const SamplingParams* sampling = nullptr;
   uint64_t seed = 0;
+  // Without what is output of the log that the sequence came with.
+  uint32_t prompt_tokens = 0;
 };
 
 class StepMessage {
@@ -28,8 +30,8 @@ class StepMessage {
 
   // The call that carries `plan`.
   static ShardCall CallOf(StepKind kind);
-  // Serialises it. Logs and prompt lengths are read from `scheduler`, the rest of a chunk that is
-  // its sequence's first from `source`.
+  // Serialises it. Logs are read from `scheduler`, the rest of a chunk that is its sequence's first
+  // from `source`.
   SharedBytes Build(Epoch epoch, const StepPlan& plan, const Scheduler& scheduler,
                     absl::FunctionRef<ChunkSource(SequenceId)> source);
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "common/check.h"
 #include "common/log.h"
+#include "router/engine/fingerprint.h"
 #include "router/engine/loop.h"
 #include "router/errors.h"
 
@@ -34,6 +35,8 @@ const char* TypeName(weft::v1::DataType type) {
 void EngineLoop::OnGroupFormed(const FormedGroup& group, int64_t now_us) {
   if (scheduler_ == nullptr) MakeScheduler(group);
   sent_.clear();
+  fingerprint_ = GroupFingerprint(options_.model_name, group);
+  deterministic_ = group.info.deterministic();
   GroupInfo info;
   info.epoch = group.epoch;
   info.kv_blocks = group.kv_blocks;
@@ -245,7 +248,15 @@ void EngineLoop::BeginStream(SequenceId sequence, Live& live, StreamBatch* batch
   begin.sequence = sequence;
   begin.writer = std::move(live.request->writer);
   begin.text = std::move(live.request->text);
-  begin.head = {live.prompt_tokens, live.cached_tokens, live.request->seed};
+  begin.head.prompt_tokens = live.prompt_tokens;
+  begin.head.cached_tokens = std::min(live.cached_tokens, live.prompt_tokens);
+  begin.head.seed = live.request->seed;
+  begin.head.fingerprint = fingerprint_;
+  if (live.request->resumed.has_value()) {
+    ResumedPart& resumed = begin.head.resumed.emplace(std::move(*live.request->resumed));
+    resumed.exact = deterministic_ && live.request->resumed_fingerprint == fingerprint_;
+    probe_->Resumed(resumed.exact);
+  }
   begin.times = live.request->times;
 }
 

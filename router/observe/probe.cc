@@ -46,6 +46,8 @@ void Probe::Rejected(RejectReason reason, const Tenant* tenant) {
   metrics_->rejects[static_cast<size_t>(reason)]->Increment();
 }
 
+void Probe::Resumed(bool exact) { metrics_->resumed[exact ? 0 : 1]->Increment(); }
+
 void Probe::LeftQueue(int64_t queue_us) {
   metrics_->queue_time.Observe(static_cast<double>(queue_us) * kUs);
 }

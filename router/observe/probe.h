@@ -65,6 +65,8 @@ class Probe {
   // Says more of a failure, which is counted besides. `tenant`: who was turned away; null where
   // that is not known.
   void Rejected(RejectReason reason, const Tenant* tenant = nullptr);
+  // A request that goes on with an answer began to; `exact`: with the tokens that would have come.
+  void Resumed(bool exact);
   // A request left the queue for its first step.
   void LeftQueue(int64_t queue_us);
   void FirstToken(int64_t since_arrival_us);

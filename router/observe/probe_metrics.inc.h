@@ -35,6 +35,7 @@ constexpr const char* kPhases[] = {"text", "queue", "prefill", "decode"};
 constexpr CancelReason kCancels[] = {CancelReason::kClientGone, CancelReason::kAdmin,
                                      CancelReason::kDeadline, CancelReason::kQueueTimeout,
                                      CancelReason::kSlowReader};
+constexpr const char* kResumeMatches[] = {"exact", "inexact"};
 constexpr const char* kRestarts[] = {"exit", "oom", "nccl", "timeout"};
 constexpr const char* kGroupStates[] = {"connecting", "loading", "joining",
                                         "warming",    "serving", "recovering"};
@@ -135,6 +136,11 @@ struct Probe::Metrics {
   Family<Counter>& cancelled_family = CounterFamily(
       "weft_requests_cancelled_total", "Requests cancelled, by whom and in which phase");
   std::array<std::array<Counter*, 4>, std::size(kCancels)> cancelled;
+  std::array<Counter*, 2> resumed =
+      Labelled(CounterFamily("weft_requests_resumed_total",
+                             "Requests that went on with an answer begun elsewhere, by whether "
+                             "their tokens are those that would have come"),
+               "match", kResumeMatches);
   std::array<Counter*, 3> ignored = Labelled(
       CounterFamily("weft_request_ignored_fields_total", "Unknown request fields ignored, by door"),
       "door", kDoors);

@@ -7,6 +7,7 @@
 #include "common/status.h"
 #include "router/errors.h"
 #include "router/text/prompt_reader.h"
+#include "router/text/resume.h"
 #include "router/text/stream_text.h"
 
 namespace weft::router {
@@ -55,19 +56,25 @@ absl::Status Prepare(const TextModel& model, const Admission& admission, uint32_
     return max_new_tokens.status();
   }
   Admission::Permit& permit = arrived->writer.permit();
-  WEFT_RETURN_IF_ERROR(permit.AddTokens(prompt_tokens));
-  permit.ReleaseTextBytes();
-  prepared->text = std::make_unique<StreamText>(
+  prepared->max_new_tokens = *max_new_tokens;
+  auto text = std::make_unique<StreamText>(
       Detokenizer(model.tokenizer, /*skip_special=*/true, /*continues=*/true),
       StopMatcher(std::move(input.stop_sequences), input.include_stop_sequence),
       input.echo_prompt ? std::move(prompt.text) : std::string());
+  if (input.resume.has_value()) {
+    WEFT_RETURN_IF_ERROR(ReadResumed(model, vocab_size, input, &permit, text.get(), prepared));
+    const std::vector<TokenId>& ids = input.resume->output_ids;
+    prompt.ids.insert(prompt.ids.end(), ids.begin(), ids.end());
+  }
+  WEFT_RETURN_IF_ERROR(permit.AddTokens(static_cast<uint32_t>(prompt.ids.size())));
+  permit.ReleaseTextBytes();
+  prepared->text = std::move(text);
   prepared->text_worker = arrived->text_worker;
   // Here and not on the engine's thread: a long prompt takes a millisecond.
   const uint64_t salt = answer.tenant()->cache_salt;
   prepared->prompt = hasher.has_value() ? hasher->Hash(std::move(prompt.ids), salt)
                                         : Prompt(std::move(prompt.ids), salt);
   prepared->prompt_tokens = prompt_tokens;
-  prepared->max_new_tokens = *max_new_tokens;
   prepared->max_tokens_named = input.max_tokens.has_value();
   prepared->sampling = std::move(input.sampling);
   prepared->seed = arrived->seed;

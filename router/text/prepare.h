@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
@@ -28,6 +29,8 @@ struct TextModel {
   const Tokenizer* tokenizer = nullptr;
   // Null when the model has none.
   const ChatTemplate* chat_template = nullptr;
+  // Ids that end an answer, ascending.
+  const std::vector<TokenId>* eos_ids = nullptr;
 };
 
 // A request as its door handed it over.
@@ -43,11 +46,11 @@ struct ArrivedRequest {
 size_t TextBytes(const GenerateInput& input);
 size_t TextBytes(const std::variant<std::string, ChatPrompt>& prompt);
 
-// Renders, tokenises, truncates, checks what only the model decides and counts the prompt on the
-// permit. Fills `prepared`, whose writer is the arrived one's, and is left alone on an error:
-// DEADLINE_EXCEEDED or CANCELLED when the request was cancelled, RESOURCE_EXHAUSTED when the
-// queue's tokens are taken, INVALID_ARGUMENT with the field otherwise. `vocab_size` is what the
-// shards know.
+// Renders, tokenises, truncates, reads what a resumed request's client has had, checks what only
+// the model decides and counts prompt and resumed part on the permit. Fills `prepared`, whose
+// writer is the arrived one's, and is left alone on an error: DEADLINE_EXCEEDED or CANCELLED when
+// the request was cancelled, RESOURCE_EXHAUSTED when the queue's tokens are taken, INVALID_ARGUMENT
+// with the field otherwise. `vocab_size` is what the shards know.
 absl::Status Prepare(const TextModel& model, const Admission& admission, uint32_t vocab_size,
                      const std::optional<PrefixHasher>& hasher, const Clock& clock, Probe* probe,
                      ArrivedRequest* arrived, PreparedRequest* prepared);

@@ -6,27 +6,41 @@
 
 namespace weft::router {
 
+bool StreamText::Replay(TokenId id, std::string* text) {
+  ++resumed_tokens_;
+  ++output_tokens_;
+  const StopMatcher::Result matched = Match(id);
+  *text += matched.text;
+  if (matched.matched) resumed_stop_ = matched.stop_index;
+  return matched.matched;
+}
+
 void StreamText::Begin(StreamBegin&& begin) {
   writer_ = std::move(begin.writer);
-  head_ = begin.head;
   times_ = begin.times;
-  writer_.Head(head_);
+  prompt_tokens_ = begin.head.prompt_tokens;
+  seed_ = begin.head.seed;
+  writer_.Head(std::move(begin.head));
+}
+
+StopMatcher::Result StreamText::Match(TokenId id) {
+  StopMatcher::Result matched = stop_matcher_.Push(detokenizer_.Push(id));
+  if (!echo_.empty()) {
+    matched.text.insert(0, echo_);
+    std::string().swap(echo_);
+  }
+  return matched;
 }
 
 void StreamText::AddToken(TokenId id, const StreamLogprob* logprob, const Clock& clock,
                           Probe* probe) {
   if (writer_.ended()) return;  // a token that was sampled behind a stop string
   ++output_tokens_;
-  StopMatcher::Result matched = stop_matcher_.Push(detokenizer_.Push(id));
-  std::string text = std::move(matched.text);
-  if (!echo_.empty()) {
-    text.insert(0, echo_);
-    std::string().swap(echo_);
-  }
+  const StopMatcher::Result matched = Match(id);
   if (logprob == nullptr) {
-    writer_.Token(id, text);
+    writer_.Token(id, matched.text);
   } else {
-    writer_.Token(id, text, logprob->logprob, logprob->top);
+    writer_.Token(id, matched.text, logprob->logprob, logprob->top);
   }
   if (!matched.matched) return;
   // The sequence goes on until the engine loop hears of it.
@@ -43,6 +57,10 @@ void StreamText::AddEnd(const StreamEnd& end, const Clock& clock, Probe* probe) 
     writer_.End(std::move(failed));
     return;
   }
+  if (resumed_stop_.has_value()) {
+    Finish(FinishReason::kStopSequence, "", stop_matcher_.stop(*resumed_stop_), clock, probe);
+    return;
+  }
   // Text held back until now: an incomplete character, then what might have become a stop string.
   StopMatcher::Result last = stop_matcher_.Push(detokenizer_.Flush());
   if (last.matched) {
@@ -55,9 +73,9 @@ void StreamText::AddEnd(const StreamEnd& end, const Clock& clock, Probe* probe) 
 
 AnswerEnd StreamText::MakeEnd(int64_t now_us) const {
   AnswerEnd end;
-  end.prompt_tokens = head_.prompt_tokens;
+  end.prompt_tokens = prompt_tokens_;
   end.output_tokens = output_tokens_;
-  end.seed = head_.seed;
+  end.seed = seed_;
   end.validation_us = times_.prepared_us - times_.arrival_us;
   end.queue_us = times_.planned_us - times_.prepared_us;
   end.inference_us = now_us - times_.planned_us;
@@ -73,8 +91,9 @@ void StreamText::Finish(FinishReason reason, std::string text, std::string stop,
   end.stop_sequence = std::move(stop);
   FinishedSample sample;
   sample.reason = reason;
-  sample.prompt_tokens = head_.prompt_tokens;
-  sample.output_tokens = output_tokens_;
+  // Work that was done here: what was there before has been read as a prompt is.
+  sample.prompt_tokens = prompt_tokens_ + resumed_tokens_;
+  sample.output_tokens = output_tokens_ - resumed_tokens_;
   sample.prefill_us = times_.first_token_us - times_.planned_us;
   sample.decode_us = now_us - times_.first_token_us;
   sample.total_us = now_us - times_.arrival_us;

@@ -4,7 +4,9 @@
 
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -25,6 +27,9 @@ class StreamText : public TextStage {
         stop_matcher_(std::move(stop_matcher)),
         echo_(std::move(echo)) {}
 
+  // Before the stream begins: a token that the client of a resumed request has had. Appends the
+  // text that came with it to `text`; true when it completed a stop string, which ends the answer.
+  bool Replay(TokenId id, std::string* text);
   // The stream begins; `begin.text` is this very object and is not looked at.
   void Begin(StreamBegin&& begin);
   // A token; nothing happens after the end.
@@ -39,6 +44,8 @@ class StreamText : public TextStage {
  private:
   // The last word's figures, with the times as of `now_us`.
   AnswerEnd MakeEnd(int64_t now_us) const;
+  // The text that becomes certain with a token.
+  StopMatcher::Result Match(TokenId id);
   void Finish(FinishReason reason, std::string text, std::string stop, const Clock& clock,
               Probe* probe);
 
@@ -46,9 +53,14 @@ class StreamText : public TextStage {
   StopMatcher stop_matcher_;
   std::string echo_;
   AnswerWriter writer_;
-  AnswerHead head_;
   RequestTimes times_;
+  uint32_t prompt_tokens_ = 0;
+  uint64_t seed_ = 0;
+  // Of the whole answer, and those of them that were there before.
   uint32_t output_tokens_ = 0;
+  uint32_t resumed_tokens_ = 0;
+  // The stop string that the tokens before end with.
+  std::optional<size_t> resumed_stop_;
   bool dirty_ = false;
 };
 

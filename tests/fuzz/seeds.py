@@ -78,7 +78,9 @@ def body():
              "presence_penalty": 0.5, "frequency_penalty": -0.5, "logit_bias": {"7": -1.5},
              "seed": -1, "ignore_eos": True, "priority": 3, "add_special_tokens": False}
     yield json.dumps({"prompt": [1, 2, 3], "max_tokens": 3, "stop": ["a", "b"], "logprobs": 2,
-                      "echo": True, "stream": True, "unknown": None, **every}).encode()
+                      "echo": True, "stream": True, "unknown": None, "return_token_ids": True,
+                      "resume": {"output_ids": [5, 9], "seed": -1, "fingerprint": "weft-1"},
+                      **every}).encode()
     yield json.dumps({"inputs": "x", "parameters": {"max_new_tokens": 2, "do_sample": True,
                       "temperature": 0.7, "details": True, "truncate": 4, **every}}).encode()
     yield json.dumps({"model": "m", "messages": [
@@ -98,6 +100,7 @@ def generate():
                   f10=4, f11=3, f12=0)
     yield message(f4=packed(1, [1, 2, 70000]), f8=message(f1=1))
     yield message(f5=chat, f11=-7)
+    yield message(f3="x", f40=packed(1, [5, 70000]) + message(f2=7, f3="weft-1"))
     yield message(f3="x", f30=1, f6=message(f12=1))
     yield message(f1="Hello", f3=0) + message(f2=chat)
     # In text, which mutates better (a "#" begins a comment there).
@@ -106,6 +109,7 @@ request_id: "id" text: "Hello" sampling { temperature: 0.7 top_k: 40 top_p: 0.9 
 decoding { repetition_penalty: 1.2 presence_penalty: 0.5 logit_bias { id: 3 bias: 1.5 } }
 stopping { max_tokens: 5 stop_sequences: "abc" stop_sequences: "\\n" } priority: -7
 response { logprobs: true top_logprobs: 5 echo_prompt: true } truncate_prompt_tokens: 4
+resume { output_ids: 5 output_ids: 9 seed: 7 fingerprint: "weft-1" }
 """
     yield b"""#
 chat { messages { role: "user" content: "Hello" } messages { role: "assistant" content: "x" } }

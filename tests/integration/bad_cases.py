@@ -106,6 +106,9 @@ PARAMETERS = (
     Field((None, "n", "n"), ("1", "1.0", "null"), ("0", "2", "-1", '"1"', "1.5", "[]"), ("1",)),
     boolean(("do_sample", None, None)),
     boolean((None, "add_generation_prompt", None)),
+    boolean((None, "return_token_ids", "return_token_ids")),
+    Field(everywhere("resume"), ("null",), ("1", '"x"', "true", "[]", "[1]", "1e400"),
+          ("object",)),
     boolean((None, "stream", "stream")),
 )
 
@@ -132,7 +135,7 @@ REFUSED = (
     refused(("stop_token_ids", "stop_token_ids", "stop_token_ids"), "[]"),
     *on_openai(
         ["response_format", '{"type":"text"}'], ["service_tier", '"auto"', '"default"'],
-        ["store", "false"], ["use_beam_search", "false"], ["return_token_ids", "false"],
+        ["store", "false"], ["use_beam_search", "false"],
         ["return_tokens_as_token_ids", "false"], ["prompt_logprobs", "false"],
         ["skip_special_tokens", "true"], ["spaces_between_special_tokens", "true"],
         ["min_tokens", "0", "0.0"], ["bad_words", "[]"], ["logits_processors", "[]"],

@@ -40,7 +40,7 @@ class HAProxy:
     def config(self):
         lines = [line for line in documented().splitlines()
                  if not line.strip().startswith(self.without)]
-        text = "\n".join(["global", f"  stats socket {self.folder}/stats", *lines, ""])
+        text = "\n".join(["global", f"  stats socket {self.folder}/stats level admin", *lines, ""])
         for door, listener in self.listeners.items():
             text = text.replace(f"bind :{PORTS[door]}", f"bind fd@{listener.fileno()}")
             for name, server in self.replicas.items():
@@ -93,12 +93,22 @@ class HAProxy:
         return http.client.HTTPConnection(host, int(port), timeout=timeout_s)
 
     # -- What it thinks of its servers ------------------------------------------------------------
-    def stats(self):
-        """{(backend, server): {column: text}}"""
+    def ask(self, command):
         with socket.socket(socket.AF_UNIX) as client:
             client.connect(str(self.folder / "stats"))
-            client.sendall(b"show stat\n")
-            text = b"".join(iter(lambda: client.recv(1 << 16), b"")).decode()
+            client.sendall(f"{command}\n".encode())
+            return b"".join(iter(lambda: client.recv(1 << 16), b"")).decode()
+
+    def set_state(self, name, state):
+        """`state`: "maint" sends a server nothing more, "ready" ends that."""
+        for backend, server in self.stats():
+            if server == name:
+                answer = self.ask(f"set server {backend}/{name} state {state}").strip()
+                assert not answer, answer
+
+    def stats(self):
+        """{(backend, server): {column: text}}"""
+        text = self.ask("show stat")
         names, *rows = [line.split(",") for line in text.lstrip("# ").splitlines() if line]
         return {(row[0], row[1]): dict(zip(names, row)) for row in rows}
 

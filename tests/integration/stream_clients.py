@@ -33,13 +33,14 @@ def through(asks, doors=TEXT_DOORS):
 
 
 class Streams:
-    """Sends all of [(door, ask)] at once. `leave[index](history)` says when a client goes away."""
+    """Sends all of [(door, ask)] at once. `leave[index](history)` says when a client goes away;
+    `read` is a client, read_stream or one that does more."""
 
-    def __init__(self, server, requests, leave=None):
+    def __init__(self, server, requests, leave=None, read=read_stream):
         self.requests = list(requests)
         self.histories = [new_history(door) for door, _ in self.requests]
         self.threads = [
-            threading.Thread(target=read_stream, daemon=True,
+            threading.Thread(target=read, daemon=True,
                              args=(server, door, ask, self.histories[index],
                                    (leave or {}).get(index, never)))
             for index, (door, ask) in enumerate(self.requests)]

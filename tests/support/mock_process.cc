@@ -68,6 +68,7 @@ Reactor* MockProcess::Info(grpc::CallbackServerContext* context, const wire::Inf
     response->set_world(options_.world);
     response->set_device("cpu");
     response->set_isa("mock");
+    response->set_deterministic(true);
     response->add_isa_supported("mock");
     response->set_dtype(weft::v1::DATA_TYPE_FLOAT32);
     response->set_kv_dtype(weft::v1::DATA_TYPE_FLOAT32);

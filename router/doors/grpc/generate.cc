@@ -129,6 +129,11 @@ void GenerateCall::FillHead(weft::v1::GenerateResponse* response) {
   info->set_prompt_tokens(head->prompt_tokens);
   info->set_cached_tokens(head->cached_tokens);
   info->set_seed(head->seed);
+  info->set_fingerprint(head->fingerprint);
+  if (head->resumed.has_value()) {
+    info->set_resume_match(head->resumed->exact ? weft::v1::RESUME_MATCH_EXACT
+                                                : weft::v1::RESUME_MATCH_INEXACT);
+  }
 }
 
 bool GenerateCall::TakeNext(weft::v1::GenerateResponse* response, bool* last,

@@ -8,6 +8,7 @@
 #include "common/status.h"
 #include "google/protobuf/unknown_field_set.h"
 #include "router/doors/range.h"
+#include "router/doors/resume.h"
 #include "router/errors.h"
 
 namespace weft::router {
@@ -200,6 +201,17 @@ absl::Status ReadResponse(const weft::v1::ResponseOptions& from, GenerateInput* 
   return absl::OkStatus();
 }
 
+absl::Status ReadResume(const weft::v1::Resume& from, GenerateInput* input) {
+  input->resume.emplace();
+  if (from.output_ids_size() > 0) {
+    WEFT_ASSIGN_OR_RETURN(input->resume->output_ids,
+                          ReadIds("resume.output_ids", from.output_ids()));
+  }
+  std::optional<uint64_t> seed;
+  if (from.has_seed()) seed = from.seed();
+  return SettleResume(from.fingerprint(), seed, "resume.", "sampling.seed", input);
+}
+
 void ListUnknown(const google::protobuf::Message& message, absl::string_view path,
                  std::vector<std::string>* out) {
   const google::protobuf::UnknownFieldSet& unknown =
@@ -217,6 +229,7 @@ absl::Status ReadUnknown(const DoorContext& doors, const weft::v1::GenerateReque
   if (request.has_stopping()) ListUnknown(request.stopping(), "stopping.", ignored);
   if (request.has_response()) ListUnknown(request.response(), "response.", ignored);
   if (request.has_chat()) ListUnknown(request.chat(), "chat.", ignored);
+  if (request.has_resume()) ListUnknown(request.resume(), "resume.", ignored);
   if (ignored->empty()) return absl::OkStatus();
   if (doors.options().strict_fields) {
     return FieldError(ignored->front(), "is a field number this server does not know");
@@ -248,6 +261,7 @@ absl::StatusOr<GenerateInput> ReadGenerate(const DoorContext& doors,
   WEFT_RETURN_IF_ERROR(ReadDecoding(request.decoding(), &input.sampling));
   WEFT_RETURN_IF_ERROR(ReadStopping(request.stopping(), &input));
   WEFT_RETURN_IF_ERROR(ReadResponse(request.response(), &input));
+  if (request.has_resume()) WEFT_RETURN_IF_ERROR(ReadResume(request.resume(), &input));
   if (request.has_truncate_prompt_tokens()) {
     WEFT_RETURN_IF_ERROR(CheckNumber("truncate_prompt_tokens", request.truncate_prompt_tokens(),
                                      {1, kContextTokensMax}));
@@ -266,6 +280,7 @@ void FreePrompt(weft::v1::GenerateRequest* request) {
   if (request->has_text()) std::string().swap(*request->mutable_text());
   if (request->has_token_ids()) weft::v1::TokenIds().Swap(request->mutable_token_ids());
   if (request->has_chat()) weft::v1::ChatPrompt().Swap(request->mutable_chat());
+  if (request->has_resume()) weft::v1::Resume().Swap(request->mutable_resume());
 }
 
 absl::StatusOr<std::variant<std::string, ChatPrompt>> ReadTokenize(

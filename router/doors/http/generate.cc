@@ -16,6 +16,13 @@ ReadGeneration MakeGeneration(GenerateInput input, std::unique_ptr<ResponseForma
   return generation;
 }
 
+void WriteResume(const AnswerHead& head, JsonWriter* json) {
+  json->Key("resume").BeginObject().Key("seed").Unsigned(head.seed);
+  json->Key("fingerprint").String(head.fingerprint).EndObject();
+  if (!head.resumed.has_value()) return;
+  json->Key("resumed").String(ResumeMatchName(head.resumed->exact));
+}
+
 std::shared_ptr<HttpExchange> GenerateExchange::Start(
     const DoorContext& doors, HttpRequest request, Admission::Permit permit, GenerationReader read,
     const std::function<HttpReply(const absl::Status&)>& refuse, HttpResponder& responder,
@@ -163,6 +170,12 @@ void GenerateExchange::Send(bool ended) {
 
 HttpReply GenerateExchange::WithHeaders(HttpReply reply) const {
   reply.headers.insert(reply.headers.end(), headers_.begin(), headers_.end());
+  const AnswerHead* const head = answer_ == nullptr ? nullptr : answer_->head();
+  if (head == nullptr) return reply;
+  reply.headers.emplace_back("x-weft-fingerprint", head->fingerprint);
+  if (head->resumed.has_value()) {
+    reply.headers.emplace_back("x-weft-resume", ResumeMatchName(head->resumed->exact));
+  }
   return reply;
 }
 

@@ -17,6 +17,7 @@
 #include "common/clock.h"
 #include "router/doors/access_log.h"
 #include "router/doors/door_context.h"
+#include "router/doors/http/json.h"
 #include "router/doors/http/message.h"
 
 namespace weft::router {
@@ -39,6 +40,10 @@ class ResponseFormatter {
   // Nothing has been sent and nothing will be but this.
   virtual HttpReply Error(const absl::Status& status) = 0;
 };
+
+// The members of a stream's first event from which its client can go on elsewhere: `resume`, to be
+// given back with the ids that came, and `resumed` where the stream goes on with another.
+void WriteResume(const AnswerHead& head, JsonWriter* json);
 
 // What a door made of a body.
 struct ReadGeneration {

@@ -95,7 +95,8 @@ std::string OriginPolicy::AnswerLines(absl::string_view origin) const {
   // Vary also with "*": the answer to a request without Origin lacks the line.
   return absl::StrCat("access-control-allow-origin: ", all_ ? "*" : origin,
                       "\r\nvary: Origin\r\naccess-control-expose-headers: "
-                      "x-request-id, retry-after, x-weft-ignored-fields\r\n");
+                      "x-request-id, retry-after, x-weft-fingerprint, x-weft-ignored-fields, "
+                      "x-weft-resume\r\n");
 }
 
 void OriginPolicy::AddPreflight(absl::string_view methods, absl::string_view asked,

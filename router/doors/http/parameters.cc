@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
 #include "router/doors/http/json.h"
+#include "router/doors/resume.h"
 #include "router/errors.h"
 
 namespace weft::router {
@@ -96,6 +97,32 @@ std::optional<uint32_t> ReadTokenCount(FieldReader& fields, absl::string_view na
   const std::optional<int64_t> count = fields.Integer(name, 1, kContextTokensMax);
   if (!count.has_value()) return std::nullopt;
   return static_cast<uint32_t>(*count);
+}
+
+void ReadResume(FieldReader& fields, bool is_stream, GenerateInput* input,
+                std::vector<std::string>* unknown) {
+  const boost::json::object* object = fields.Object("resume");
+  if (object == nullptr) return;
+  if (!is_stream) fields.Fail("resume", "is for streams: a whole answer cannot break off");
+  FieldReader resume(*object, absl::StrCat(fields.path(), "resume."));
+  const boost::json::array* ids = resume.Array("output_ids");
+  if (resume.ok() && ids == nullptr) resume.Fail("output_ids", "is required");
+  input->resume.emplace();
+  if (ids != nullptr && !ids->empty()) {
+    absl::StatusOr<std::vector<TokenId>> read =
+        ReadTokenIds(*ids, absl::StrCat(resume.path(), "output_ids"));
+    if (read.ok()) {
+      input->resume->output_ids = *std::move(read);
+    } else {
+      resume.Fail(read.status());
+    }
+  }
+  const std::optional<uint64_t> seed = resume.Bits("seed");
+  std::string fingerprint = resume.String("fingerprint").value_or("");
+  resume.Fail(SettleResume(std::move(fingerprint), seed, resume.path(),
+                           absl::StrCat(fields.path(), "seed"), input));
+  fields.Fail(resume.status());
+  for (std::string& name : resume.Unknown()) unknown->push_back(std::move(name));
 }
 
 absl::StatusOr<std::vector<TokenId>> ReadTokenIds(const boost::json::array& array,

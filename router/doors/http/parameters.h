@@ -26,6 +26,11 @@ void ReadStop(FieldReader& fields, absl::string_view name, GenerateInput* input)
 // A limit on new tokens, or on prompt tokens: 1 .. kContextTokensMax.
 std::optional<uint32_t> ReadTokenCount(FieldReader& fields, absl::string_view name);
 
+// `resume`, read after the sampling parameters. `is_stream`: a whole answer has no part that a
+// client could have had. Names inside of it that are unknown go to `unknown`.
+void ReadResume(FieldReader& fields, bool is_stream, GenerateInput* input,
+                std::vector<std::string>* unknown);
+
 // Token ids of a prompt given as a list of numbers. `name` for errors.
 absl::StatusOr<std::vector<TokenId>> ReadTokenIds(const boost::json::array& array,
                                                   absl::string_view name);

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/version.h"
 #include "router/doors/http/json.h"
 #include "router/doors/http/replies.h"
 #include "router/doors/http/sse.h"
@@ -99,25 +98,21 @@ void WriteCompletionLogprobs(absl::Span<const AnswerToken> tokens, bool with_top
 
 class OpenAiFormatter : public ResponseFormatter {
  public:
-  explicit OpenAiFormatter(OpenAiFormat format) : format_(std::move(format)) {
-    const bool chunk = format_.chat && format_.stream;
-    JsonWriter json(&prefix_);
-    json.BeginObject();
-    json.Key("id").String(absl::StrCat(format_.chat ? "chatcmpl-" : "cmpl-", format_.request_id));
-    json.Key("object").String(!format_.chat ? "text_completion"
-                              : chunk       ? "chat.completion.chunk"
-                                            : "chat.completion");
-    json.Key("created").Signed(format_.created_unix_s).Key("model").String(format_.model);
-    json.Key("system_fingerprint").String(absl::StrCat("weft-", Version(), "-", Revision()));
-    json.Key("choices");
-    if (format_.stream) MakePlain();
-  }
+  explicit OpenAiFormatter(OpenAiFormat format) : format_(std::move(format)) {}
 
   bool streaming() const override { return format_.stream; }
 
   void Started(const AnswerHead& started) override {
+    head_ = started;
     prompt_tokens_ = started.prompt_tokens;
     cached_tokens_ = started.cached_tokens;
+    MakePrefix();
+    if (format_.stream) MakePlain();
+    if (!started.resumed.has_value()) return;
+    // Counts and offsets go on where the broken stream stood; the role came with its first token.
+    output_tokens_ = started.resumed->tokens;
+    text_offset_ = started.resumed->token_characters;
+    role_sent_ = started.resumed->tokens > 0;
   }
 
   void Step(const AnswerToken* token, const AnswerEnd* finished, std::string* out) override {
@@ -131,6 +126,7 @@ class OpenAiFormatter : public ResponseFormatter {
       if (token != nullptr) {
         text_ += token->text;
         if (format_.logprobs) tokens_.push_back(*token);
+        if (format_.token_ids) ids_.push_back(token->id);
       }
       if (finished != nullptr) text_ += finished->text;
       return;
@@ -177,7 +173,9 @@ class OpenAiFormatter : public ResponseFormatter {
     }
     json.Key("logprobs");
     WriteLogprobs(tokens_, &json);
-    json.Key("finish_reason").String(finish_reason_).EndObject().EndArray();
+    json.Key("finish_reason").String(finish_reason_);
+    WriteIds(ids_, &json);
+    json.EndObject().EndArray();
     reply.body += ",\"usage\":";
     WriteUsage(&reply.body);
     reply.body.push_back('}');
@@ -198,13 +196,26 @@ class OpenAiFormatter : public ResponseFormatter {
   // A chunk of which nothing but its text differs from the one before and the one after: nearly
   // all of a stream are.
   bool IsPlain(const AnswerToken* token, const AnswerEnd* finished) const {
-    return token != nullptr && finished == nullptr && !format_.logprobs &&
+    return token != nullptr && finished == nullptr && !format_.logprobs && !format_.token_ids &&
            !format_.usage_in_every_chunk && (role_sent_ || !format_.chat);
+  }
+
+  // Writes what every chunk, or the whole answer, begins with.
+  void MakePrefix() {
+    const bool chunk = format_.chat && format_.stream;
+    JsonWriter json(&prefix_);
+    json.BeginObject();
+    json.Key("id").String(absl::StrCat(format_.chat ? "chatcmpl-" : "cmpl-", format_.request_id));
+    json.Key("object").String(!format_.chat ? "text_completion"
+                              : chunk       ? "chat.completion.chunk"
+                                            : "chat.completion");
+    json.Key("created").Signed(format_.created_unix_s).Key("model").String(format_.model);
+    json.Key("system_fingerprint").String(head_.fingerprint).Key("choices");
   }
 
   // Writes one plain chunk and keeps what stands on both sides of its text.
   void MakePlain() {
-    if (format_.logprobs || format_.usage_in_every_chunk) return;
+    if (format_.logprobs || format_.token_ids || format_.usage_in_every_chunk) return;
     AnswerToken token;
     token.text = "x";
     role_sent_ = true;
@@ -248,7 +259,10 @@ class OpenAiFormatter : public ResponseFormatter {
     } else {
       json.String(finish_reason_);
     }
+    WriteIds(token == nullptr ? absl::Span<const TokenId>() : absl::MakeConstSpan(&token->id, 1),
+             &json);
     json.EndObject().EndArray();
+    if (format_.token_ids && !std::exchange(resume_sent_, true)) WriteResume(head_, &json);
     if (format_.usage_in_every_chunk) {
       *out += ",\"usage\":";
       WriteUsage(out);
@@ -268,6 +282,13 @@ class OpenAiFormatter : public ResponseFormatter {
     }
   }
 
+  void WriteIds(absl::Span<const TokenId> ids, JsonWriter* json) const {
+    if (!format_.token_ids) return;
+    json->Key("token_ids").BeginArray();
+    for (const TokenId id : ids) json->Unsigned(id);
+    json->EndArray();
+  }
+
   void WriteUsage(std::string* out) const {
     JsonWriter json(out);
     json.BeginObject().Key("prompt_tokens").Unsigned(prompt_tokens_);
@@ -278,6 +299,7 @@ class OpenAiFormatter : public ResponseFormatter {
   }
 
   const OpenAiFormat format_;
+  AnswerHead head_;
   // The same bytes begin every chunk, and more of them stand around the text of a plain one.
   std::string prefix_;
   std::string plain_begin_;
@@ -285,11 +307,13 @@ class OpenAiFormatter : public ResponseFormatter {
   std::string text_;
   absl::string_view finish_reason_ = "stop";
   std::vector<AnswerToken> tokens_;
+  std::vector<TokenId> ids_;
   uint64_t text_offset_ = 0;
   uint32_t prompt_tokens_ = 0;
   uint32_t cached_tokens_ = 0;
   uint32_t output_tokens_ = 0;
   bool role_sent_ = false;
+  bool resume_sent_ = false;
 };
 
 }  // namespace

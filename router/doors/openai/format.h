@@ -18,6 +18,8 @@ struct OpenAiFormat {
   bool usage = false;
   // stream_options.continuous_usage_stats: the counts in every chunk.
   bool usage_in_every_chunk = false;
+  // return_token_ids: the ids in every chunk, and in the first one how to go on elsewhere.
+  bool token_ids = false;
   bool logprobs = false;
   uint32_t top_logprobs = 0;
   std::string request_id;

@@ -49,7 +49,6 @@ constexpr RefusedField kRefusedAnywhere[] = {{"n", "1"},
                                              {"skip_special_tokens", "true"},
                                              {"spaces_between_special_tokens", "true"},
                                              {"return_tokens_as_token_ids", "false"},
-                                             {"return_token_ids", "false"},
                                              {"prompt_embeds", ""},
                                              {"cache_salt", ""},
                                              {"kv_transfer_params", ""},
@@ -124,6 +123,8 @@ void ReadShared(FieldReader& fields, OpenAiRequest* request, std::vector<std::st
     input.truncate_prompt_tokens = static_cast<uint32_t>(*truncate);
   }
   ReadStreamOptions(fields, &request->format, unknown);
+  request->format.token_ids = fields.Bool("return_token_ids").value_or(false);
+  ReadResume(fields, request->format.stream, &input, unknown);
   // They say who asks, not what: no effect on the answer, never logged.
   for (const char* name : {"user", "metadata", "prompt_cache_key", "safety_identifier"}) {
     fields.Accept(name);

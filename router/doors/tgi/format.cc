@@ -1,6 +1,7 @@
 #include "router/doors/tgi/format.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -115,7 +116,15 @@ class TgiFormatter : public ResponseFormatter {
 
   HttpReply Error(const absl::Status& status) override { return TgiError(TgiName(status)); }
 
-  void Started(const AnswerHead& started) override { prompt_tokens_ = started.prompt_tokens; }
+  void Started(const AnswerHead& started) override {
+    prompt_tokens_ = started.prompt_tokens;
+    head_ = started;
+    if (!started.resumed.has_value()) return;
+    // Numbers, and the whole text at the end, go on where the broken stream stood.
+    index_ = started.resumed->tokens;
+    last_.id = started.resumed->last;
+    text_ += started.resumed->text;
+  }
 
  private:
   void WriteEvent(const AnswerToken& token, absl::string_view text, const AnswerEnd* finished,
@@ -137,6 +146,7 @@ class TgiFormatter : public ResponseFormatter {
       json.Key("seed").Unsigned(finished->seed);
       json.Key("input_length").Unsigned(PromptTokens()).EndObject();
     }
+    if (head_.has_value()) WriteResume(*std::exchange(head_, std::nullopt), &json);
     json.EndObject();
     SseEnd(out);
   }
@@ -183,6 +193,8 @@ class TgiFormatter : public ResponseFormatter {
 
   const TgiFormat format_;
   std::string text_;
+  // Until the first event has said what of it a client gives back to go on elsewhere.
+  std::optional<AnswerHead> head_;
   uint32_t index_ = 0;
   uint32_t prompt_tokens_ = 0;
   AnswerEnd finished_;

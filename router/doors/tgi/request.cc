@@ -78,6 +78,7 @@ void ReadParameters(FieldReader& fields, const std::string& prompt_text, TgiRequ
   input.sampling.top_logprobs =
       static_cast<uint32_t>(fields.Integer("top_n_tokens", 0, kTopLogprobsMax).value_or(0));
   format.top_tokens = input.sampling.top_logprobs > 0;
+  ReadResume(fields, format.stream, &input, &request->ignored);
   fields.Refuse(kRefusedParameters);
 }
 

@@ -48,7 +48,7 @@ TEST_CASE("TGI's stream is one event a token, the last with text and details", "
   CHECK(response.status == 200);
   CHECK(response.body ==
         R"(data: {"index":1,"token":{"id":10,"text":"Hello","logprob":null,"special":false},)"
-        R"("generated_text":null,"details":null})"
+        R"("generated_text":null,"details":null,"resume":{"seed":42,"fingerprint":"weft-V"}})"
         "\n\n"
         R"(data: {"index":2,"token":{"id":11,"text":" world","logprob":null,"special":false},)"
         R"("generated_text":"Hello world","details":{"finish_reason":"length",)"
@@ -71,7 +71,7 @@ TEST_CASE("TGI's stream carries log-probabilities, top tokens and control tokens
   CHECK(response.body ==
         R"(data: {"index":1,"token":{"id":10,"text":"","logprob":-0.5,"special":false},)"
         R"("top_tokens":[{"id":10,"text":"x","logprob":-0.5,"special":false}],)"
-        R"("generated_text":null,"details":null})"
+        R"("generated_text":null,"details":null,"resume":{"seed":42,"fingerprint":"weft-V"}})"
         "\n\n"
         "data: {\"index\":2,\"token\":{\"id\":11,\"text\":\"\xc3\xa4\",\"logprob\":-1,"
         R"("special":false},"top_tokens":[],"generated_text":null,"details":null})"

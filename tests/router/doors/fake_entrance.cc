@@ -269,7 +269,10 @@ ServerStatus FakeEntrance::Status() const {
 
 StartedEvent Started(uint32_t prompt_tokens, uint32_t cached_tokens) {
   StartedEvent event;
-  event.head = {prompt_tokens, cached_tokens, 42};
+  event.head.prompt_tokens = prompt_tokens;
+  event.head.cached_tokens = cached_tokens;
+  event.head.seed = 42;
+  event.head.fingerprint = "weft-V";
   return event;
 }
 

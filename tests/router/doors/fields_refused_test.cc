@@ -135,7 +135,7 @@ TEST_CASE("OpenAI's fields are refused by name when they are wrong or not served
                             {"response_format", "{\"type\":\"json_object\"}"},
                             {"use_beam_search", "true"},
                             {"skip_special_tokens", "false"},
-                            {"return_token_ids", "true"},
+                            {"return_token_ids", "1"},
                             {"truncate_prompt_tokens", "0"},
                             {"truncate_prompt_tokens", "-2"},
                             {"include_stop_str_in_output", "1"},

@@ -105,6 +105,13 @@ weft::v1::GenerateRequest Write(const GenerateInput& input) {
     request.set_truncate_prompt_tokens(*input.truncate_prompt_tokens);
   }
   if (input.priority.has_value()) request.set_priority(*input.priority);
+  if (input.resume.has_value()) {
+    // The seed of the broken stream has become the request's own.
+    weft::v1::Resume* const resume = request.mutable_resume();
+    resume->mutable_output_ids()->Add(input.resume->output_ids.begin(),
+                                      input.resume->output_ids.end());
+    resume->set_fingerprint(input.resume->fingerprint);
+  }
   return request;
 }
 

@@ -115,6 +115,8 @@ TEST_CASE("Generate streams a message a token, the prompt's facts with the first
   CHECK(responses[0].prompt_info().prompt_tokens() == 20);
   CHECK(responses[0].prompt_info().cached_tokens() == 16);
   CHECK(responses[0].prompt_info().seed() == 42);
+  CHECK(responses[0].prompt_info().fingerprint() == "weft-V");
+  CHECK(responses[0].prompt_info().resume_match() == weft::v1::RESUME_MATCH_UNSPECIFIED);
   CHECK(responses[0].output().text() == "Hello");
   CHECK(responses[0].output().token_ids(0) == 10);
   CHECK_FALSE(responses[0].has_finish_info());
@@ -122,6 +124,56 @@ TEST_CASE("Generate streams a message a token, the prompt's facts with the first
   CHECK(responses[1].output().text() == " world");
   CHECK(responses[1].finish_info().reason() == weft::v1::FINISH_REASON_LENGTH);
   CHECK(responses[1].finish_info().output_tokens() == 2);
+}
+
+TEST_CASE("A resumed Generate goes on, and says how far its tokens are to be trusted",
+          "[router][grpc]") {
+  GrpcFixture fixture;
+  for (const bool exact : {true, false}) {
+    StartedEvent head = Started();
+    head.head.resumed.emplace().tokens = 2;
+    head.head.resumed->exact = exact;
+    fixture.intake.SetScript({{head, Token(10, "Hello"), Finished(FinishReason::kLength, 3)}});
+    GenerateRequest request = TextRequest();
+    request.mutable_resume()->add_output_ids(5);
+    request.mutable_resume()->add_output_ids(9);
+    request.mutable_resume()->set_seed(~uint64_t{0});
+    request.mutable_resume()->set_fingerprint("f");
+    std::vector<GenerateResponse> responses;
+    REQUIRE(fixture.Generate(request, &responses).ok());
+    REQUIRE(responses.size() == 1);
+    CHECK(responses[0].prompt_info().resume_match() ==
+          (exact ? weft::v1::RESUME_MATCH_EXACT : weft::v1::RESUME_MATCH_INEXACT));
+    CHECK(responses[0].finish_info().output_tokens() == 3);
+    const GenerateInput& input = fixture.intake.WaitRequest(exact ? 0 : 1)->input();
+    REQUIRE(input.resume.has_value());
+    CHECK(input.resume->output_ids == std::vector<TokenId>{5, 9});
+    CHECK(input.resume->fingerprint == "f");
+    CHECK(input.seed == ~uint64_t{0});
+  }
+}
+
+TEST_CASE("A Generate that cannot be resumed names the field", "[router][grpc]") {
+  GrpcFixture fixture;
+  const auto refused = [&](const GenerateRequest& request, const std::string& field) {
+    const grpc::Status status = fixture.Generate(request);
+    CHECK(status.error_code() == grpc::StatusCode::INVALID_ARGUMENT);
+    CHECK(Violation(status) == field);
+  };
+  GenerateRequest good = TextRequest();
+  good.mutable_resume()->add_output_ids(5);
+  refused(good, "resume.seed");
+  good.mutable_resume()->set_seed(1);
+  GenerateRequest bad = good;
+  bad.mutable_sampling()->set_seed(2);
+  refused(bad, "resume.seed");
+  bad = good;
+  bad.mutable_resume()->add_output_ids(1u << 20);
+  refused(bad, "resume.output_ids");
+  bad = good;
+  bad.mutable_resume()->set_fingerprint(std::string(129, 'f'));
+  refused(bad, "resume.fingerprint");
+  CHECK(fixture.intake.request_count() == 0);
 }
 
 TEST_CASE("Every parameter of Generate reaches the engine", "[router][grpc]") {

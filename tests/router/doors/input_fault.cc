@@ -98,6 +98,16 @@ std::string InputFault(const GenerateInput& input) {
     if (stop.empty() || stop.size() > kStopSequenceBytesMax) return "stop_sequences: a size";
     if (!IsUtf8(stop)) return "stop_sequences: not UTF-8";
   }
+  if (input.resume.has_value()) {
+    const ResumeInput& resume = *input.resume;
+    if (resume.output_ids.size() > kContextTokensMax) return "resume: too many";
+    for (const TokenId id : resume.output_ids) {
+      if (id >= kVocabMax) return "resume: an id";
+    }
+    if (resume.fingerprint.size() > kFingerprintBytesMax) return "resume: the fingerprint's size";
+    const bool drawn = input.sampling.temperature >= kTemperatureMin;
+    if (drawn && !resume.output_ids.empty() && !input.seed.has_value()) return "resume: no seed";
+  }
   const int32_t priority = input.priority.value_or(0);
   return priority < -kPriorityAbsMax || priority > kPriorityAbsMax ? "priority" : "";
 }
@@ -121,6 +131,10 @@ std::string InputText(const GenerateInput& input) {
                   " ", sampling.frequency_penalty, " logprobs ", sampling.logprobs, " ",
                   sampling.top_logprobs);
   for (const auto& [id, bias] : sampling.logit_bias) absl::StrAppend(&text, " ", id, ":", bias);
+  if (input.resume.has_value()) {
+    absl::StrAppend(&text, " resume ", absl::CHexEscape(input.resume->fingerprint), " ids ",
+                    absl::StrJoin(input.resume->output_ids, ","));
+  }
   return text;
 }
 

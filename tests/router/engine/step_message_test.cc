@@ -55,7 +55,7 @@ struct OneSequence {
   wire::PrefillRequest Prefill(const StepPlan& plan) {
     REQUIRE(StepMessage::CallOf(plan.kind) == ShardCall::kPrefill);
     const SharedBytes bytes = message.Build(kEpoch, plan, scheduler, [this](SequenceId) {
-      return ChunkSource{&sampling, kSeed};
+      return ChunkSource{&sampling, kSeed, /*prompt_tokens=*/10};
     });
     wire::PrefillRequest request;
     REQUIRE(request.ParseFromString(*bytes));

@@ -40,7 +40,9 @@ TEST_CASE("An answer's times are those of its stages, one after the other", "[ro
   StreamText stream(Detokenizer(tokenizer->get()), StopMatcher({}, false), "");
   StreamBegin begin;
   begin.writer = AnswerWriter(answer, std::make_shared<NoSink>());
-  begin.head = {10, 4, 42};
+  begin.head.prompt_tokens = 10;
+  begin.head.cached_tokens = 4;
+  begin.head.seed = 42;
   begin.times.arrival_us = 1000;
   begin.times.prepared_us = 1300;
   begin.times.planned_us = 2000;

@@ -33,6 +33,8 @@ class Client : public AnswerSink, public Waker, public Happening {
   const std::string& name() const { return name_; }
   SequenceId sequence() const { return sequence_; }
   const std::vector<TokenId>& prompt() const { return prompt_; }
+  // Tokens of the answer that it has had from elsewhere.
+  const std::vector<TokenId>& resumed() const { return resumed_; }
   GenerateInput MakeInput() const;
   // A shard begins it at `position`: what stands before was in the prefix cache. False when it is
   // not for the first time.
@@ -75,12 +77,17 @@ class Client : public AnswerSink, public Waker, public Happening {
   enum Event : uint32_t { kRead, kLeave };
 
   void MakePrompt();
+  // What a stream elsewhere would have given so far, up to its end.
+  void MakeResumed();
+  void CheckResumed(const AnswerHead& head);
   void Read();
   void TakeHead(const AnswerHead& head);
   void TakeToken(const AnswerToken& token);
   void TakeEnd(const AnswerEnd& end);
   // What the answer's text must be so far; looks for stop strings in it.
   void AddText(TokenId id);
+  // A token that it has now.
+  void Have(TokenId id);
   void CheckText(const AnswerEnd& end);
   [[noreturn]] void Wrong(absl::string_view invariant, const std::string& what) const;
 
@@ -93,6 +100,7 @@ class Client : public AnswerSink, public Waker, public Happening {
   std::vector<TokenId> prompt_;
   std::string prompt_text_;
   std::vector<std::string> stops_;
+  std::vector<TokenId> resumed_;
 
   std::shared_ptr<Answer> answer_;
   std::weak_ptr<Answer> weak_;

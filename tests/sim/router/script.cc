@@ -12,6 +12,8 @@ namespace {
 
 // Shards need a moment to load; requests before that are refused.
 constexpr int64_t kBeginUs = 200'000;
+// Owner of the draws of who goes on with an answer from elsewhere, by request.
+constexpr uint64_t kResumeDraws = uint64_t{1} << 40;
 
 class Maker {
  public:
@@ -124,6 +126,8 @@ class Maker {
     if (Chance(20)) a.pause_us = draws_.Between(1, Chance(70) ? 20'000 : 500'000);
     if (Chance(8)) a.leave_tokens = draws_.Between(1, 20);
     if (Chance(8)) a.leave_us = draws_.Between(0, Chance(50) ? 500 : 300'000);
+    Draws resume(static_cast<uint64_t>(s.seed), kResumeDraws + static_cast<uint64_t>(id));
+    if (a.seed != 0 && resume.Below(100) < 15) a.resume = resume.Between(1, 24);
     script_.actions.push_back(a);
     if (Chance(6)) {
       Action cancel;

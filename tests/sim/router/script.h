@@ -124,6 +124,8 @@ struct Action {
   // The client goes away after so many tokens, or so long after its request.
   int64_t leave_tokens = 0;
   int64_t leave_us = 0;
+  // The client has had so many tokens from elsewhere, or all if there are fewer; needs a seed.
+  int64_t resume = 0;
 
   // -- kCancel: the request `id`, in the name of the tenant `tenant`. kTokenize: a text of `prompt`
   // bytes.

@@ -77,6 +77,7 @@ constexpr Field<Action> kFields[] = {
     {"pause_us", &Action::pause_us},
     {"leave_tokens", &Action::leave_tokens},
     {"leave_us", &Action::leave_us},
+    {"resume", &Action::resume},
     {"rank", &Action::rank},
     {"us", &Action::us},
     {"count", &Action::count},

@@ -34,12 +34,12 @@ void Print(const std::string& what, const Counts& c, double seconds) {
             << " requests: " << c.refused << " refused, " << c.finished << " finished, "
             << c.cancelled << " cancelled, " << c.failed << " failed, " << c.invalid
             << " not good; " << c.preemptions << " preemptions, " << c.prefilled_again
-            << " prefilled again, " << c.prefix_hits << " prefix hits; " << c.epochs << " epochs, "
-            << c.groups_lost << " lost, " << c.deaths << " deaths (" << c.deaths_in_joins
-            << " while joining), " << c.lies << " lies, " << c.lost_replies << " replies lost, "
-            << c.repeated_replies << " repeated, " << c.restarts_asked << " restarts asked for, "
-            << c.drains << " drains, " << c.fatal << " fatal, " << c.full_checks << " full checks"
-            << std::endl;
+            << " prefilled again, " << c.prefix_hits << " prefix hits, " << c.resumed
+            << " resumed; " << c.epochs << " epochs, " << c.groups_lost << " lost, " << c.deaths
+            << " deaths (" << c.deaths_in_joins << " while joining), " << c.lies << " lies, "
+            << c.lost_replies << " replies lost, " << c.repeated_replies << " repeated, "
+            << c.restarts_asked << " restarts asked for, " << c.drains << " drains, " << c.fatal
+            << " fatal, " << c.full_checks << " full checks" << std::endl;
 }
 
 // So that the failure can stand before a trace in its file, however many lines it has.
@@ -102,6 +102,7 @@ TEST_CASE("The simulated router breaks no invariant", "[sim][router]") {
   CHECK(counts.preemptions > 100);
   CHECK(counts.prefilled_again > 100);
   CHECK(counts.prefix_hits > 100);
+  CHECK(counts.resumed > 100);
   CHECK(counts.groups_lost > 100);
   CHECK(counts.deaths > 100);
   CHECK(counts.deaths_in_joins > 5);

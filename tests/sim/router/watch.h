@@ -34,6 +34,8 @@ struct Counts {
   uint64_t invalid = 0;
   uint64_t prefilled_again = 0;
   uint64_t prefix_hits = 0;
+  // Streams that went on behind tokens from elsewhere.
+  uint64_t resumed = 0;
   uint64_t preemptions = 0;
   uint64_t epochs = 0;
   uint64_t groups_lost = 0;

@@ -163,7 +163,8 @@ void World::OnEnd(int64_t request) {
 void World::CheckInvalid(const Client& client, const absl::Status& status) {
   ++counts_->invalid;
   const Action& action = client.action();
-  const uint64_t tokens = client.prompt().size() + std::max<uint64_t>(action.max_tokens, 1);
+  const uint64_t output = std::max<uint64_t>(action.max_tokens, client.resumed().size() + 1);
+  const uint64_t tokens = client.prompt().size() + output;
   if (action.bad != kGood || tokens > RequestTokensMax(smallest_pool_)) return;
   Violated("input.first", absl::StrCat("request ", action.id,
                                        " is good and refused: ", std::string(status.message())));
