@@ -23,6 +23,7 @@
 #include "router/core.h"
 #include "router/doors/entrance.h"
 #include "router/engine/loop.h"
+#include "router/observe/tracer.h"
 #include "router/recording/recorder.h"
 #include "router/shards/supervisor_client.h"
 #include "router/text/chat_template.h"
@@ -88,6 +89,9 @@ class Serving : public AnswerRegistry {
   void OnCancelled(SequenceId sequence) override { loop_.CancelSequence(sequence); }
 
  private:
+  // Null for a request that is not traced.
+  std::shared_ptr<RequestTrace> BeginTrace(const GenerateInput& input, const Answer& answer);
+  void EndTrace(const Answer& answer);
   TextModel text_model() const { return {tokenizer_.get(), chat_template_.get()}; }
   // Counts a refusal.
   absl::StatusOr<Admission::Permit> Counted(absl::StatusOr<Admission::Permit> permit,
