@@ -14,6 +14,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/thread_watch.h"
 
 namespace weft {
 
@@ -72,6 +73,7 @@ class BoundedQueue {
   void Await(absl::Duration timeout) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     // A wait of no time would still go to sleep and be woken.
     if (Ready() || timeout <= absl::ZeroDuration()) return;
+    const WatchedWait wait;
     mutex_.AwaitWithTimeout(absl::Condition(this, &BoundedQueue::Ready), timeout);
   }
   bool Ready() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return closed_ || !items_.empty(); }

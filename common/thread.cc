@@ -15,6 +15,7 @@
 #include "absl/synchronization/notification.h"
 #include "common/exit_code.h"
 #include "common/log.h"
+#include "common/watchdog.h"
 
 namespace weft {
 
@@ -37,6 +38,7 @@ absl::StatusOr<Thread> Thread::Start(const std::string& name, absl::AnyInvocable
       SetThreadName(name);
       // Linux keeps a nice value per thread; failing to lower priority costs only fairness.
       if (nice != 0) (void)setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), nice);
+      const WatchedThread watched(name);
       body();
     });
   } catch (const std::system_error& error) {

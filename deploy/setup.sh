@@ -298,6 +298,19 @@ cuda_wheels=(
   "$nccl_wheel"
 )
 
+# NVTX's headers (ranges for profilers), for which CUDA's wheels need not be fetched again.
+nvtx_wheel=nvidia-nvtx==13.0.85
+install_nvtx() {  # CUDA FOLDER
+  [ -f "$1/include/nvtx3/nvToolsExt.h" ] && return
+  echo "setup: adding NVTX's headers to $1"
+  local download
+  download="$(mktemp -d)"
+  /usr/bin/python3 -m pip download -q --no-deps -d "$download" "$nvtx_wheel"
+  /usr/bin/python3 -m zipfile -e "$download"/*.whl "$download"
+  cp -r "$download/nvidia/cu13/include/nvtx3" "$1/include/"
+  rm -rf "$download"
+}
+
 # Whether NCCL 2.28 is under one of these folders, with header and library.
 has_nccl() {
   local folder
@@ -330,7 +343,10 @@ install_cuda() {
     fi
     echo "setup: $nvcc is CUDA $found; weft needs 13.0 and brings its own"
   fi
-  [ "$(cat "$folder/wheels" 2>/dev/null)" = "${cuda_wheels[*]}" ] && return
+  if [ "$(cat "$folder/wheels" 2>/dev/null)" = "${cuda_wheels[*]}" ]; then
+    install_nvtx "$toolkit"
+    return
+  fi
   echo "setup: installing CUDA's wheels into $folder"
   rm -rf "$folder"
   /usr/bin/python3 -m pip install -q --no-deps --target "$folder" "${cuda_wheels[@]}"
@@ -343,6 +359,7 @@ install_cuda() {
   for library in "$folder"/nvidia/nccl/include/*; do
     ln -s "../../nccl/include/$(basename "$library")" "$toolkit/include/$(basename "$library")"
   done
+  install_nvtx "$toolkit"
   echo "${cuda_wheels[*]}" >"$folder/wheels"
 }
 

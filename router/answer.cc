@@ -118,6 +118,12 @@ void Answer::Close() {
   permit_.GiveBackBytes(unread);
 }
 
+const AnswerEnd* Answer::LastWord() const {
+  absl::MutexLock lock(&mutex_);
+  if (new_end_.has_value()) return &*new_end_;
+  return end_.has_value() ? &*end_ : nullptr;
+}
+
 absl::string_view FinishReasonName(FinishReason reason) {
   switch (reason) {
     case FinishReason::kLength:

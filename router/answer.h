@@ -116,6 +116,9 @@ absl::string_view ResumeMatchName(bool exact);
 // The terminal error of a request that was cancelled for `reason`.
 absl::Status CancelStatus(CancelReason reason);
 
+// What is noted of a request whose trace is exported (observe/request_trace.h).
+struct RequestTrace;
+
 // Who wants to hear that an answer was let go by both ends.
 class Answer;
 
@@ -144,6 +147,11 @@ class Answer {
   // What the client knows the request by.
   const std::string& name() const { return correlation_id_.empty() ? id_ : correlation_id_; }
   SequenceId sequence() const { return sequence_; }
+  // Null for most. What it holds is noted by whoever owns the request, and read once the answer is
+  // gone; its ids are for all.
+  const std::shared_ptr<RequestTrace>& trace() const { return trace_; }
+  // Before anybody else has the answer.
+  void SetTrace(std::shared_ptr<RequestTrace> trace) { trace_ = std::move(trace); }
 
   // -- Cancelling: any thread -------------------------------------------------------------------
   // The first cause counts; true for it. The end follows through the log, unless the answer is
@@ -164,6 +172,8 @@ class Answer {
   }
   // The next token, into storage that may be used again. False when no more was fetched.
   bool Next(AnswerToken* token);
+  // How it ended, read or not; null without an end. For OnAnswerGone, when nobody else has it.
+  const AnswerEnd* LastWord() const;
   // Nobody will read on: what is unread is dropped, and what is still written is too.
   void Close();
 
@@ -174,6 +184,7 @@ class Answer {
   const std::string id_;
   const std::string correlation_id_;
   const TenantRef tenant_;
+  std::shared_ptr<RequestTrace> trace_;
   const TokenTable* const tokens_;
   AnswerRegistry* const registry_;
   std::atomic<CancelReason> cancelled_{CancelReason::kNone};

@@ -25,6 +25,7 @@ namespace weft::router {
 
 class Probe;
 class TemplateHost;
+class Tracer;
 
 struct EngineOptions {
   // Directory in Hugging Face layout, or a .gguf file: tokenizer, chat template, EOS ids.
@@ -61,6 +62,8 @@ struct EngineOptions {
   // prompt may add a step's decode time.
   uint32_t inter_token_target_us = 0;
   bool prefix_cache = true;
+  // Who exports traces of requests; outlives the core. Null: nobody.
+  Tracer* tracer = nullptr;
   // Where the scheduler's events and decisions go; with an empty path nowhere.
   recording::RecordOptions record;
 

@@ -134,6 +134,16 @@ void DeclareQueue(Flags& flags, RouterFlagValues* values) {
   flags.Add("prefix-cache", &values->prefix_cache, "Share KV blocks of equal prompt beginnings");
 }
 
+void DeclareTraces(Flags& flags, RouterFlagValues* values) {
+  flags.Group("Traces");
+  flags.Add("otlp-endpoint", &values->otlp_endpoint,
+            "OpenTelemetry collector that gets traces of requests, OTLP over HTTP, as "
+            "http://127.0.0.1:4318; empty = OTEL_EXPORTER_OTLP_ENDPOINT, and without that none");
+  flags.AddNumber("trace-sample", &values->trace_sample, 0, 1,
+                  "Share of requests whose trace is exported; a caller's own decision "
+                  "(traceparent) comes first");
+}
+
 void DeclareLife(Flags& flags, RouterFlagValues* values) {
   flags.Group("Start, loss and end");
   flags.AddNumber(
@@ -146,6 +156,9 @@ void DeclareLife(Flags& flags, RouterFlagValues* values) {
                   "until balancers have seen it, s");
   flags.AddNumber("drain-timeout-s", &values->drain_timeout_s, 0, 86400,
                   "How long running requests may go on after SIGTERM, s");
+  flags.AddNumber("watchdog-s", &values->watchdog_s, 0, 86400,
+                  "A thread that has work and does not come round for so long is named in the log, "
+                  "with its stack, s, 0 = off");
   flags.AddSwitch("die-with-parent", &values->die_with_parent, "Be killed when the parent dies");
   flags.Group("Logs");
   flags.Add("log-format", &values->log_format, "text or json");
@@ -170,6 +183,7 @@ void DeclareRouterFlags(Flags& flags, RouterFlagValues* values) {
   DeclareDoors(flags, values);
   DeclareKeys(flags, values);
   DeclareQueue(flags, values);
+  DeclareTraces(flags, values);
   DeclareLife(flags, values);
 }
 

@@ -78,7 +78,12 @@ struct RouterFlagValues {
   int64_t recovery_timeout_s = 120;
   double shutdown_delay_s = 0;
   double drain_timeout_s = 30;
+  double watchdog_s = 10;
   bool die_with_parent = false;
+
+  // -- Traces
+  std::string otlp_endpoint;
+  double trace_sample = 0.01;
 
   // -- Logs
   std::string log_format = "text";

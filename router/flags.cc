@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -132,11 +133,15 @@ absl::Status Parse(int argc, char** argv, bool again, RouterFlags* flags, std::s
   flags->grpc_port = values.grpc_port;
   flags->public_ops = values.public_ops;
   WEFT_ASSIGN_OR_RETURN(flags->metrics_compat, ParseMetricsCompat(values.metrics_compat));
+  WEFT_ASSIGN_OR_RETURN(flags->traces,
+                        ReadOtlpOptions(values.otlp_endpoint, values.trace_sample,
+                                        [](const char* name) { return std::getenv(name); }));
   flags->key_file = values.api_keys;
   WEFT_ASSIGN_OR_RETURN(flags->tls, TlsFilesOf(values.tls_cert, values.tls_key,
                                                values.tls_client_ca, values.tls_client_certs));
   flags->shutdown_delay = absl::Seconds(values.shutdown_delay_s);
   flags->drain_timeout = absl::Seconds(values.drain_timeout_s);
+  flags->watchdog_limit = absl::Seconds(values.watchdog_s);
   flags->die_with_parent = values.die_with_parent;
   if (!parser.handed()) {
     // Those that look like none of these may be meant for shards.

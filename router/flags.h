@@ -20,6 +20,7 @@
 #include "router/doors/http/server.h"
 #include "router/doors/tls/material.h"
 #include "router/observe/compat_metrics.h"
+#include "router/observe/otlp_options.h"
 
 namespace weft::router {
 
@@ -32,6 +33,8 @@ struct RouterFlags {
   uint16_t grpc_port = 0;
   // Operations routes on the public port too.
   bool public_ops = true;
+  // Where traces of requests go; none = they are off.
+  std::optional<OtlpOptions> traces;
   // Whose names metrics have besides.
   MetricsCompat metrics_compat;
   // Of --api-keys; empty = none.
@@ -41,6 +44,8 @@ struct RouterFlags {
   // Between "not ready" and refusing.
   absl::Duration shutdown_delay;
   absl::Duration drain_timeout;
+  // 0 = no watchdog.
+  absl::Duration watchdog_limit;
   bool die_with_parent = false;
   LogFormat log_format = LogFormat::kText;
   std::string log_level = "info";

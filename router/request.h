@@ -63,6 +63,8 @@ struct ResumeInput {
 struct GenerateInput {
   // The client's own name for the request; several may have the same. Empty = none.
   std::string correlation_id;
+  // The client's trace context (W3C traceparent) as it came; empty = none.
+  std::string traceparent;
   // Text, token ids or a conversation.
   std::variant<std::string, std::vector<TokenId>, ChatPrompt> prompt;
   bool add_special_tokens = true;

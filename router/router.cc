@@ -93,15 +93,21 @@ Router::Router(RouterFlags flags, ShutdownSignals signals, std::unique_ptr<Ident
       signals_(std::move(signals)),
       identity_(std::move(identity)),
       tls_(std::move(tls)),
+      watchdog_(Watchdog::Start({flags_.watchdog_limit,
+                                 [this](const std::string& /*thread*/) { probe_.ThreadStuck(); }})),
+      timeline_route_(&probe_.timeline()),
       core_(MakeCore(&probe_)),
       doors_(core_.get(), &probe_, WithIdentity(flags_.doors, identity_.get())) {
   probe_.FollowTenants([this] { return identity_->Uses(); });
   probe_.SetCompat(flags_.metrics_compat);
+  if (flags_.traces.has_value()) tracer_ = std::make_unique<Tracer>(*flags_.traces, &probe_);
+  flags_.engine.tracer = tracer_.get();
   AddTgiRoutes(&doors_, &routes_);
   AddOpenAiRoutes(&doors_, &routes_);
   if (flags_.public_ops) AddOpsRoutes(&doors_, &routes_);
   AddOpsRoutes(&doors_, &admin_routes_);
   AddConfigRoute(&doors_, &admin_routes_);
+  timeline_route_.AddTo(&admin_routes_);
 }
 
 void Router::WatchFiles() {
@@ -206,8 +212,10 @@ void Router::Stop() {
   if (http_ != nullptr) {
     http_->WaitIdle(kFlushTimeout);
     http_->Stop();
+    timeline_route_.Stop();
   }
   if (grpc_ != nullptr) grpc_->Stop(kFlushTimeout);
+  if (tracer_ != nullptr) tracer_->Stop();
 }
 
 void Router::EndAtSecondSignal(absl::Time first, absl::Duration timeout) {

@@ -17,6 +17,7 @@
 #include "common/log.h"
 #include "common/reloadables.h"
 #include "common/shutdown.h"
+#include "common/watchdog.h"
 #include "router/config_reload.h"
 #include "router/core.h"
 #include "router/doors/door_context.h"
@@ -25,9 +26,11 @@
 #include "router/doors/http/server.h"
 #include "router/doors/identity/file_watch.h"
 #include "router/doors/identity/identity.h"
+#include "router/doors/ops/timeline_route.h"
 #include "router/doors/tls/state.h"
 #include "router/flags.h"
 #include "router/observe/probe.h"
+#include "router/observe/tracer.h"
 
 namespace weft::router {
 
@@ -118,6 +121,11 @@ class Router {
   Reloadables reloadables_;
   EngineNews news_;
   Probe probe_;
+  // Null while it is off. Before the threads that it watches, and behind them.
+  std::unique_ptr<Watchdog> watchdog_;
+  TimelineRoute timeline_route_;
+  // Null while traces are off. Outlives all answers.
+  std::unique_ptr<Tracer> tracer_;
   // Outlives the doors, which hold answers of it.
   std::unique_ptr<Core> core_;
   DoorContext doors_;

@@ -144,6 +144,7 @@ absl::StatusOr<std::shared_ptr<Answer>> Serving::Submit(GenerateInput input,
   auto answer = std::make_shared<Answer>(
       sequence, absl::StrCat("req-", absl::Hex(options_.runtime.random_id(), absl::kZeroPad16)),
       input.correlation_id, std::move(permit), &tokens_, this);
+  if (options_.tracer != nullptr) answer->SetTrace(BeginTrace(input, *answer));
   {
     absl::MutexLock lock(&mutex_);
     answers_[answer->id()] = answer;
@@ -207,7 +208,40 @@ bool Serving::Cancel(const Tenant& tenant, const std::string& name) {
   return any;
 }
 
+std::shared_ptr<RequestTrace> Serving::BeginTrace(const GenerateInput& input,
+                                                  const Answer& answer) {
+  std::shared_ptr<RequestTrace> trace =
+      options_.tracer->Begin(input.traceparent, clock_.NowUs(), options_.runtime.random_id);
+  if (trace == nullptr) return nullptr;
+  trace->request_id = answer.id();
+  trace->tenant = answer.tenant()->name;
+  trace->model = options_.served_model_name;
+  trace->chat = std::holds_alternative<ChatPrompt>(input.prompt);
+  trace->temperature = input.sampling.temperature;
+  trace->top_p = input.sampling.top_p;
+  trace->top_k = input.sampling.top_k;
+  trace->max_tokens = input.max_tokens;
+  return trace;
+}
+
+void Serving::EndTrace(const Answer& answer) {
+  RequestTrace& trace = *answer.trace();
+  trace.end_us = clock_.NowUs();
+  const AnswerEnd* const end = answer.LastWord();
+  if (end == nullptr) {
+    trace.code = absl::StatusCode::kCancelled;
+  } else {
+    trace.code = end->status.code();
+    trace.reason = end->reason;
+    trace.prompt_tokens = end->prompt_tokens;
+    trace.output_tokens = end->output_tokens;
+    trace.seed = end->seed;
+  }
+  options_.tracer->End(answer.trace());
+}
+
 void Serving::OnAnswerGone(const Answer& answer) {
+  if (answer.trace() != nullptr) EndTrace(answer);
   absl::MutexLock lock(&mutex_);
   answers_.erase(answer.id());
   const auto it = ids_by_correlation_.find(answer.correlation_id());

@@ -23,6 +23,7 @@
 #include "router/core.h"
 #include "router/doors/entrance.h"
 #include "router/engine/loop.h"
+#include "router/observe/tracer.h"
 #include "router/recording/recorder.h"
 #include "router/shards/supervisor_client.h"
 #include "router/text/chat_template.h"
@@ -91,6 +92,9 @@ class Serving : public AnswerRegistry {
   TextModel text_model() const {
     return {tokenizer_.get(), chat_template_.get(), &model_text_.eos_ids};
   }
+  // Null for a request that is not traced.
+  std::shared_ptr<RequestTrace> BeginTrace(const GenerateInput& input, const Answer& answer);
+  void EndTrace(const Answer& answer);
   // Counts a refusal.
   absl::StatusOr<Admission::Permit> Counted(absl::StatusOr<Admission::Permit> permit,
                                             const Tenant& tenant);

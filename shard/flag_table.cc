@@ -43,6 +43,9 @@ void DeclareShardFlags(Flags& flags, ShardFlagValues* values) {
   flags.AddSwitch("expert-load", &values->expert_load,
                   "Count the rows of each expert of each layer, for /metrics of shard 0");
   flags.Group("Start and logs");
+  flags.AddNumber("watchdog-s", &values->watchdog_s, 0, 86400,
+                  "A thread that has work and does not come round for so long is named in the log, "
+                  "with its stack, s, 0 = off");
   flags.AddSwitch("die-with-parent", &values->die_with_parent,
                   "Be killed when the parent process dies");
   flags.AddSwitch("load-progress", &values->load_progress,

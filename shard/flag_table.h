@@ -40,6 +40,7 @@ struct ShardFlagValues {
   std::string metrics_host = "127.0.0.1";
   bool expert_load = false;
 
+  double watchdog_s = 10;
   bool die_with_parent = false;
   bool load_progress = false;
   std::string log_format = "text";

@@ -169,6 +169,7 @@ absl::Status ParseShardFlags(int argc, char** argv, ShardFlags* flags, std::stri
   if (values.cpu_isa != "auto") flags->isa = values.cpu_isa;
   WEFT_ASSIGN_OR_RETURN(flags->log_format, ParseLogFormat(values.log_format));
   flags->log_level = values.log_level;
+  flags->watchdog_limit = absl::Seconds(values.watchdog_s);
   flags->die_with_parent = values.die_with_parent;
   flags->load_progress = values.load_progress;
   // A launcher, which alone asks for the progress, has warned already.

@@ -47,6 +47,8 @@ struct ShardFlags {
   std::optional<uint32_t> metrics_port;
   std::string metrics_host = "127.0.0.1";
   absl::Duration peer_timeout;
+  // 0 = no watchdog.
+  absl::Duration watchdog_limit;
   bool die_with_parent = false;
   // Tell the load's progress on stdout.
   bool load_progress = false;

@@ -23,6 +23,7 @@
 #include "common/status.h"
 #include "common/thread.h"
 #include "common/version.h"
+#include "common/watchdog.h"
 #include "grpc/support/log.h"
 #include "shard/comm/interface_name.h"
 #include "shard/control/executor.h"
@@ -191,6 +192,8 @@ absl::Status Serve(const ShardFlags& flags, ShutdownSignals signals) {
   WEFT_RETURN_IF_ERROR(CheckThreadsLeft(flags.memory.threads + kLibraryThreads));
   WEFT_RETURN_IF_ERROR(ChooseNcclInterface(flags));
   ShardProbe probe(flags.model_label, flags.rank);
+  const std::unique_ptr<Watchdog> watchdog = Watchdog::Start(
+      {flags.watchdog_limit, [&probe](const std::string& /*thread*/) { probe.ThreadStuck(); }});
 
   LoadProgress progress;
   ExecutorOptions options;

@@ -27,6 +27,7 @@ constexpr char kUsage[] =
     "  weft doctor   would weft serve start here? GPUs, memory, limits, ports, files\n"
     "  weft convert  safetensors and tokenizer.json for models that lack them\n"
     "  weft key      makes, lists and revokes API keys\n"
+    "  weft trace    a timeline of a running server's steps, for Perfetto\n"
     "  weft replay   plays a recording of the scheduler (--record) again and compares\n"
     "\n"
     "weft COMMAND --help lists the flags of a command.\n";
@@ -43,6 +44,7 @@ constexpr Command kCommands[] = {
     {"bench", weft::launcher::RunBench, true},   {"inspect", weft::launcher::RunInspect, false},
     {"key", weft::launcher::RunKey, true},       {"convert", weft::launcher::RunConvert, true},
     {"replay", weft::launcher::RunReplay, true}, {"doctor", weft::launcher::RunDoctor, false},
+    {"trace", weft::launcher::RunTrace, true},
 };
 
 int Run(const Command& command, int argc, char** argv) {

@@ -5,6 +5,7 @@
 #include "absl/strings/ascii.h"
 #include "common/log.h"
 #include "router/observe/outcomes.h"
+#include "router/observe/request_trace.h"
 
 namespace weft::router {
 namespace {
@@ -16,6 +17,7 @@ constexpr double kMs = 1e-3;
 void DescribeAnswer(const Answer& answer, AccessRecord* record) {
   record->id = answer.id();
   record->correlation_id = answer.correlation_id();
+  if (answer.trace() != nullptr) record->trace_id = TraceIdText(answer.trace()->trace_id);
   if (answer.tenant() != nullptr) record->tenant = answer.tenant()->name;
   if (answer.head() != nullptr) {
     record->prompt_tokens = answer.head()->prompt_tokens;
@@ -58,6 +60,7 @@ void LogAccess(const AccessRecord& record, bool quiet) {
   add("id", record.id);
   add("correlation_id", record.correlation_id);
   add("traceparent", record.traceparent);
+  add("trace_id", record.trace_id);
   add("tenant", record.tenant);
   add("client", record.client);
   add("door", record.door);

@@ -20,6 +20,8 @@ struct AccessRecord {
   std::string correlation_id;
   // The client's trace context (W3C), as it came.
   std::string traceparent;
+  // Of the trace that is exported of it; empty where none is.
+  std::string trace_id;
   std::string tenant;
   // "ip:port".
   std::string client;

@@ -8,6 +8,7 @@
 #include "router/engine/loop.h"
 #include "router/engine/outcome.h"
 #include "router/errors.h"
+#include "router/observe/request_trace.h"
 
 namespace weft::router {
 namespace {
@@ -50,6 +51,13 @@ void EngineLoop::EndLives() {
     if (request.deadline_us > 0) deadlines_.erase({request.deadline_us, ended.id});
     if (options_.queue_timeout_us > 0) {
       queue_deadlines_.erase({request.times.arrival_us + options_.queue_timeout_us, ended.id});
+    }
+    TracePoint(TimelineKind::kEnded, live, request.times.first_token_us, clock_->NowUs());
+    if (RequestTrace* const trace = live.answer->trace().get()) {
+      trace->prepared_us = request.times.prepared_us;
+      trace->planned_us = request.times.planned_us;
+      trace->first_token_us = request.times.first_token_us;
+      trace->cached_tokens = live.cached_tokens;
     }
     absl::Status failure = live.failure;
     const bool complete =

@@ -10,6 +10,7 @@
 #include "common/log.h"
 #include "common/status.h"
 #include "router/errors.h"
+#include "router/observe/request_trace.h"
 
 namespace weft::router {
 namespace {
@@ -51,6 +52,7 @@ absl::Status EngineLoop::Start(const ClientFactory& make_clients, StreamSink* te
   group_options.router_id = runtime_.random_id();
   group_options.model = options_.model;
   group_options.launcher = options_.launcher;
+  group_options.group = options_.group;
   auto sink = [this](ShardReply reply) {
     // Replies are bounded by the calls in flight: only a closed queue refuses one.
     WEFT_CHECK(Push(std::move(reply)) || queue_.closed());
@@ -126,6 +128,7 @@ std::optional<PrefixHasher> EngineLoop::prefix_hasher() const {
 // -- Thread --------------------------------------------------------------------------------------
 
 LoopState EngineLoop::Turn() {
+  TimelineScope turn(&probe_->timeline(), clock_, TimelineKind::kTurn, options_.group);
   std::vector<Event> events = queue_.PopAll(absl::ZeroDuration());
   const int64_t now_us = clock_->NowUs();
   for (Event& event : events) Handle(event, now_us);
@@ -135,6 +138,7 @@ LoopState EngineLoop::Turn() {
   PumpSteps();
   FlushText();
   Publish(now_us);
+  turn.End();
   if (!stopping_ || (group_->leaving() && clock_->NowUs() < leave_by_us_)) {
     poller_->Wait(wake_us);
     return LoopState::kIdle;
@@ -186,6 +190,7 @@ void EngineLoop::OnArrival(std::unique_ptr<PreparedRequest> request, int64_t now
   live.prompt_tokens = request->prompt_tokens;
   live.request = std::move(request);
   live.answer = answer;
+  TracePoint(TimelineKind::kArrived, live, live.request->times.arrival_us, now_us);
 }
 
 absl::Status EngineLoop::Schedule(PreparedRequest* request, int64_t now_us) {
@@ -269,6 +274,10 @@ void EngineLoop::PumpSteps() {
     const StepPlan* plan = scheduler_->Plan(now_us);
     if (plan == nullptr) return;
     const int64_t planned_us = clock_->NowUs();
+    if (probe_->timeline().on()) {
+      probe_->timeline().Add(TimelineEvent::Slice(TimelineKind::kPlan, options_.group, plan->step,
+                                                  now_us, planned_us));
+    }
     MarkPlanned(*plan, now_us);
     SendStep(*plan, planned_us - now_us, planned_us);
   }
@@ -294,6 +303,7 @@ void EngineLoop::MarkPlanned(const StepPlan& plan, int64_t now_us) {
 }
 
 void EngineLoop::SendStep(const StepPlan& plan, int64_t plan_us, int64_t now_us) {
+  TimelineScope send(&probe_->timeline(), clock_, TimelineKind::kSend, options_.group, plan.step);
   SentStep& sent = sent_.emplace_back();
   sent.step = plan.step;
   if (plan.with_decode || plan.kind == StepKind::kDecode) {
@@ -306,7 +316,11 @@ void EngineLoop::SendStep(const StepPlan& plan, int64_t plan_us, int64_t now_us)
     sent.sample.tokens += chunk.count;
     if (chunk.last) sent.rows.push_back(chunk.slot);
     Live& live = live_.at(chunk.id);
-    if (chunk.first) live.resumed = live.prefill_epoch == group_->epoch();
+    if (chunk.first) {
+      live.resumed = live.prefill_epoch == group_->epoch();
+      TracePoint(TimelineKind::kPrefill, live, live.request->times.prepared_us, clock_->NowUs());
+      if (RequestTrace* const trace = live.answer->trace().get()) trace->Prefilled(now_us);
+    }
     live.prefill_epoch = group_->epoch();
     sent.partial_chunks += chunk.first && chunk.last ? 0 : 1;
     sent.resumed_chunks += live.resumed ? 1 : 0;
@@ -320,9 +334,21 @@ void EngineLoop::SendStep(const StepPlan& plan, int64_t plan_us, int64_t now_us)
       });
   group_->SendStep(StepMessage::CallOf(plan.kind), plan.step, bytes, now_us);
   sent.sample.host_us = plan_us + clock_->NowUs() - now_us;
+  if (TimelineEvent* const event = send.event()) {
+    event->values = {static_cast<uint32_t>(StepMessage::CallOf(plan.kind)), sent.sample.tokens,
+                     sent.sample.rows};
+  }
+}
+
+void EngineLoop::TracePoint(TimelineKind point, const Live& live, int64_t before_us,
+                            int64_t at_us) {
+  if (!probe_->timeline().on()) return;
+  probe_->timeline().Add(TimelineEvent::Request(point, options_.group, live.answer->sequence(),
+                                                live.answer->id(), before_us, at_us));
 }
 
 void EngineLoop::FlushText() {
+  TimelineScope flush(&probe_->timeline(), clock_, TimelineKind::kFlush, options_.group);
   for (uint32_t worker = 0; worker < outbox_.size(); ++worker) {
     if (outbox_[worker].empty()) continue;
     // A full queue keeps the batch here; the next step's tokens join it. Its size is bounded by

@@ -43,6 +43,8 @@
 namespace weft::router {
 
 struct EngineLoopOptions {
+  // Which of the router's groups of shards this is.
+  uint32_t group = 0;
   // Upper bounds; the shards may allow less. 0 context = the model's.
   uint32_t running_max = kRunningDefault;
   uint32_t step_tokens_max = kStepTokensDefault;
@@ -168,6 +170,8 @@ class EngineLoop : public Inbox, public ShardGroupListener {
   // Says what the lost group had been asked for and did not answer.
   void CountLostSteps(int64_t now_us);
   void FlushText();
+  // A point of a request's way on the timeline, if one is taken (observe/timeline.h).
+  void TracePoint(TimelineKind point, const Live& live, int64_t before_us, int64_t at_us);
   void Publish(int64_t now_us);
 
   void MakeScheduler(const FormedGroup& group);

@@ -11,6 +11,7 @@
 #include "router/engine/fingerprint.h"
 #include "router/engine/loop.h"
 #include "router/errors.h"
+#include "router/observe/request_trace.h"
 
 namespace weft::router {
 namespace {
@@ -129,6 +130,9 @@ void EngineLoop::OnGroupLost(const absl::Status& why, int64_t now_us) {
   // Streams stay open and silent; new requests queue.
   scheduler_->OnGroupLost(now_us, &ended_);
   lost_us_ = now_us;
+  for (const auto& [id, live] : live_) {
+    if (RequestTrace* const trace = live.answer->trace().get()) trace->Lost(now_us);
+  }
   for (const Ended& ended : ended_) {
     live_.at(ended.id).failure = absl::InternalError(
         absl::StrCat("this request's steps failed ", kGroupLossesMax,
@@ -162,6 +166,8 @@ void EngineLoop::OnGroupFatal(const absl::Status& why) {
 
 void EngineLoop::OnStepAnswer(const StepAnswer& answer, int64_t now_us) {
   const weft::shard::v1::StepResponse& response = answer.response;
+  const TimelineScope scope(&probe_->timeline(), clock_, TimelineKind::kAnswer, options_.group,
+                            response.step());
   WEFT_CHECK(!sent_.empty());
   SentStep& sent = sent_.front();
   WEFT_CHECK_EQ(sent.step, response.step());
@@ -209,6 +215,7 @@ void EngineLoop::SendEmitted(const weft::shard::v1::StepResponse& response, int6
     if (times.first_token_us == 0) {
       times.first_token_us = now_us;
       probe_->FirstToken(now_us - times.arrival_us);
+      TracePoint(TimelineKind::kFirstToken, live, times.planned_us, clock_->NowUs());
       BeginStream(emitted.id, live, &batch);
     } else {
       gaps_us_.push_back(static_cast<uint32_t>(now_us - live.last_token_us));

@@ -33,6 +33,10 @@ enum class FailureReason : uint8_t {
 // Where a cancelled request was.
 enum class CancelPhase : uint8_t { kText, kQueue, kPrefill, kDecode };
 
+// Why a trace that was begun or asked for did not reach its collector: the collector was away for
+// too long, it refused it for good, its caller asked for more than the cap, or the process ended.
+enum class TraceDrop : uint8_t { kQueueFull, kRefused, kOverCap, kShutdown };
+
 // By whom or by what a request was ended before its time; empty for kNone.
 constexpr absl::string_view CancelReasonName(CancelReason reason) {
   switch (reason) {

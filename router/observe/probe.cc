@@ -100,6 +100,18 @@ void Probe::IgnoredFields(Door door, uint32_t count) {
   if (count > 0) metrics_->ignored[static_cast<size_t>(door)]->Increment(count);
 }
 
+// -- Traces of requests --------------------------------------------------------------------------
+
+void Probe::TracesExported(uint64_t count) {
+  metrics_->traces_exported.Increment(static_cast<double>(count));
+}
+
+void Probe::TracesDropped(TraceDrop why, uint64_t count) {
+  metrics_->traces_dropped[static_cast<size_t>(why)]->Increment(static_cast<double>(count));
+}
+
+void Probe::ThreadStuck() { metrics_->watchdog_stalls.Increment(); }
+
 // -- Scheduler and steps -------------------------------------------------------------------------
 
 void Probe::Scheduler(const SchedulerStats& stats, bool serving) {

@@ -1,5 +1,6 @@
 // All metrics of the router process, one method per event, so that logic code says
-// probe.StepDone(...) and never names a metric. Made once by main and lent to doors and engine.
+// probe.StepDone(...) and never names a metric; and the timeline, which is kept only while somebody
+// takes one. Made once by main and lent to doors and engine.
 // Every series exists at zero from the construction on. Thread-safe; per-token work is batched: one
 // call per step, not per token.
 
@@ -15,6 +16,7 @@
 #include "common/ids.h"
 #include "router/observe/compat_metrics.h"
 #include "router/observe/outcomes.h"
+#include "router/observe/timeline.h"
 #include "router/request.h"
 #include "router/scheduler/scheduler.h"
 #include "router/shards/call.h"
@@ -111,6 +113,13 @@ class Probe {
   // `code` in capitals, as OK or INVALID_ARGUMENT.
   void GrpcHandled(absl::string_view method, absl::string_view code, int64_t handling_us);
 
+  // -- Traces of requests ------------------------------------------------------------------------
+  void TracesExported(uint64_t count);
+  void TracesDropped(TraceDrop why, uint64_t count);
+
+  // A thread that has work did not come round (common/watchdog.h).
+  void ThreadStuck();
+
   // -- What is shown -----------------------------------------------------------------------------
   // Where Render reads what tenants have used, on its thread. Once, before the doors open.
   void FollowTenants(std::function<TenantUseBook::Reading()> read);
@@ -119,6 +128,9 @@ class Probe {
   // Everything in Prometheus text format, process_* read now.
   std::string Render();
 
+  // What `weft trace` collects.
+  Timeline& timeline() { return timeline_; }
+
  private:
   struct Metrics;
 
@@ -126,6 +138,7 @@ class Probe {
   void RenderScheduler();
 
   std::unique_ptr<Metrics> metrics_;
+  Timeline timeline_;
 };
 
 }  // namespace weft::router

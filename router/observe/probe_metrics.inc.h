@@ -45,6 +45,7 @@ constexpr const char* kCalls[] = {"Info",   "Rendezvous", "JoinGroup", "LeaveGro
                                   "Warmup", "Prefill",    "Decode",    "FilterBatch"};
 constexpr const char* kDoors[] = {"tgi", "openai", "grpc"};
 constexpr const char* kSteps[] = {"prefill", "decode", "filter"};
+constexpr const char* kTraceDrops[] = {"queue_full", "refused", "over_cap", "shutdown"};
 constexpr const char* kGrpcMethods[] = {"Generate", "Tokenize", "Detokenize", "Cancel", "GetModel"};
 
 Counter& OneCounter(const std::string& name, const std::string& help) {
@@ -209,6 +210,17 @@ struct Probe::Metrics {
   SchedulerStats now ABSL_GUARDED_BY(now_mutex);
   bool now_serving ABSL_GUARDED_BY(now_mutex) = false;
   SchedulerStats seen;
+
+  // Traces of requests.
+  Counter& traces_exported =
+      OneCounter("weft_traces_exported_total", "Traces of requests that a collector took");
+  std::array<Counter*, std::size(kTraceDrops)> traces_dropped =
+      Labelled(CounterFamily("weft_traces_dropped_total",
+                             "Traces of requests that reached no collector, by reason"),
+               "reason", kTraceDrops);
+
+  Counter& watchdog_stalls = OneCounter(
+      "weft_watchdog_stalls_total", "Times that a thread with work was found not to come round");
 
   // Steps.
   Histogram& iteration_tokens =

@@ -32,7 +32,8 @@ absl::Status TakenOver(absl::string_view how) {
 ShardGroup::ShardGroup(const ShardGroupOptions& options,
                        std::vector<std::unique_ptr<ShardClient>> clients, ShardRestarter* restarter,
                        Probe* probe, ShardGroupListener* listener)
-    : router_id_(options.router_id),
+    : group_(options.group),
+      router_id_(options.router_id),
       probe_(probe),
       listener_(listener),
       supervised_(restarter != nullptr),
@@ -261,7 +262,15 @@ void ShardGroup::OnStep(const ShardReply& reply, int64_t now_us) {
                      now_us);
   }
   health_.OnStep(rank, now_us);
-  probe_->ShardStep(rank, answer.response.timings().device_us());
+  const weft::shard::v1::StepTimings& timings = answer.response.timings();
+  probe_->ShardStep(rank, timings.device_us());
+  if (probe_->timeline().on()) {
+    probe_->timeline().Add(
+        TimelineEvent::Reply(group_, rank, reply.tag.number, now_us - reply.call_us, now_us,
+                             {static_cast<uint32_t>(reply.call), timings.queue_us(),
+                              timings.host_us(), timings.device_us(), timings.comm_us(),
+                              static_cast<uint32_t>(epoch_), timings.answered_us()}));
+  }
   if (absl::Status status = ledger_.Answered(rank, std::move(answer)); !status.ok()) {
     return FailEpoch(status, now_us);
   }

@@ -30,6 +30,8 @@
 namespace weft::router {
 
 struct ShardGroupOptions {
+  // Which of the router's groups this is.
+  uint32_t group = 0;
   ShardHealthOptions health;
   // Random number of this router process, never 0.
   uint64_t router_id = 0;
@@ -114,6 +116,7 @@ class ShardGroup {
   bool InEpoch() const { return router::InEpoch(state_); }
   uint32_t world() const { return shards_.world(); }
 
+  const uint32_t group_;
   const uint64_t router_id_;
   Probe* const probe_;
   ShardGroupListener* const listener_;

@@ -10,6 +10,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "common/check.h"
+#include "common/thread_watch.h"
 
 namespace weft::router {
 namespace {
@@ -42,7 +43,10 @@ void SocketPoller::Wait(int64_t until_us) {
   const bool sleeps = state_.compare_exchange_strong(running, State::kSleeping);
   const int64_t wait_us = sleeps ? std::max<int64_t>(until_us - clock_->NowUs(), 0) : 0;
   const timespec timeout = {wait_us / 1'000'000, wait_us % 1'000'000 * 1000};
-  const int ready = ppoll(fds.data(), fds.size(), &timeout, nullptr);
+  const int ready = [&] {
+    const WatchedWait wait;
+    return ppoll(fds.data(), fds.size(), &timeout, nullptr);
+  }();
   WEFT_CHECK(ready >= 0 || errno == EINTR);
   // From here on a Wake needs no system call, least of all one by the targets themselves.
   state_.store(State::kRunning);

@@ -14,7 +14,8 @@ namespace weft::router {
 class TextOut::Worker {
  public:
   Worker(uint32_t index, size_t batches_max, Probe* probe, const Clock* clock, Executor* executor)
-      : probe_(probe),
+      : index_(index),
+        probe_(probe),
         clock_(clock),
         queue_(batches_max),
         loop_(executor->Start(
@@ -39,6 +40,7 @@ class TextOut::Worker {
   // Hands over what the batches wrote and wakes each reader's thread once.
   void PublishTouched();
 
+  const uint32_t index_;
   Probe* const probe_;
   const Clock* const clock_;
   BoundedQueue<StreamBatch> queue_;
@@ -55,6 +57,13 @@ LoopState TextOut::Worker::Turn(bool may_wait) {
   std::vector<StreamBatch> batches =
       queue_.PopAll(may_wait ? absl::InfiniteDuration() : absl::ZeroDuration());
   if (!batches.empty()) {
+    TimelineScope scope(&probe_->timeline(), clock_, TimelineKind::kTextOut, /*group=*/0);
+    if (TimelineEvent* const event = scope.event()) {
+      event->track = static_cast<uint16_t>(index_);
+      for (const StreamBatch& batch : batches) {
+        event->values[0] += static_cast<uint32_t>(batch.tokens.size());
+      }
+    }
     for (StreamBatch& batch : batches) Process(batch);
     PublishTouched();
     return LoopState::kWorked;

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/status.h"
+#include "shard/device/cuda/runtime/nvtx.h"
 
 namespace weft::shard {
 namespace {
@@ -49,8 +50,9 @@ NcclCommunicator::~NcclCommunicator() {
 }
 
 absl::Status NcclCommunicator::Enqueue(absl::FunctionRef<ncclResult_t(ncclComm_t)> collective,
-                                       absl::string_view what) {
+                                       const char* what) {
   WEFT_CHECK_GT(world_, 1u);
+  const NvtxRange range(what);
   const absl::Time deadline = absl::Now() + peer_timeout_;
   for (bool is_first = true; true; is_first = false) {
     {

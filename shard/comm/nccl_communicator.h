@@ -72,8 +72,7 @@ class NcclCommunicator : public Communicator {
 
  private:
   // Calls `collective` and waits until NCCL has it on the stream.
-  absl::Status Enqueue(absl::FunctionRef<ncclResult_t(ncclComm_t)> collective,
-                       absl::string_view what);
+  absl::Status Enqueue(absl::FunctionRef<ncclResult_t(ncclComm_t)> collective, const char* what);
   void BeginEndLocked();
 
   // Guards the communicator against its end while NCCL is called; std::mutex, which can be tried.

@@ -11,6 +11,7 @@
 #include "common/fnv.h"
 #include "common/log.h"
 #include "common/status.h"
+#include "common/thread_watch.h"
 #include "shard/control/executor.h"
 
 namespace weft::shard {
@@ -75,6 +76,7 @@ void Executor::StepLoop() {
       while (results_.empty() && !CanPrepare() && !stop_step_ && absl::Now() < leave_deadline_) {
         const bool ending = current_ != nullptr && current_->ending;
         const absl::Time again = ending ? absl::Now() + kAbortAgain : absl::InfiniteFuture();
+        const WatchedWait wait;
         step_wake_.WaitWithDeadline(&mutex_, std::min(leave_deadline_, again));
         // The first Abort misses a communicator that is on its way from the meeting to the runner.
         if (current_ != nullptr && current_->ending) AbortDevice();
@@ -151,6 +153,7 @@ void Executor::Answer(PreparedStep step) {
     timings->set_host_us(step.host_us);
     timings->set_device_us(result.device_us);
     timings->set_comm_us(result.comm_us);
+    timings->set_answered_us(static_cast<uint64_t>(options_.clock->NowUs()));
     if (options_.probe != nullptr) {
       options_.probe->StepDone(step.call.method(), *timings, result);
     }
@@ -171,6 +174,7 @@ void Executor::DeviceLoop() {
       absl::MutexLock lock(&mutex_);
       device_job_ = Job::kNone;
       while ((job = NextJob()) == Job::kNone && !stop_device_) {
+        const WatchedWait wait;
         device_wake_.WaitWithTimeout(&mutex_, launched_.empty() ? kIdleBeat : kReadyPoll);
         // A device that hangs must look like it.
         if (launched_.empty()) heartbeat_.Beat();
@@ -178,6 +182,8 @@ void Executor::DeviceLoop() {
       device_job_ = job;
     }
     heartbeat_.Beat();
+    // Meeting the others and warming up have times of their own.
+    if (job != Job::kLaunch && job != Job::kTake) StopWatching();
     switch (job) {
       case Job::kNone:
         return;
@@ -245,6 +251,8 @@ void Executor::RunEnd() {
 }
 
 void Executor::RunJoin() {
+  // A step may take long where CPU cores are the device.
+  if (model_.facts.device() == "cpu") WatchAsComputing();
   std::optional<PendingJoin> join;
   {
     absl::MutexLock lock(&mutex_);

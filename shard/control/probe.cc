@@ -46,6 +46,7 @@ struct ShardProbe::Series {
   prometheus::Counter* helper_backoffs;
   prometheus::Counter* invalid_rows;
   prometheus::Counter* kv_saturated;
+  prometheus::Counter* watchdog_stalls;
   prometheus::Gauge* last_step;
   prometheus::Gauge* load_seconds;
   prometheus::Gauge* load_bytes;
@@ -132,6 +133,8 @@ ShardProbe::ShardProbe(const std::string& model, Rank rank) : series_(std::make_
   series_->kv_saturated =
       counter("weft_shard_kv_saturated_total",
               "Keys and values that the KV cache holds as the largest number of float16");
+  series_->watchdog_stalls = counter("weft_watchdog_stalls_total",
+                                     "Times that a thread with work was found not to come round");
   series_->last_step =
       gauge("weft_shard_last_step_timestamp_seconds", "Unix time of the last step");
   series_->load_seconds = gauge("weft_model_load_seconds", "Time spent loading weights");
@@ -168,6 +171,8 @@ void ShardProbe::StepDone(absl::string_view method, const v1::StepTimings& timin
 void ShardProbe::RpcDone(absl::string_view method, absl::Duration duration) {
   series_->calls[IndexOf(kCalls, method)]->Observe(absl::ToDoubleSeconds(duration));
 }
+
+void ShardProbe::ThreadStuck() { series_->watchdog_stalls->Increment(); }
 
 void ShardProbe::Loading(uint64_t bytes_done, uint64_t bytes_total, absl::Duration elapsed) {
   series_->load_seconds->Set(absl::ToDoubleSeconds(elapsed));

@@ -29,6 +29,8 @@ class ShardProbe {
   void StepDone(absl::string_view method, const v1::StepTimings& timings, const StepResult& result);
   // A call was answered, in whatever way; `method` as in the proto.
   void RpcDone(absl::string_view method, absl::Duration duration);
+  // A thread that has work did not come round (common/watchdog.h).
+  void ThreadStuck();
   // Progress of the load, and its end.
   void Loading(uint64_t bytes_done, uint64_t bytes_total, absl::Duration elapsed);
   void Loaded(const v1::MemoryPlan& memory);

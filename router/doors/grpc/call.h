@@ -90,6 +90,7 @@ class GrpcCall : public GrpcReactor, public std::enable_shared_from_this<GrpcCal
   grpc::ByteBuffer* message() { return &message_; }
   // Set before OnMessage.
   const TenantRef& tenant() const { return tenant_; }
+  const std::string& traceparent() const { return traceparent_; }
 
   const GrpcDoor door_;
   grpc::CallbackServerContext* const context_;

@@ -74,6 +74,7 @@ void GenerateCall::Submit(GenerateInput input, Admission::Permit permit) {
   // Sent with the first message.
   if (input.correlation_id.empty()) input.correlation_id = NewRequestId();
   context_->AddInitialMetadata("x-request-id", input.correlation_id);
+  input.traceparent = traceparent();
   const int64_t deadline_us = DeadlineUsOf(*context_);
   if (deadline_us != std::numeric_limits<int64_t>::max()) input.deadline_us = deadline_us;
   {

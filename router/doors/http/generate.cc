@@ -64,9 +64,11 @@ std::optional<HttpReply> GenerateExchange::ReadAndSubmit(const DoorContext& door
       return std::nullopt;
     }
   }
+  std::string traceparent = std::move(request.traceparent);
   std::variant<ReadGeneration, HttpReply> result = read(std::move(request));
   if (auto* reply = std::get_if<HttpReply>(&result)) return std::move(*reply);
   ReadGeneration& generation = std::get<ReadGeneration>(result);
+  generation.input.traceparent = std::move(traceparent);
   {
     absl::MutexLock lock(&mutex_);
     new_formatter_ = std::move(generation.formatter);

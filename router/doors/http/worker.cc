@@ -7,6 +7,7 @@
 
 #include "boost/asio/post.hpp"
 #include "common/clock.h"
+#include "common/thread_watch.h"
 #include "router/doors/http/connection.h"
 
 namespace weft::router {
@@ -58,7 +59,8 @@ void HttpWorker::CloseAll() {
 
 void HttpWorker::Sweep() {
   sweeping_ = !connections_.empty();
-  if (!sweeping_) return;
+  if (!sweeping_) return StopWatching();
+  ComeRound();
   const int64_t now_us = MonotonicClock().NowUs();
   const std::vector<std::shared_ptr<HttpConnection>> all(connections_.begin(), connections_.end());
   for (const std::shared_ptr<HttpConnection>& connection : all) connection->CheckDeadline(now_us);

@@ -4,11 +4,9 @@
 #include <string>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "common/version.h"
 #include "router/doors/http/json.h"
-#include "router/doors/http/replies.h"
-#include "router/doors/http/request_head.h"
+#include "router/doors/ops/own_host.h"
 
 namespace weft::router {
 namespace {
@@ -73,21 +71,6 @@ HttpReply ConfigReply(const DoorContext& doors) {
   return reply;
 }
 
-// A page can give its own host's name this server's address after it was loaded (DNS rebinding),
-// and then reads answers as those of its own site. Its requests still carry that name. HTTP/1.0
-// has none to carry, and no browser speaks it.
-bool NamesThisHost(const HttpRequest& request) {
-  return request.host.empty() || IsLocalhostOrAddress(request.host);
-}
-
-HttpReply OtherHostReply(const HttpRequest& request) {
-  return TransportError(
-      request.path, 421,
-      absl::StrCat("the configuration is shown under an IP address or `localhost`, not under the "
-                   "name `",
-                   request.host.substr(0, 256), "`, which a web page could have chosen"));
-}
-
 void AddGet(DoorContext* doors, HttpRouter* router, std::string path,
             HttpReply (*make)(const DoorContext&)) {
   router->Add(HttpMethod::kGet, std::move(path),
@@ -108,12 +91,13 @@ void AddOpsRoutes(DoorContext* doors, HttpRouter* router) {
 }
 
 void AddConfigRoute(DoorContext* doors, HttpRouter* router) {
-  router->Add(
-      HttpMethod::kGet, "/config",
-      [doors](HttpRequest request, HttpResponder& responder, IoWaker&) {
-        responder.Reply(NamesThisHost(request) ? ConfigReply(*doors) : OtherHostReply(request));
-        return std::shared_ptr<HttpExchange>();
-      });
+  router->Add(HttpMethod::kGet, "/config",
+              [doors](HttpRequest request, HttpResponder& responder, IoWaker&) {
+                responder.Reply(NamesThisHost(request)
+                                    ? ConfigReply(*doors)
+                                    : OtherHostReply(request, "the configuration is"));
+                return std::shared_ptr<HttpExchange>();
+              });
 }
 
 }  // namespace weft::router

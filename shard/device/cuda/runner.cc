@@ -13,6 +13,7 @@
 #include "shard/device/cuda/memory_plan.h"
 #include "shard/device/cuda/planning.h"
 #include "shard/device/cuda/runner_impl.h"
+#include "shard/device/cuda/runtime/nvtx.h"
 #include "shard/device/cuda/runtime/status.h"
 #include "shard/device/forward.h"
 
@@ -223,6 +224,10 @@ absl::Status CudaModelRunnerImpl::CopyResults(const InFlight& step) {
 
 absl::Status CudaModelRunnerImpl::Launch(const StepBatch& batch) {
   WEFT_CHECK_LT(in_flight_.size(), size_t{kStepsInFlightMax});
+  const bool decodes = !batch.sequences.empty() && batch.sequences.back().from_last_sample;
+  const NvtxRange range(batch.sequences.empty() ? "step: drops"
+                        : decodes               ? "step: decode"
+                                                : "step: prefill");
   WEFT_RETURN_IF_ERROR(UseDevice());
   const int64_t now_us = MonotonicClock().NowUs();
   InFlight step{&batch, next_buffers_, false, allowance_.AllowedUs(batch), now_us};
@@ -279,6 +284,7 @@ absl::Status CudaModelRunnerImpl::NotEnded(const InFlight& step) {
 
 absl::StatusOr<StepResult> CudaModelRunnerImpl::Take() {
   if (in_flight_.empty()) return absl::InternalError("no step is launched");
+  const NvtxRange range("results of a step");
   while (!Ready()) std::this_thread::yield();
   const InFlight step = in_flight_.front();
   in_flight_.pop_front();
