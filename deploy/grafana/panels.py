@@ -234,6 +234,12 @@ RECOVERY = [
           stack=True),
     panel("Epoch", "none", [(now("weft_group_epoch", "instance", how="max"), "{{instance}}")],
           "Each group that forms is a new epoch."),
+    panel("Streams resumed here", "cpm",
+          [(f'60 * {by("match", rate("weft_requests_resumed_total"))}', "{{match}}")],
+          "A minute: begun elsewhere. exact: with the tokens that would have come.", stack=True),
+    panel("Threads found stuck", "none",
+          [(by("instance", "increase(weft_watchdog_stalls_total{%s}[1h])" % SELECT), "{{instance}}")],
+          "In an hour. The log names each, with its stack."),
 ]
 
 TENANTS = [

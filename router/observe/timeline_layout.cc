@@ -93,17 +93,18 @@ class Layout {
 
   void AddRequest(const RequestWay& way) {
     // Where a time is not known the request had passed it before the timeline, or comes to it
-    // behind its end.
-    const int64_t end_us = way.end_us > 0 ? way.end_us : taken_.end_us;
+    // behind its end. Phases follow one another, whatever was measured: no time lies before the one
+    // before it.
     const auto since = [](int64_t a, int64_t b) { return a > 0 ? a : b; };
-    const int64_t decode_us = since(way.first_token_us, end_us);
-    const int64_t prefill_us = way.planned_us > 0 ? way.planned_us : std::min(decode_us, end_us);
     const bool seen = way.arrival_us > 0;
     const int64_t begin_us = since(way.arrival_us, taken_.begin_us);
+    const int64_t end_us = std::max(since(way.end_us, taken_.end_us), begin_us);
+    const int64_t decode_us = std::clamp(since(way.first_token_us, end_us), begin_us, end_us);
+    const int64_t prefill_us = std::clamp(since(way.planned_us, decode_us), begin_us, decode_us);
     entries_.push_back({Within(begin_us), 0, way.event, Part::kRequestBegin});
     if (seen) {
-      const int64_t ready_us = since(way.prepared_us, prefill_us);
-      AddStretch(Part::kTextBegin, way.event, way.arrival_us, ready_us);
+      const int64_t ready_us = std::clamp(since(way.prepared_us, prefill_us), begin_us, prefill_us);
+      AddStretch(Part::kTextBegin, way.event, begin_us, ready_us);
       AddStretch(Part::kQueueBegin, way.event, ready_us, prefill_us);
     }
     if (way.planned_us > 0) AddStretch(Part::kPrefillBegin, way.event, prefill_us, decode_us);

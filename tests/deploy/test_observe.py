@@ -32,6 +32,8 @@ NO_PANEL = {
     "weft_request_max_num_generation_tokens": "the same as weft_request_generation_tokens",
     "weft_model_load_bytes": "weft_model_load_ratio says how far the load is",
     "process_start_time_seconds": "an alert reads it",
+    "weft_traces_exported_total": "the collector's own board has what came",
+    "weft_traces_dropped_total": "of use to whoever sends traces; they are off by default",
 }
 
 

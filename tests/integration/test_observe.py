@@ -32,6 +32,8 @@ NO_DATA = {
 # Panels that show nothing but zeros here, and why.
 ZERO = {
     "Rows without a usable number; keys and values at the limit": "nothing is wrong",
+    "Streams resumed here": "no client brings an answer from elsewhere",
+    "Threads found stuck": "no thread is stuck",
     "Log lines dropped": "the test's log takes all lines",
     "Waits for compute helpers": "a shard with one core has no helpers",
     "Compute helpers without a core": "a shard with one core has no helpers",

@@ -366,7 +366,7 @@ class ConnectionTest(unittest.TestCase):
             address = "127.0.0.1:%d" % listener.getsockname()[1]
             server = types.SimpleNamespace(
                 connection=lambda timeout_s: http.client.HTTPConnection(
-                    address, timeout=0.2 if silent else timeout_s), grpc=address)
+                    address, timeout=0.2 if silent else timeout_s), grpc=address, headers={})
             out = new_history(TGI)
             read_stream(server, TGI, Ask("x"), out, leave)
             read.set()
@@ -414,7 +414,7 @@ class ConnectionTest(unittest.TestCase):
     def test_no_server_at_all_is_a_broken_stream(self):
         with socket.create_server(("127.0.0.1", 0)) as listener:
             address = "127.0.0.1:%d" % listener.getsockname()[1]
-        server = types.SimpleNamespace(grpc=address)
+        server = types.SimpleNamespace(grpc=address, headers={})
         out = new_history(GRPC)
         read_stream(server, GRPC, Ask("x"), out)
         self.assertEqual(faults(out, end=CUT), [])

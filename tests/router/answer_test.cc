@@ -64,7 +64,7 @@ struct Fixture {
 
 TEST_CASE("What is written is read, in order and once", "[router][answer]") {
   Fixture f;
-  f.writer.Head({3, 1, 42});
+  f.writer.Head({3, 1, 42, "", {}});
   f.writer.Token(5, "Hel");
   f.writer.Token(2, "", -0.5f, {{{9, -0.1f}, {2, -0.5f}}});
   CHECK(!f.answer->Fetch());  // nothing is seen before it is published

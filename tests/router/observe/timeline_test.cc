@@ -209,7 +209,7 @@ TEST_CASE("A request's name cannot break out of its string", "[timeline]") {
   timeline.Add(
       TimelineEvent::Request(TimelineKind::kArrived, 0, 1, "a\"},\n{\\", kBegin, kBegin + 1));
   const boost::json::value parsed = boost::json::parse(Document(timeline.End(kBegin + 2), 1));
-  CHECK(parsed.at("traceEvents").as_array().back().at("name").as_string() == "a--,---");
+  CHECK(parsed.at("traceEvents").as_array().back().at("name").as_string() == "a-},-{-");
 }
 
 }  // namespace weft::router

@@ -188,7 +188,9 @@ void World::CheckFailure(const Client& client, const absl::Status& status) {
       break;
     case absl::StatusCode::kResourceExhausted:
       ++counts_->failed;
+      // What was there of a resumed answer is text, too, which is known when it has been read.
       good = reason == "QUEUE_TOKENS_FULL" ? Here() > 1
+             : reason == "TEXT_BYTES_FULL" ? action.resume > 0 && Here() > 1
                                            : reason == "TENANT_TOKENS" && action.tenant > 0 &&
                                                  settings_.tenant_tokens_per_minute > 0;
       break;
