@@ -71,8 +71,9 @@ class BoundedQueue {
 
  private:
   void Await(absl::Duration timeout) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    // A wait of no time would still go to sleep and be woken.
-    if (Ready() || timeout <= absl::ZeroDuration()) return;
+    // A wait of no time would still go to sleep and be woken. Who finds work each time comes round
+    // as well as who waits for it.
+    if (Ready() || timeout <= absl::ZeroDuration()) return ComeRound();
     const WatchedWait wait;
     mutex_.AwaitWithTimeout(absl::Condition(this, &BoundedQueue::Ready), timeout);
   }
