@@ -18,6 +18,8 @@ namespace {
 constexpr uint64_t kFullEvery = 1000;
 // Whoever left is forgotten within so long, once no loop is held up.
 constexpr int64_t kForgetUs = 100'000;
+// A step whose answer was lost is given up within so long, and its group back.
+constexpr int64_t kLostStepUs = 630'000'000;
 
 }  // namespace
 
@@ -138,10 +140,12 @@ void World::CheckAll() {
 
 void World::CheckAtEnd() {
   // What has ended is dropped from the shards by a step of its own.
-  const int64_t limit_us = time_.NowUs() + 5'000'000;
+  const int64_t begin_us = time_.NowUs();
+  // The last request has run in one group: another may still wait for the answer of a lost step.
+  const int64_t limit_us = begin_us + (groups_.size() > 1 ? kLostStepUs : 5'000'000);
   const auto idle = [&] {
     if (AnyScheduler() == nullptr || !Serving_() || !AllServe() || !AllWell()) {
-      return time_.NowUs() > limit_us - 1'000'000 && (!Serving_() || GroupsIdle());
+      return time_.NowUs() > begin_us + 4'000'000 && (!Serving_() || GroupsIdle());
     }
     return GroupsIdle();
   };
