@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -128,9 +129,15 @@ __attribute__((constructor)) static void begin(void) {
   close(file);
   if (mapped == MAP_FAILED) return;
   control = mapped;
-  pthread_t thread;
   if (strcmp(program_invocation_short_name, "weft-router") == 0 &&
       (control->leak_bytes || control->leak_descriptors || control->leak_threads)) {
+    // The router's main thread, which has not begun, will take signals; a thread that is older than
+    // its mask would end the process by the first SIGHUP.
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pthread_t thread;
     pthread_create(&thread, NULL, leak, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
   }
 }

@@ -72,7 +72,8 @@ class SoakGates(unittest.TestCase):
 
     def test_descriptors_and_threads_that_grow(self):
         self.assertEqual(failed(samples(change=grow("descriptors", 4))), {"descriptors of router"})
-        self.assertEqual(failed(samples(change=grow("threads", 4))), {"threads of router"})
+        self.assertEqual(failed(samples(change=grow("threads", 8))), {"threads of router"})
+        self.assertEqual(failed(samples(change=grow("threads", 2))), set())
 
     def test_what_is_held_when_idle(self):
         for field, gate in (("blocks_used", "KV blocks in use when idle"),
