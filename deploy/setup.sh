@@ -3,9 +3,10 @@
 # with sudo at hand; running it again changes nothing. Options:
 #   --no-model   leave the demo model out
 #   --tests      also what tests/run.sh uses: Python clients, oracles, stub generators, Prometheus,
-#                HAProxy, Helm, kubeconform and the schemas of Kubernetes
+#                HAProxy
 #   --images     also what runs and checks container images in tests: podman, podman-compose, linters
-#   --kubernetes also an API server of Kubernetes for the chart's test, built here in ten minutes
+#   --kubernetes also what the chart's tests use: Helm, kubeconform, the schemas of Kubernetes and an
+#                API server of it, built here in fifteen minutes
 #   --fuzz       also the compiler that fuzzing needs (tests/fuzz/run.sh)
 #   --cuda       also what is missing of CUDA 13's compiler and libraries (1.1 GB) and NCCL 2.28
 #                (0.2 GB)
@@ -370,8 +371,7 @@ check_rust
 [ "$want_tests" = 0 ] || install_test_clients
 [ "$want_tests" = 0 ] || install_test_node
 [ "$want_tests" = 0 ] || install_test_prometheus
-[ "$want_tests" = 0 ] || install_test_kubernetes
 [ "$want_images" = 0 ] || install_image_tools
-[ "$want_kubernetes" = 0 ] || install_kube_api
+[ "$want_kubernetes" = 0 ] || { install_test_kubernetes; install_kube_api; }
 [ "$want_cuda" = 0 ] || install_cuda
 echo "setup: ready"

@@ -69,7 +69,9 @@ for part in ${only//,/ }; do
   one_of "$part" "${parts[@]}" || refuse "--only \"$part\" is no part of this mode: ${parts[*]}"
 done
 
-deploy/setup.sh --tests --cuda --fuzz
+wanted=(--tests --cuda --fuzz)
+[ "$mode" != full ] || wanted+=(--images --kubernetes)
+deploy/setup.sh "${wanted[@]}"
 # shellcheck source=deploy/env.sh
 source deploy/env.sh
 export WEFT_CARGO_TARGET_DIR="$WEFT_CACHE/cargo"

@@ -28,10 +28,10 @@ atexit.register(shutil.rmtree, SCRATCH, ignore_errors=True)
 
 
 def tool(name):
-    """helm or kubeconform, as deploy/setup.sh --tests made them."""
+    """helm or kubeconform, as deploy/setup.sh --kubernetes made them."""
     path = CACHE / "tools/bin" / name
     if not path.exists():
-        skip("helm", f"{path} is missing: run deploy/setup.sh --tests")
+        skip("helm", f"{path} is missing: run deploy/setup.sh --kubernetes")
     return path
 
 
@@ -92,7 +92,7 @@ def schemas():
     """A folder with a schema of each kind."""
     source = CACHE / "kubernetes"
     if not (source / "installed").exists():
-        skip("helm", f"{source} is missing: run deploy/setup.sh --tests")
+        skip("helm", f"{source} is missing: run deploy/setup.sh --kubernetes")
     folder = SCRATCH / "schemas"
     if not folder.exists():
         folder.mkdir()

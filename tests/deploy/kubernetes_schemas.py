@@ -113,7 +113,7 @@ def from_crd(text, folder, metadata):
 
 
 def convert(source, folder):
-    """The files that deploy/setup.sh --tests left in `source`, as schemas in `folder`."""
+    """The files that deploy/setup.sh --kubernetes left in `source`, as schemas in `folder`."""
     folder = pathlib.Path(folder)
     from_openapi((source / "swagger.json").read_text(), folder)
     config_map = json.loads((folder / "configmap-v1.json").read_text())

@@ -9,6 +9,10 @@ import sys
 import threading
 import time
 
+# Threads that run one after another between a kill and the router's word: the killed process's own
+# last one, the launcher's or the one that reads the shard's connection, the one that decides.
+WAKE_UPS = 3
+
 # A thread on one CPU that is due every millisecond, and says when it was later than that: the time
 # at which it was due and the time at which it ran, both time.time().
 PROBE = """
