@@ -7,6 +7,7 @@
 #include "common/log.h"
 #include "common/status.h"
 #include "router/errors.h"
+#include "router/groups/placement.h"
 #include "router/serving.h"
 
 namespace weft::router {
@@ -14,9 +15,16 @@ namespace {
 
 absl::Status CheckOptions(const EngineOptions& options) {
   const auto refuse = [](absl::string_view what) { return absl::InvalidArgumentError(what); };
-  if (options.shards.empty() || options.shards.size() > kWorldMax) {
+  if (options.groups.empty() || options.groups.size() > kGroupsMax) {
+    return refuse(absl::StrCat("expected 1 .. ", kGroupsMax, " groups of shards, found ",
+                               options.groups.size()));
+  }
+  for (const std::vector<std::string>& group : options.groups) {
+    if (group.empty()) return refuse("a group of shards has no address");
+  }
+  if (options.shards() > kWorldMax) {
     return refuse(absl::StrCat("expected 1 .. ", kWorldMax, " shard addresses, found ",
-                               options.shards.size()));
+                               options.shards()));
   }
   if (options.text_threads == 0) return refuse("text threads: expected at least 1");
   if (options.running_max == 0 || options.running_max > kRunningMax) {

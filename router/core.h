@@ -36,8 +36,9 @@ struct EngineOptions {
   bool allow_control_tokens = false;
   // Name that requests use; empty = the model's own.
   std::string served_model_name;
-  // One per rank, in order: "unix:/path/shard-0.sock" or "host:port". 1 .. kWorldMax.
-  std::vector<std::string> shards;
+  // By group, then one per rank in order: "unix:/path/shard-0.sock" or "host:port". 1 .. kGroupsMax
+  // groups, 1 .. kWorldMax shards in all. Supervisor and metrics count ranks through all groups.
+  std::vector<std::vector<std::string>> groups;
   // For shards on other hosts; they are not reached without.
   ShardTls shard_tls;
   // `weft serve`'s socket; empty = nobody to ask for restarts.
@@ -48,7 +49,7 @@ struct EngineOptions {
 
   // Threads of text in for short texts, and of text out. > 0.
   uint32_t text_threads = 2;
-  // Upper bounds; the shards' memory plan may set lower ones.
+  // Upper bounds of each group; the shards' memory plan may set lower ones.
   uint32_t running_max = kRunningDefault;
   uint32_t step_tokens_max = kStepTokensDefault;
   // Longest sequence; 0 = the model's context.
@@ -82,6 +83,13 @@ struct EngineOptions {
   ShardClientFactory make_shard_client = MakeShardClient;
   // What it all runs on.
   Runtime runtime;
+
+  // Of all groups.
+  uint32_t shards() const {
+    size_t count = 0;
+    for (const std::vector<std::string>& group : groups) count += group.size();
+    return static_cast<uint32_t>(count);
+  }
 };
 
 // Made before there is a model: ports open in the first milliseconds and say "starting" while

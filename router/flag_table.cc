@@ -29,6 +29,9 @@ void DeclareModel(Flags& flags, RouterFlagValues* values) {
       "shard", &values->shards,
       "Address of a shard, once per rank in order: unix:/path or host:port; a name is asked of DNS "
       "for each connection");
+  flags.AddNumber("groups", &values->groups, 1, kShardGroupsMax,
+                  "Groups that the shards form, replicas of the model: of n shards and g groups "
+                  "the first n / g are one group, and so on");
   flags.Add("supervisor-socket", &values->supervisor_socket,
             "Socket of the process that restarts shards; empty = none");
   flags.AddNumber(

@@ -15,6 +15,9 @@
 
 namespace weft::router {
 
+// Groups of shards that one router serves.
+inline constexpr uint32_t kShardGroupsMax = 16;
+
 // As they are typed, in the units of their names.
 struct RouterFlagValues {
   // -- Model and shards
@@ -23,6 +26,7 @@ struct RouterFlagValues {
   std::vector<std::string> model_aliases;
   bool allow_control_tokens = false;
   std::vector<std::string> shards;
+  uint32_t groups = 1;
   std::string supervisor_socket;
   uint64_t launcher_id = 0;
   uint64_t launcher_generation = 0;

@@ -13,18 +13,41 @@
 #include "common/status.h"
 #include "router/doors/http/origin.h"
 #include "router/flag_table.h"
+#include "router/groups/placement.h"
 
 namespace weft::router {
 namespace {
 
 int64_t Microseconds(double seconds) { return static_cast<int64_t>(seconds * 1e6); }
 
+static_assert(kShardGroupsMax == kGroupsMax);
+
+absl::StatusOr<std::vector<std::vector<std::string>>> ParseGroups(const RouterFlagValues& values) {
+  const std::vector<std::string>& shards = values.shards;
+  if (shards.empty()) {
+    return absl::InvalidArgumentError(
+        "--shard: give the address of each shard (unix:/path or host:port), or use weft serve, "
+        "which starts them");
+  }
+  if (shards.size() % values.groups != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--groups: ", shards.size(), " shards do not make ", values.groups,
+                     " groups of equal size; give --shard for every rank of every group"));
+  }
+  const size_t world = shards.size() / values.groups;
+  std::vector<std::vector<std::string>> groups;
+  for (size_t first = 0; first < shards.size(); first += world) {
+    groups.emplace_back(shards.begin() + static_cast<ptrdiff_t>(first),
+                        shards.begin() + static_cast<ptrdiff_t>(first + world));
+  }
+  return groups;
+}
+
 EngineOptions MakeEngineOptions(const RouterFlagValues& values) {
   EngineOptions engine;
   engine.model_path = values.model;
   engine.allow_control_tokens = values.allow_control_tokens;
   engine.served_model_name = values.served_model_name;
-  engine.shards = values.shards;
   engine.shard_tls = {values.shard_tls_cert, values.shard_tls_key, values.shard_tls_ca};
   engine.supervisor_socket = values.supervisor_socket;
   engine.launcher = {values.launcher_id, values.launcher_generation};
@@ -117,15 +140,11 @@ absl::Status Parse(int argc, char** argv, bool again, RouterFlags* flags, std::s
   if (values.model.empty()) {
     return absl::InvalidArgumentError("--model: name a model directory or a .gguf file");
   }
-  if (values.shards.empty()) {
-    return absl::InvalidArgumentError(
-        "--shard: give the address of each shard (unix:/path or host:port), or use weft serve, "
-        "which starts them");
-  }
   WEFT_ASSIGN_OR_RETURN(flags->log_format, ParseLogFormat(values.log_format));
   flags->log_level = values.log_level;
   const std::vector<std::string> names = ModelNames(values.model);
   flags->engine = MakeEngineOptions(values);
+  WEFT_ASSIGN_OR_RETURN(flags->engine.groups, ParseGroups(values));
   WEFT_ASSIGN_OR_RETURN(flags->http, MakeHttpOptions(values));
   flags->doors = MakeDoorOptions(values, names);
   flags->doors.config = parser.Effective();

@@ -57,8 +57,8 @@ int Main(int argc, char** argv) {
     LogLastWords(absl::StrCat("weft-router: ", status.message()));
     return kExitStartup;
   }
-  WEFT_LOG_INFO("weft-router {} ({}) model={} shards={}", Version(), Revision(), flags.model_label,
-                flags.engine.shards.size());
+  WEFT_LOG_INFO("weft-router {} ({}) model={} shards={} groups={}", Version(), Revision(),
+                flags.model_label, flags.engine.shards(), flags.engine.groups.size());
   for (const auto& unknown : flags.unknown_variables) WEFT_LOG_WARN("{}", unknown.Line());
   const absl::StatusOr<uint64_t> descriptors = RaiseDescriptorLimit();
   if (descriptors.ok()) {

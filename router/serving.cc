@@ -33,6 +33,12 @@ EngineLoopOptions LoopOptions(const EngineOptions& options, const ModelText& tex
   return out;
 }
 
+std::vector<uint32_t> WorldsOf(const EngineOptions& options) {
+  std::vector<uint32_t> worlds;
+  for (const auto& group : options.groups) worlds.push_back(static_cast<uint32_t>(group.size()));
+  return worlds;
+}
+
 absl::Status ShuttingDown() {
   return UnavailableError("SHUTTING_DOWN", "the server takes no requests now", absl::Seconds(1));
 }
@@ -56,43 +62,57 @@ Serving::Serving(EngineOptions options, ModelText text, std::unique_ptr<Tokenize
                           std::chrono::system_clock::now().time_since_epoch())
                           .count()),
       admission_(
-          {options_.running_max,
+          {options_.running_max * static_cast<uint32_t>(options_.groups.size()),
            {options_.queue_requests_max, options_.queue_tokens_max, options_.text_bytes_max}},
           &clock_),
       text_out_(options_.text_threads, options_.runtime.stream_batches_max, probe, &clock_,
                 options_.runtime.executor),
-      loop_(LoopOptions(options_, model_text_, *tokenizer_, fingerprint), &admission_, probe,
-            options_.runtime),
+      groups_(LoopOptions(options_, model_text_, *tokenizer_, fingerprint), WorldsOf(options_),
+              &admission_, probe, options_.runtime),
       text_in_(options_.text_threads, options_.runtime.executor) {
   if (options_.served_model_name.empty()) options_.served_model_name = model_text_.model_name;
 }
 
-absl::Status Serving::Start() {
-  if (!options_.record.path.empty()) {
+absl::Status Serving::StartRecorders() {
+  if (options_.record.path.empty()) return absl::OkStatus();
+  const size_t groups = options_.groups.size();
+  for (size_t group = 0; group < groups; ++group) {
+    recording::RecordOptions record = options_.record;
+    if (groups > 1) {
+      // A recording is of one scheduler.
+      absl::StrAppend(&record.path, ".group", group);
+      record.bytes_max = std::max<uint64_t>(record.bytes_max / groups, 1);
+    }
     absl::StatusOr<std::unique_ptr<Recorder>> recorder =
-        Recorder::Create(options_.record, options_.runtime.random_id());
+        Recorder::Create(record, options_.runtime.random_id());
     if (!recorder.ok()) {
       return absl::FailedPreconditionError(
           absl::StrCat("--record: ", recorder.status().message(),
                        "; name a file in a directory that this user may write to"));
     }
-    recorder_ = *std::move(recorder);
+    recorders_.push_back(*std::move(recorder));
   }
+  return absl::OkStatus();
+}
+
+absl::Status Serving::Start() {
+  WEFT_RETURN_IF_ERROR(StartRecorders());
   supervisor_ = options_.runtime.make_restarter(
-      options_.supervisor_socket, [this](ShardDeath death) { loop_.ShardDied(death); });
+      options_.supervisor_socket, [this](ShardDeath death) { groups_.ShardDied(death); });
   const auto make_clients =
-      [this](const ShardReplySink& sink,
+      [this](uint32_t group, const ShardReplySink& sink,
              Poller* poller) -> absl::StatusOr<std::vector<std::unique_ptr<ShardClient>>> {
+    const std::vector<std::string>& shards = options_.groups[group];
     std::vector<std::unique_ptr<ShardClient>> clients;
-    for (Rank rank = 0; rank < options_.shards.size(); ++rank) {
+    for (Rank rank = 0; rank < shards.size(); ++rank) {
       WEFT_ASSIGN_OR_RETURN(std::unique_ptr<ShardClient> client,
-                            options_.make_shard_client(rank, options_.shards[rank],
+                            options_.make_shard_client(rank, shards[rank],
                                                        options_.shard_tls, sink, poller, &clock_));
       clients.push_back(std::move(client));
     }
     return clients;
   };
-  return loop_.Start(make_clients, &text_out_, supervisor_.get(), recorder_.get());
+  return groups_.Start(make_clients, &text_out_, supervisor_.get(), recorders_);
 }
 
 // -- Requests ------------------------------------------------------------------------------------
@@ -170,15 +190,16 @@ absl::StatusOr<std::shared_ptr<Answer>> Serving::Submit(GenerateInput input,
 
 void Serving::PrepareAndSend(ArrivedRequest arrived) {
   auto prepared = std::make_unique<PreparedRequest>();
-  absl::Status status = Prepare(text_model(), admission_, loop_.vocab_size(), loop_.prefix_hasher(),
-                                clock_, probe_, &arrived, prepared.get());
+  absl::Status status =
+      Prepare(text_model(), admission_, groups_.vocab_size(), groups_.prefix_hasher(), clock_,
+              probe_, &arrived, prepared.get());
   if (!status.ok()) {
     CountUnfinished(arrived.writer.answer(), CancelPhase::kText, status, probe_);
     arrived.writer.Fail(status);
     return;
   }
-  // Whoever cancels after this point reaches the engine loop.
-  if (loop_.Arrive(std::move(prepared))) return;
+  // Whoever cancels after this point reaches whoever has it.
+  if (groups_.Arrive(std::move(prepared))) return;
   probe_->Failed(FailureReason::kUnavailable);
   prepared->writer.Fail(ShuttingDown());
 }
@@ -298,8 +319,8 @@ void Serving::Detokenize(std::vector<TokenId> ids, bool skip_special_tokens,
 ModelFacts Serving::Model() const {
   ModelFacts facts;
   facts.model_name = options_.served_model_name;
-  facts.shape = loop_.Shape();
-  facts.shards = static_cast<uint32_t>(options_.shards.size());
+  facts.shape = groups_.Shape();
+  facts.shards = options_.shards();
   facts.requests_max = admission_.requests_max();
   facts.has_chat_template = chat_template_ != nullptr;
   facts.created_unix_s = created_unix_s_;
@@ -307,7 +328,7 @@ ModelFacts Serving::Model() const {
 }
 
 ServerStatus Serving::Status() const {
-  ServerStatus status = loop_.Status();
+  ServerStatus status = groups_.Status();
   if (status.state != ServerState::kReady || chat_template_ == nullptr) return status;
   if (const absl::Status health = options_.template_host->Health(); !health.ok()) {
     status.state = ServerState::kRecovering;
@@ -320,7 +341,7 @@ ServerStatus Serving::Status() const {
 
 void Serving::StartDrain(absl::Duration timeout) {
   admission_.Close(UnavailableError("DRAINING", "the server is shutting down", absl::Seconds(1)));
-  loop_.EndAllAt(clock_.NowUs() + std::max<int64_t>(absl::ToInt64Microseconds(timeout), 1));
+  groups_.EndAllAt(clock_.NowUs() + std::max<int64_t>(absl::ToInt64Microseconds(timeout), 1));
 }
 
 void Serving::Shutdown() {
@@ -329,8 +350,8 @@ void Serving::Shutdown() {
       UnavailableError("SHUTTING_DOWN", "the server is shutting down", absl::Seconds(1)));
   // In the order of a request's walk, so that each stage's last words find the next one there.
   text_in_.Stop();
-  loop_.Stop();
-  if (recorder_ != nullptr) recorder_->Finish();
+  groups_.Stop();
+  for (const auto& recorder : recorders_) recorder->Finish();
   supervisor_.reset();  // its news go to the loop's closed queue
   text_out_.Stop();
 }

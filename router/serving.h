@@ -1,5 +1,5 @@
 // The router's inside from text in to text out, once there is a model: owns admission, the text
-// threads, the engine loop and the clients of the shards, and starts and stops them in one order.
+// threads, the shard groups with their engine loops, and starts and stops them in one order.
 // Made by router/core, which is how doors reach it; the methods of Entrance are thread-safe.
 
 #pragma once
@@ -22,7 +22,7 @@
 #include "router/answer.h"
 #include "router/core.h"
 #include "router/doors/entrance.h"
-#include "router/engine/loop.h"
+#include "router/groups/groups.h"
 #include "router/observe/tracer.h"
 #include "router/recording/recorder.h"
 #include "router/shards/supervisor_client.h"
@@ -82,11 +82,11 @@ class Serving : public AnswerRegistry {
 
   // -- For simulations
   const Admission& AdmissionForTest() const { return admission_; }
-  const EngineLoop& LoopForTest() const { return loop_; }
+  const Groups& GroupsForTest() const { return groups_; }
 
   // -- Answers' news
   void OnAnswerGone(const Answer& answer) override;
-  void OnCancelled(SequenceId sequence) override { loop_.CancelSequence(sequence); }
+  void OnCancelled(SequenceId sequence) override { groups_.CancelSequence(sequence); }
 
  private:
   TextModel text_model() const {
@@ -99,6 +99,7 @@ class Serving : public AnswerRegistry {
   absl::StatusOr<Admission::Permit> Counted(absl::StatusOr<Admission::Permit> permit,
                                             const Tenant& tenant);
   void CountOverload(RejectReason reason, const Tenant* tenant = nullptr);
+  absl::Status StartRecorders();
   // A thread of text in.
   void PrepareAndSend(ArrivedRequest arrived);
   // A text job under a permit; `done` hears of it when there is no room.
@@ -125,8 +126,9 @@ class Serving : public AnswerRegistry {
 
   Admission admission_;
   TextOut text_out_;
-  std::unique_ptr<Recorder> recorder_;
-  EngineLoop loop_;
+  // None, or one for each group.
+  std::vector<std::unique_ptr<Recorder>> recorders_;
+  Groups groups_;
   std::unique_ptr<ShardRestarter> supervisor_;
   TextIn text_in_;
   std::atomic<bool> shut_down_{false};

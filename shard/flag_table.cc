@@ -19,11 +19,15 @@ void DeclareShardFlags(Flags& flags, ShardFlagValues* values) {
                   "CUDA, one shard, bfloat16: a token does not depend on what else is in its "
                   "batch nor on how its prompt was cut; slower");
   flags.AddNumber("threads", &values->threads, 0, 1024,
-                  "Compute threads, 0 = cores, or what a CPU limit pays for, / world");
+                  "Compute threads, 0 = cores, or what a CPU limit pays for, / shards of the host");
   flags.Add("cpu-isa", &values->cpu_isa, "auto, avx512_bf16, avx2 or portable");
   flags.Group("Group and connections");
   flags.AddNumber("world", &values->world, 1, kWorldMax, "Shards of the group");
   flags.AddNumber("rank", &values->rank, 0, kWorldMax - 1, "This shard's rank, below --world");
+  flags.AddNumber("host-groups", &values->host_groups, 1, kWorldMax,
+                  "Groups like this one that share the cores and the memory of this host");
+  flags.AddNumber("host-group", &values->host_group, 0, kWorldMax - 1,
+                  "Which of them this shard's is, for its name in logs");
   flags.AddSwitch("rank-from-hostname", &values->rank_from_hostname,
                   "The rank is the number at the end of the host's name, as in a StatefulSet");
   flags.Add("comm-host", &values->comm_host,

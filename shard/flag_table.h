@@ -27,6 +27,9 @@ struct ShardFlagValues {
   uint32_t rank = 0;
   bool rank_from_hostname = false;
   uint32_t world = 1;
+  // 1 = no other group is on this host.
+  uint32_t host_groups = 1;
+  uint32_t host_group = 0;
   std::string comm_host;
   std::string comm_ports;
   std::string socket;

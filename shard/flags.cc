@@ -63,6 +63,11 @@ absl::StatusOr<uint32_t> TrailingNumber(const std::string& name) {
 
 absl::Status ResolveRank(const ShardFlagValues& values, ShardFlags* flags) {
   flags->world = values.world;
+  flags->log_name =
+      absl::StrCat("shard-", values.host_group * values.world + values.rank);
+  if (values.host_group >= values.host_groups) {
+    return CheckRange("host-group", values.host_group, 0u, values.host_groups - 1);
+  }
   flags->rank = values.rank;
   if (!values.rank_from_hostname) {
     return CheckRange("rank", flags->rank, 0u, flags->world - 1);
@@ -75,6 +80,7 @@ absl::Status ResolveRank(const ShardFlagValues& values, ShardFlags* flags) {
     return absl::InternalError("--rank-from-hostname: the host has no name");
   }
   WEFT_ASSIGN_OR_RETURN(flags->rank, TrailingNumber(name));
+  flags->log_name = absl::StrCat("shard-", flags->rank);
   return CheckRange("rank-from-hostname", flags->rank, 0u, flags->world - 1);
 }
 
@@ -125,9 +131,11 @@ absl::Status ResolveCompute(const ShardFlagValues& texts, bool cuda, ShardFlags*
   WEFT_ASSIGN_OR_RETURN(flags->memory, ResolveMemory(texts.memory, cuda));
   flags->memory.deterministic = texts.deterministic;
   flags->memory.expert_load = texts.expert_load && flags->rank == 0;
-  ShareCores(texts.threads, flags->world, UsableCores(), ReadCgroupLimits(""), &flags->memory);
-  flags->memory.host = HostMemoryLimit("");
-  return CheckStartMemory(flags->memory.host);
+  ShareCores(texts.threads, flags->world * texts.host_groups, UsableCores(), ReadCgroupLimits(""),
+             &flags->memory);
+  const MemoryLimit host = HostMemoryLimit("");
+  flags->memory.host = ShareMemory(host, texts.host_groups);
+  return CheckStartMemory(host);
 }
 
 }  // namespace

@@ -27,6 +27,8 @@ struct ShardFlags {
   std::string model_label;
   uint32_t rank = 0;
   uint32_t world = 1;
+  // "shard-<rank>", the rank counted through all groups of this host.
+  std::string log_name;
   // Where ranks of other hosts reach this one; empty = all ranks are on this host.
   std::string comm_host;
   PortRange comm_ports;

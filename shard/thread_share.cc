@@ -16,7 +16,14 @@ uint32_t UsableCores() {
   return static_cast<uint32_t>(std::max(1, CPU_COUNT(&set)));
 }
 
-void ShareCores(uint32_t asked, uint32_t world, uint32_t cores, const CgroupLimits& limits,
+MemoryLimit ShareMemory(MemoryLimit host, uint32_t groups) {
+  if (groups == 1) return host;
+  host.bytes /= groups;
+  absl::StrAppend(&host.name, " / ", groups, " groups");
+  return host;
+}
+
+void ShareCores(uint32_t asked, uint32_t shards, uint32_t cores, const CgroupLimits& limits,
                 MemoryFlags* memory) {
   if (asked > 0) {
     memory->threads = asked;
@@ -24,11 +31,11 @@ void ShareCores(uint32_t asked, uint32_t world, uint32_t cores, const CgroupLimi
     return;
   }
   const uint32_t paid = CoresWithin(cores, limits);
-  memory->threads = std::max(1u, paid / world);
+  memory->threads = std::max(1u, paid / shards);
   memory->threads_reason =
       paid < cores ? absl::StrFormat("%.1f of %u cores by %s", *limits.cpus, cores, limits.cpu_file)
                    : absl::StrCat(cores, " cores");
-  if (world > 1) absl::StrAppend(&memory->threads_reason, " / ", world, " shards");
+  if (shards > 1) absl::StrAppend(&memory->threads_reason, " / ", shards, " shards");
 }
 
 }  // namespace weft::shard

@@ -330,12 +330,33 @@ SHARD_ROW = [
           columns=["instance", "rank", "version", "revision"]),
 ]
 
+GROUPS = [
+    panel("Shard groups that serve", "none", [(now("weft_group_serving", "instance"), "{{instance}}")],
+          "Of a router with several (--groups): a group that is lost gets nothing new."),
+    panel("Requests by shard group", "none",
+          [(now("weft_group_requests", "group, state"), "group {{group}} {{state}}")],
+          "What each group runs, and what waits in it for its next step."),
+    panel("Requests without a group", "none",
+          [(now("weft_num_requests_undispatched", "instance"), "{{instance}}")],
+          "In the one queue in front of all groups: none of them has room."),
+    panel("KV use by shard group", "percentunit",
+          [(now("weft_group_kv_usage_perc", "group", how="max"), "group {{group}}")],
+          "Groups far apart: prompts that share a prefix keep to one."),
+    panel("Placements", "reqps",
+          [(by("reason", rate("weft_placements_total")), "{{reason}}")],
+          "prefix: the group knows the prompt's beginning; load: it had least to do."),
+    panel("Requests given back", "reqps",
+          [(by("", rate("weft_requests_given_back_total")), "given back")],
+          "A group was lost before it had begun them, and another group took them."),
+]
+
 ROWS = [
     ("Overview", OVERVIEW),
     ("Latency", LATENCY),
     ("Scheduling", SCHEDULING),
     ("KV and prefix", KV),
     ("Steps by cause", STEPS),
+    ("Shard groups", GROUPS),
     ("Recovery", RECOVERY),
     ("Per tenant", TENANTS),
     ("Shards and processes", SHARD_ROW),

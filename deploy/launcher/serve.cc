@@ -53,7 +53,7 @@ class Server {
         terminal_(!json_ && isatty(STDERR_FILENO) != 0),
         signals_(std::move(signals)),
         signal_descriptor_(io_, dup(signals_.fd())),
-        progress_(options_.shards) {
+        progress_(options_.all_shards()) {
     places_.model = std::move(model);
   }
 

@@ -24,8 +24,9 @@ constexpr char kShards[] = "shards";
 // What the launcher says to the children by itself.
 const std::set<std::string>& RouterWithheld() {
   static const auto* const names = new std::set<std::string>{
-      "model",        "shard",           "supervisor-socket", "shard-tls-cert",     "shard-tls-key",
-      "shard-tls-ca", "die-with-parent", "launcher-id",       "launcher-generation"};
+      "model",          "shard",         "groups",       "supervisor-socket",
+      "shard-tls-cert", "shard-tls-key", "shard-tls-ca", "die-with-parent",
+      "launcher-id",    "launcher-generation"};
   return *names;
 }
 
@@ -33,7 +34,8 @@ const std::set<std::string>& ShardWithheld() {
   static const auto* const names = new std::set<std::string>{
       "model",         "rank",         "world",     "socket",       "listen",
       "tls-cert",      "tls-key",      "tls-ca",    "metrics-port", "die-with-parent",
-      "load-progress", "device-index", "comm-host", "comm-ports",   "rank-from-hostname"};
+      "load-progress", "device-index", "comm-host", "comm-ports",   "rank-from-hostname",
+      "host-groups",   "host-group"};
   return *names;
 }
 
@@ -74,6 +76,7 @@ std::vector<std::string> Origins(const Flags& flags, const ServeOptions& options
   for (const char* own : {"shard", "supervisor-socket", "launcher-id", "launcher-generation"}) {
     origins.emplace_back(own, "weft serve");
   }
+  if (options.replicas > 1) origins.emplace_back("groups", "weft serve");
   origins.emplace_back("model", options.model.empty() ? "weft serve" : flags.Origin("model"));
   bool has_http_port = false;
   bool has_grpc_port = false;
@@ -104,7 +107,9 @@ void DeclareServeFlags(Flags& flags, ServeOptions* options) {
   flags.Group("Server");
   flags.Add("model", &options->model,
             "Model directory or .gguf file; without it the demo model is served");
-  flags.AddNumber("shards", &options->shards, 1, kWorldMax, "Shard processes");
+  flags.AddNumber("shards", &options->shards, 1, kWorldMax, "Shard processes of a replica");
+  flags.AddNumber("replicas", &options->replicas, 1, router::kShardGroupsMax,
+                  "Replicas of the model behind one router: groups of --shards processes each");
   flags.AddNumber(
       "shard-metrics-port", &options->shard_metrics_port, -1, 65535 - (kWorldMax - 1),
       "Port of shard 0's /metrics, shard r listens r above it, 0 = free ones, -1 = off");
@@ -177,15 +182,19 @@ std::string RouterConfig(const Flags& flags) {
 std::vector<ChildSpec> ShardSpecs(const Flags& flags, const ServeOptions& options,
                                   const ServePlaces& places, const char* const* environment) {
   std::vector<ChildSpec> specs;
-  for (uint32_t rank = 0; rank < options.shards; ++rank) {
+  for (uint32_t rank = 0; rank < options.all_shards(); ++rank) {
     ChildSpec spec;
     spec.name = absl::StrCat("shard-", rank);
     spec.argv = {places.shard_binary,
                  absl::StrCat("--model=", places.model),
-                 absl::StrCat("--rank=", rank),
+                 absl::StrCat("--rank=", rank % options.shards),
                  absl::StrCat("--world=", options.shards),
                  absl::StrCat("--socket=", ShardSocketPath(places.run_dir, rank)),
                  "--load-progress"};
+    if (options.replicas > 1) {
+      spec.argv.push_back(absl::StrCat("--host-groups=", options.replicas));
+      spec.argv.push_back(absl::StrCat("--host-group=", rank / options.shards));
+    }
     if (const int32_t port = options.shard_metrics_port; port >= 0) {
       const uint32_t own = port == 0 ? 0 : static_cast<uint32_t>(port) + rank;
       spec.argv.push_back(absl::StrCat("--metrics-port=", own));
@@ -208,9 +217,10 @@ ChildSpec RouterSpec(const Flags& flags, const ServeOptions& options, const Serv
                absl::StrCat("--http-port=", options.router.http_port),
                absl::StrCat("--grpc-port=", options.router.grpc_port),
                absl::StrCat("--supervisor-socket=", places.run_dir, "/supervisor.sock")};
-  for (uint32_t rank = 0; rank < options.shards; ++rank) {
+  for (uint32_t rank = 0; rank < options.all_shards(); ++rank) {
     spec.argv.push_back(absl::StrCat("--shard=unix:", ShardSocketPath(places.run_dir, rank)));
   }
+  if (options.replicas > 1) spec.argv.push_back(absl::StrCat("--groups=", options.replicas));
   AppendGiven(flags, kRouter, &spec.argv);
   for (std::string& argument : Origins(flags, options, places))
     spec.argv.push_back(std::move(argument));

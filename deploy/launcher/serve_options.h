@@ -21,7 +21,10 @@ namespace weft::launcher {
 struct ServeOptions {
   // Empty = the demo model that deploy/setup.sh put into the cache.
   std::string model;
+  // Of each replica.
   uint32_t shards = 1;
+  uint32_t replicas = 1;
+  uint32_t all_shards() const { return replicas * shards; }
   // Port of rank 0's /metrics, the next ones the other ranks'; 0 = free ones, -1 = off.
   int32_t shard_metrics_port = -1;
   // What the children would understand of the command line; the ports change when free ones are
@@ -43,6 +46,7 @@ absl::StatusOr<std::string> ResolveModel(const ServeOptions& options);
 // Path of a binary beside this one. NOT_FOUND when it is not there.
 absl::StatusOr<std::string> SiblingBinary(const std::string& name);
 
+// Ranks are counted through all replicas.
 std::string ShardSocketPath(const std::string& run_dir, uint32_t rank);
 
 // The router's part of the configuration file lies there, for as long as the server runs.

@@ -4,9 +4,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "absl/strings/str_cat.h"
+#include "common/limits.h"
 #include "common/model_path.h"
 #include "common/status.h"
 #include "shard/device/cuda/runner.h"
@@ -15,13 +17,21 @@
 namespace weft::launcher {
 
 absl::Status CheckGpus(const std::string& device, uint32_t shards,
-                       absl::FunctionRef<absl::Status(uint32_t index)> find) {
+                       absl::FunctionRef<absl::Status(uint32_t index)> find,
+                       uint32_t replicas) {
   if (device != "auto" && device != "cuda") return absl::OkStatus();
-  for (uint32_t index = 0; index < shards; ++index) {
+  for (uint32_t index = 0; index < shards * replicas; ++index) {
     const absl::Status found = find(index);
     if (found.ok()) continue;
     // Shards say themselves that they take the CPU, and why.
     if (index == 0 && device == "auto") return absl::OkStatus();
+    if (index > 0 && absl::IsNotFound(found) && replicas > 1) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--replicas ", replicas, ": with --shards ", shards, " they take ",
+                       shards * replicas, " GPUs, and this host shows ", index, "; use --replicas ",
+                       std::max(1u, index / shards),
+                       ", or --device cpu, or see CUDA_VISIBLE_DEVICES"));
+    }
     if (index > 0 && absl::IsNotFound(found)) {
       return absl::InvalidArgumentError(absl::StrCat(
           "--shards ", shards, ": each shard takes a GPU of its own, and this host shows ", index,
@@ -48,13 +58,13 @@ std::string ReadToEnd(int fd) {
 
 // CheckGpus of this host, asked by a process of its own: CUDA's driver keeps devices open and
 // memory taken in the process that asks, and the launcher lives longer than any shard.
-absl::Status CheckGpusApart(const std::string& device, uint32_t shards) {
+absl::Status CheckGpusApart(const std::string& device, uint32_t shards, uint32_t replicas) {
   int ends[2];
   // Without descriptors or processes nothing will start: whoever starts the children names it.
   if (pipe2(ends, O_CLOEXEC) != 0) return absl::OkStatus();
   const pid_t pid = fork();
   if (pid == 0) {
-    const std::string why(CheckGpus(device, shards, FindGpu).message());
+    const std::string why(CheckGpus(device, shards, FindGpu, replicas).message());
     // What a reader that is gone misses is missed by nobody.
     const ssize_t ignored = write(ends[1], why.data(), why.size());
     _exit(ignored < 0 ? 1 : 0);
@@ -87,16 +97,21 @@ absl::StatusOr<std::unique_ptr<shard::ModelFiles>> OpenModel(const std::string& 
 
 absl::Status CheckShardCount(const std::string& model, const ServeOptions& options) {
   WEFT_ASSIGN_OR_RETURN(const auto files, OpenModel(model, options.shard.weights, /*serves=*/true));
+  if (options.all_shards() > kWorldMax) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--replicas ", options.replicas, ": with --shards ", options.shards, " they are ",
+        options.all_shards(), " processes; at most ", kWorldMax, " are possible"));
+  }
   // One shard has nothing to be cut, and says itself what is wrong with its GPU.
-  if (options.shards == 1) return absl::OkStatus();
-  for (uint32_t rank = 0; rank < options.shards; ++rank) {
+  if (options.all_shards() == 1) return absl::OkStatus();
+  for (uint32_t rank = 0; options.shards > 1 && rank < options.shards; ++rank) {
     const absl::StatusOr<shard::SlicePlan> slice =
         shard::MakeSlicePlan(files->spec(), rank, options.shards, files->mlp_multiple());
     if (!slice.ok()) return Annotate(slice.status(), absl::StrCat("--shards: ", model));
     WEFT_RETURN_IF_ERROR(Annotate(files->CheckCuts(*slice), "--shards"));
   }
   if (options.shard.device == "cpu") return absl::OkStatus();
-  return CheckGpusApart(options.shard.device, options.shards);
+  return CheckGpusApart(options.shard.device, options.shards, options.replicas);
 }
 
 }  // namespace weft::launcher

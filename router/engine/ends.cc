@@ -48,10 +48,8 @@ void EngineLoop::EndLives() {
     WEFT_CHECK(!node.empty());
     Live& live = node.mapped();
     PreparedRequest& request = *live.request;
-    if (request.deadline_us > 0) deadlines_.erase({request.deadline_us, ended.id});
-    if (options_.queue_timeout_us > 0) {
-      queue_deadlines_.erase({request.times.arrival_us + options_.queue_timeout_us, ended.id});
-    }
+    ForgetDeadlines(ended.id, request);
+    NoteEnd(request, *live.answer, live.prompt_reached);
     TracePoint(TimelineKind::kEnded, live, request.times.first_token_us, clock_->NowUs());
     if (RequestTrace* const trace = live.answer->trace().get()) {
       trace->prepared_us = request.times.prepared_us;
@@ -86,6 +84,13 @@ void EngineLoop::EndResumed(std::unique_ptr<PreparedRequest> request, int64_t no
   live.request = std::move(request);
   BeginStream(sequence, live, &batch);
   batch.ends.push_back({sequence, absl::OkStatus(), reason});
+}
+
+void EngineLoop::ForgetDeadlines(SequenceId sequence, const PreparedRequest& request) {
+  if (request.deadline_us > 0) deadlines_.erase({request.deadline_us, sequence});
+  if (options_.queue_timeout_us > 0) {
+    queue_deadlines_.erase({request.times.arrival_us + options_.queue_timeout_us, sequence});
+  }
 }
 
 void EngineLoop::Refuse(PreparedRequest& request, const absl::Status& failure) {

@@ -27,16 +27,15 @@ int64_t Earlier(int64_t a, int64_t b) { return b > 0 ? std::min(a, b) : a; }
 
 }  // namespace
 
-EngineLoop::EngineLoop(EngineLoopOptions options, Admission* admission, Probe* probe,
-                       Runtime runtime)
+EngineLoop::EngineLoop(EngineLoopOptions options, GroupOwner* owner, Probe* probe, Runtime runtime)
     : options_(std::move(options)),
-      admission_(admission),
+      owner_(owner),
       probe_(probe),
       runtime_(std::move(runtime)),
       clock_(runtime_.clock),
       queue_(kEngineEventsMax),
       poller_(runtime_.make_poller(clock_)) {
-  admission_->Close(NotReady());
+  owner_->Close(options_.group, NotReady());
 }
 
 EngineLoop::~EngineLoop() { Stop(); }
@@ -49,6 +48,12 @@ absl::Status EngineLoop::Start(const ClientFactory& make_clients, StreamSink* te
   ShardGroupOptions group_options;
   group_options.health.hang_timeout_ms = options_.hang_timeout_ms;
   group_options.health.read_cpu = runtime_.read_cpu;
+  group_options.health.first_rank = options_.first_rank;
+  group_options.group = options_.group;
+  if (shares_work()) group_options.name = absl::StrCat(options_.group);
+  group_options.check_model = [this](const weft::shard::v1::InfoResponse& info) {
+    return owner_->CheckModel(options_.group, info);
+  };
   group_options.router_id = runtime_.random_id();
   group_options.model = options_.model;
   group_options.launcher = options_.launcher;
@@ -61,13 +66,19 @@ absl::Status EngineLoop::Start(const ClientFactory& make_clients, StreamSink* te
                         make_clients(sink, poller_.get()));
   group_ = std::make_unique<ShardGroup>(group_options, std::move(clients), restarter, probe_, this);
   loop_ = runtime_.executor->Start(
-      "engine", [this](bool) { return Turn(); }, /*nice=*/0);
+      shares_work() ? absl::StrCat("engine-", options_.group) : "engine",
+      [this](bool) { return Turn(); }, /*nice=*/0);
   return absl::OkStatus();
+}
+
+void EngineLoop::BeginStop() {
+  if (loop_ == nullptr || stop_asked_) return;
+  stop_asked_ = Push(StopEvent{});
 }
 
 void EngineLoop::Stop() {
   if (loop_ == nullptr) return;
-  Push(StopEvent{});
+  BeginStop();
   loop_->Join();
   loop_.reset();
   queue_.Close();
@@ -170,17 +181,27 @@ void EngineLoop::Handle(Event& event, int64_t now_us) {
 
 void EngineLoop::OnArrival(std::unique_ptr<PreparedRequest> request, int64_t now_us) {
   const std::shared_ptr<Answer> answer = request->writer.shared_answer();
+  NoteArrival(request->prefill_tokens());
+  const auto refuse = [&](const absl::Status& why) {
+    NoteEnd(*request, *answer, 0);
+    Refuse(*request, why);
+  };
   if (const CancelReason reason = answer->cancelled(); reason != CancelReason::kNone) {
-    return Refuse(*request, CancelStatus(reason));
+    return refuse(CancelStatus(reason));
   }
   if (stopping_ || scheduler_ == nullptr) {
-    return Refuse(*request,
-                  UnavailableError("SHUTTING_DOWN", "the server is shutting down", kComeBack));
+    return refuse(UnavailableError("SHUTTING_DOWN", "the server is shutting down", kComeBack));
   }
-  if (request->resumed_end.has_value()) return EndResumed(std::move(request), now_us);
-  if (absl::Status status = Schedule(request.get(), now_us); !status.ok()) {
-    return Refuse(*request, status);
+  if (request->resumed_end.has_value()) {
+    NoteEnd(*request, *answer, 0);
+    return EndResumed(std::move(request), now_us);
   }
+  // It was sent before the loss of this group was heard of.
+  if (shares_work() && group_->state() != GroupState::kServing) {
+    if (GiveBack(&request)) return;
+    return refuse(UnavailableError("SHUTTING_DOWN", "the server is shutting down", kComeBack));
+  }
+  if (absl::Status status = Schedule(request.get(), now_us); !status.ok()) return refuse(status);
   if (request->deadline_us > 0) deadlines_.emplace(request->deadline_us, answer->sequence());
   if (options_.queue_timeout_us > 0) {
     queue_deadlines_.emplace(request->times.arrival_us + options_.queue_timeout_us,
@@ -255,7 +276,8 @@ int64_t EngineLoop::OnTimers(int64_t now_us) {
                              options_.recovery_timeout_us / 1'000'000, " s: ", group_->detail()),
                 kComeBack),
             now_us);
-    admission_->Close(UnavailableError("GROUP_LOST", "the shards are being restarted", kComeBack));
+    owner_->Close(options_.group, UnavailableError("GROUP_LOST", "the shards are being restarted",
+                                                   kComeBack));
   }
   int64_t wake_us = group_->OnTimer(now_us);
   for (const auto* deadlines : {&deadlines_, &queue_deadlines_}) {
@@ -292,6 +314,7 @@ void EngineLoop::MarkPlanned(const StepPlan& plan, int64_t now_us) {
     if (times.planned_us > 0) continue;  // prefilled again
     times.planned_us = now_us;
     live.cached_tokens = scheduler_->CachedTokens(chunk.id);
+    NotePlanned(&live);
     live.request->writer.permit().MarkRunning();
     if (options_.queue_timeout_us > 0) {
       queue_deadlines_.erase({times.arrival_us + options_.queue_timeout_us, chunk.id});
@@ -316,6 +339,9 @@ void EngineLoop::SendStep(const StepPlan& plan, int64_t plan_us, int64_t now_us)
     sent.sample.tokens += chunk.count;
     if (chunk.last) sent.rows.push_back(chunk.slot);
     Live& live = live_.at(chunk.id);
+    live.prompt_reached =
+        std::max(live.prompt_reached,
+                 std::min(chunk.start + chunk.count, live.request->prefill_tokens()));
     if (chunk.first) {
       live.resumed = live.prefill_epoch == group_->epoch();
       TracePoint(TimelineKind::kPrefill, live, live.request->times.prepared_us, clock_->NowUs());
@@ -364,9 +390,11 @@ void EngineLoop::Publish(int64_t now_us) {
   } else if (idle_since_us_.load(std::memory_order_relaxed) == 0) {
     idle_since_us_.store(now_us, std::memory_order_release);
   }
+  serving_.store(group_->state() == GroupState::kServing, std::memory_order_release);
   if (scheduler_ != nullptr) {
-    probe_->Scheduler(scheduler_->Stats(), group_->state() == GroupState::kServing);
+    probe_->Scheduler(scheduler_->Stats(), group_->state() == GroupState::kServing, options_.group);
   }
+  if (shares_work()) Report();
   if (group_->state() == published_state_ && group_->state() == GroupState::kServing) return;
   published_state_ = group_->state();
   {
@@ -374,8 +402,8 @@ void EngineLoop::Publish(int64_t now_us) {
     status_.state = StateForDoors();
     status_.percent = group_->percent();
     status_.detail = group_->detail();
-    probe_->SetServerState(draining_.load() ? ServerState::kDraining : status_.state);
   }
+  owner_->SetState(options_.group, draining_.load() ? ServerState::kDraining : StateForDoors());
   if (published_state_ == GroupState::kServing && options_.on_serving) options_.on_serving();
 }
 

@@ -19,13 +19,14 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/container/btree_map.h"
 #include "absl/container/btree_set.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/synchronization/mutex.h"
 #include "common/bounded_queue.h"
 #include "common/clock.h"
 #include "common/executor.h"
-#include "router/admission.h"
+#include "router/engine/group_owner.h"
 #include "router/engine/inbox.h"
 #include "router/engine/runtime.h"
 #include "router/engine/served.h"
@@ -43,8 +44,10 @@
 namespace weft::router {
 
 struct EngineLoopOptions {
-  // Which of the router's groups of shards this is.
+  // Which group of how many, and the rank of its first shard counted through all groups.
   uint32_t group = 0;
+  uint32_t groups = 1;
+  Rank first_rank = 0;
   // Upper bounds; the shards may allow less. 0 context = the model's.
   uint32_t running_max = kRunningDefault;
   uint32_t step_tokens_max = kStepTokensDefault;
@@ -71,15 +74,17 @@ class EngineLoop : public Inbox, public ShardGroupListener {
   using ClientFactory = std::function<absl::StatusOr<std::vector<std::unique_ptr<ShardClient>>>(
       const ShardReplySink& sink, Poller* poller)>;
 
-  // `admission`, `probe` and what `runtime` points to must outlive this.
-  EngineLoop(EngineLoopOptions options, Admission* admission, Probe* probe, Runtime runtime);
+  // `owner`, `probe` and what `runtime` points to must outlive this.
+  EngineLoop(EngineLoopOptions options, GroupOwner* owner, Probe* probe, Runtime runtime);
   ~EngineLoop() override;
 
   // Starts the loop, or says why the clients cannot be made. `text` must outlive it; `restarter`
   // and `recorder` too, and may be null.
   absl::Status Start(const ClientFactory& make_clients, StreamSink* text, ShardRestarter* restarter,
                      Recorder* recorder);
-  // Ends live requests with UNAVAILABLE, leaves the group and joins the loop. Idempotent.
+  // Has live requests end with UNAVAILABLE and the group left; returns at once.
+  void BeginStop();
+  // The same, and joins the loop. Idempotent.
   void Stop();
 
   // -- From any thread; never block
@@ -89,6 +94,8 @@ class EngineLoop : public Inbox, public ShardGroupListener {
   // Live requests still there at `deadline_us` fail with UNAVAILABLE.
   void EndAllAt(int64_t deadline_us);
   ServerStatus Status() const;
+  // The group runs steps.
+  bool serving() const { return serving_.load(std::memory_order_acquire); }
   // Zeros until the first group formed.
   ServedShape Shape() const;
   // Hashes prompts as the scheduler would; none until the first group formed.
@@ -97,6 +104,8 @@ class EngineLoop : public Inbox, public ShardGroupListener {
 
   // Null until the first group formed. Of use while no other thread runs the loop.
   const Scheduler* SchedulerForTest() const { return scheduler_.get(); }
+  // Of one group among several: prompt tokens here that no step has held.
+  uint64_t UnplannedForTest() const { return unplanned_tokens_; }
 
   // -- The shard group's news, on the thread
   void OnGroupFormed(const FormedGroup& group, int64_t now_us) override;
@@ -123,6 +132,8 @@ class EngineLoop : public Inbox, public ShardGroupListener {
     uint32_t prompt_tokens = 0;
     // Of prompt and resumed part.
     uint32_t cached_tokens = 0;
+    // Of its prefill_tokens(), those that were planned or found.
+    uint32_t prompt_reached = 0;
     bool begun = false;
     // OK, or how it is to fail when the scheduler gives it back.
     absl::Status failure;
@@ -188,6 +199,7 @@ class EngineLoop : public Inbox, public ShardGroupListener {
   void EndLives();
   // Ends a request whose client has had the whole answer: no shard is asked.
   void EndResumed(std::unique_ptr<PreparedRequest> request, int64_t now_us);
+  void ForgetDeadlines(SequenceId sequence, const PreparedRequest& request);
   // Ends a request whose stream has not begun.
   void Refuse(PreparedRequest& request, const absl::Status& failure);
   void BeginStream(SequenceId sequence, Live& live, StreamBatch* batch);
@@ -196,8 +208,22 @@ class EngineLoop : public Inbox, public ShardGroupListener {
   void FailInvalidRows(const weft::shard::v1::StepResponse& response, int64_t now_us);
   ServerState StateForDoors() const;
 
+  // -- One group among several (reports.cc)
+  bool shares_work() const { return options_.groups > 1; }
+  TenantNews& NewsOf(const Answer& answer);
+  void NoteArrival(uint32_t prefill_tokens);
+  // It is in a step for the first time.
+  void NotePlanned(Live* live);
+  // `reached` of its prefill_tokens() were planned or found.
+  void NoteEnd(const PreparedRequest& request, const Answer& answer, uint32_t reached);
+  // False when all is being stopped; the request is then untouched.
+  bool GiveBack(std::unique_ptr<PreparedRequest>* request);
+  // Hands back what no step has held yet.
+  void GiveBackUnplanned(int64_t now_us);
+  void Report();
+
   const EngineLoopOptions options_;
-  Admission* const admission_;
+  GroupOwner* const owner_;
   Probe* const probe_;
   const Runtime runtime_;
   const Clock* const clock_;
@@ -232,10 +258,19 @@ class EngineLoop : public Inbox, public ShardGroupListener {
   // Of the group that formed last, and whether its rows depend on nothing else.
   std::string fingerprint_;
   bool deterministic_ = false;
+  // What was reported last, and what is to be reported.
+  GroupReport report_;
+  absl::btree_map<TenantIndex, TenantNews> news_;
+  std::vector<TenantNews> news_list_;
+  uint64_t arrived_ = 0;
+  uint64_t arrived_tokens_ = 0;
+  uint64_t unplanned_tokens_ = 0;
+  uint32_t request_tokens_max_ = 0;
 
   // -- Seen from outside
   std::atomic<uint32_t> vocab_size_{0};
   std::atomic<bool> draining_{false};
+  std::atomic<bool> serving_{false};
   // A cancel did not fit into the queue: the loop looks for it itself.
   std::atomic<bool> lost_cancel_{false};
   // Since when there is work and no step has ended; 0 = no work.
@@ -245,7 +280,9 @@ class EngineLoop : public Inbox, public ShardGroupListener {
   ServedShape shape_ ABSL_GUARDED_BY(mutex_);
   std::optional<PrefixHasher> prefix_hasher_ ABSL_GUARDED_BY(mutex_);
 
+  // -- Its owner's
   std::unique_ptr<RunningLoop> loop_;
+  bool stop_asked_ = false;
 };
 
 }  // namespace weft::router

@@ -64,6 +64,8 @@ struct PreparedRequest {
   // That part is the whole answer.
   std::optional<FinishReason> resumed_end;
 
+  // Of the prompt and of what was there before: what is run through the model before it goes on.
+  uint32_t prefill_tokens() const { return prompt_tokens + resumed_tokens(); }
   uint32_t resumed_tokens() const { return resumed.has_value() ? resumed->tokens : 0; }
 };
 

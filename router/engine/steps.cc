@@ -2,6 +2,7 @@
 // of steps and what becomes of each sequence with them.
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -72,16 +73,17 @@ void EngineLoop::OnGroupFormed(const FormedGroup& group, int64_t now_us) {
         "POOL_SHRANK", "the restarted shards have too little KV memory", absl::Seconds(1));
   }
   EndLives();
-  admission_->SetRequestTokensMax(request_tokens_max);
+  request_tokens_max_ = request_tokens_max;
+  owner_->SetRequestTokensMax(options_.group, request_tokens_max);
   {
     absl::MutexLock lock(&mutex_);
     shape_.request_tokens_max = request_tokens_max;
   }
   probe_->CacheConfig(group.info.kv_groups(0).block_tokens(), group.kv_blocks,
-                      options_.prefix_cache);
+                      options_.prefix_cache, options_.group);
   lost_us_ = 0;
   idle_since_us_.store(0, std::memory_order_release);
-  if (!stopping_ && !draining_.load()) admission_->Open();
+  if (!stopping_ && !draining_.load()) owner_->Open(options_.group);
 }
 
 void EngineLoop::MakeScheduler(const FormedGroup& group) {
@@ -99,13 +101,16 @@ void EngineLoop::MakeScheduler(const FormedGroup& group) {
   config.waiting_max = options_.waiting_max;
   config.inter_token_target_us = options_.inter_token_target_us;
   config.prefix_cache = options_.prefix_cache;
-  config.hash_key[0] = runtime_.random_id();
-  config.hash_key[1] = runtime_.random_id();
+  const std::array<uint64_t, 2> hash_key = owner_->HashKey();
+  config.hash_key[0] = hash_key[0];
+  config.hash_key[1] = hash_key[1];
   config.eos_ids = options_.eos_ids;
   scheduler_ = std::make_unique<Scheduler>(config);
   if (recorder_ != nullptr) recorder_->Begin(config, scheduler_.get());
   slot_sequence_.assign(config.running_max, 0);
-  admission_->SetRunningMax(config.running_max);
+  report_.running_max = config.running_max;
+  report_.block_tokens = config.block_tokens;
+  owner_->SetRunningMax(options_.group, config.running_max);
   vocab_size_.store(group.info.vocab_size(), std::memory_order_release);
   absl::MutexLock lock(&mutex_);
   prefix_hasher_ = scheduler_->prefix_hasher();
@@ -141,6 +146,7 @@ void EngineLoop::OnGroupLost(const absl::Status& why, int64_t now_us) {
                    live_.at(ended.id).answer->id(), kGroupLossesMax, std::string(why.message()));
   }
   EndLives();
+  if (shares_work()) GiveBackUnplanned(now_us);
 }
 
 void EngineLoop::CountLostSteps(int64_t now_us) {
@@ -158,7 +164,8 @@ void EngineLoop::CountLostSteps(int64_t now_us) {
 
 void EngineLoop::OnGroupFatal(const absl::Status& why) {
   FailAll(UnavailableError("GROUP_LOST", why.message(), absl::Seconds(1)), clock_->NowUs());
-  admission_->Close(UnavailableError("GROUP_LOST", why.message(), absl::Seconds(1)));
+  owner_->Close(options_.group,
+                UnavailableError("GROUP_LOST", why.message(), absl::Seconds(1)));
   if (options_.on_fatal) options_.on_fatal(why);
 }
 
@@ -210,6 +217,7 @@ void EngineLoop::SendEmitted(const weft::shard::v1::StepResponse& response, int6
   gaps_us_.clear();
   for (const Emitted& emitted : emitted_) {
     Live& live = live_.at(emitted.id);
+    if (shares_work()) ++NewsOf(*live.answer).tokens;
     RequestTimes& times = live.request->times;
     StreamBatch& batch = outbox_[live.request->text_worker];
     if (times.first_token_us == 0) {

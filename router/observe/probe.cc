@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,6 +24,28 @@ constexpr double kUs = 1e-6;
 void Follow(Counter& counter, uint64_t total, uint64_t* seen) {
   if (total > *seen) counter.Increment(static_cast<double>(total - *seen));
   *seen = total;
+}
+
+double Share(uint32_t part, uint32_t whole) {
+  return whole == 0 ? 0.0 : static_cast<double>(part) / static_cast<double>(whole);
+}
+
+// What is shown of all groups; tenants are not.
+void Add(const SchedulerStats& group, SchedulerStats* sum) {
+  sum->running += group.running;
+  sum->waiting += group.waiting;
+  sum->blocks_total += group.blocks_total;
+  sum->blocks_used += group.blocks_used;
+  sum->blocks_cached += group.blocks_cached;
+  sum->kv_groups = std::max(sum->kv_groups, group.kv_groups);
+  for (uint32_t i = 0; i < group.kv_groups; ++i) {
+    sum->group_blocks_used[i] += group.group_blocks_used[i];
+    sum->group_blocks_cached[i] += group.group_blocks_cached[i];
+  }
+  sum->preemptions += group.preemptions;
+  sum->prefix_queried_tokens += group.prefix_queried_tokens;
+  sum->prefix_hit_tokens += group.prefix_hit_tokens;
+  sum->evicted_blocks += group.evicted_blocks;
 }
 
 }  // namespace
@@ -114,21 +137,35 @@ void Probe::ThreadStuck() { metrics_->watchdog_stalls.Increment(); }
 
 // -- Scheduler and steps -------------------------------------------------------------------------
 
-void Probe::Scheduler(const SchedulerStats& stats, bool serving) {
+void Probe::Scheduler(const SchedulerStats& stats, bool serving, uint32_t group) {
   absl::MutexLock lock(&metrics_->now_mutex);
-  metrics_->now = stats;
-  metrics_->now_serving = serving;
+  metrics_->AddGroups(group + 1);
+  metrics_->now[group].stats = stats;
+  metrics_->now[group].serving = serving;
 }
 
 void Probe::RenderScheduler() {
   Metrics& m = *metrics_;
   absl::MutexLock lock(&m.now_mutex);
-  const SchedulerStats& stats = m.now;
-  const bool serving = m.now_serving;
+  SchedulerStats stats;
+  uint32_t deferred = 0;
+  bool any_serving = false;
+  for (const Metrics::GroupNow& group : m.now) {
+    Add(group.stats, &stats);
+    if (!group.serving) deferred += group.stats.waiting;
+    any_serving |= group.serving;
+    group.serving_gauge->Set(group.serving ? 1 : 0);
+    group.running->Set(group.stats.running);
+    group.waiting->Set(group.stats.waiting);
+    group.kv_usage->Set(Share(group.stats.blocks_used, group.stats.blocks_total));
+  }
+  stats.waiting += m.undispatched_now;
+  if (!any_serving) deferred += m.undispatched_now;
+  m.undispatched.Set(m.undispatched_now);
   m.running.Set(stats.running);
   m.waiting.Set(stats.waiting);
-  m.waiting_capacity.Set(serving ? stats.waiting : 0);
-  m.waiting_deferred.Set(serving ? 0 : stats.waiting);
+  m.waiting_capacity.Set(stats.waiting - deferred);
+  m.waiting_deferred.Set(deferred);
   m.kv_used.Set(stats.blocks_used);
   m.kv_cached.Set(stats.blocks_cached);
   m.kv_free.Set(static_cast<double>(stats.blocks_total) - stats.blocks_used - stats.blocks_cached);
@@ -142,17 +179,20 @@ void Probe::RenderScheduler() {
     m.kv_groups[group].used->Set(stats.group_blocks_used[group]);
     m.kv_groups[group].cached->Set(stats.group_blocks_cached[group]);
   }
-  m.kv_usage.Set(stats.blocks_total == 0 ? 0.0
-                                         : static_cast<double>(stats.blocks_used) /
-                                               static_cast<double>(stats.blocks_total));
+  m.kv_usage.Set(Share(stats.blocks_used, stats.blocks_total));
   Follow(m.preemptions, stats.preemptions, &m.seen.preemptions);
   Follow(m.prefix_queries, stats.prefix_queried_tokens, &m.seen.prefix_queried_tokens);
   Follow(m.prefix_hits, stats.prefix_hit_tokens, &m.seen.prefix_hit_tokens);
   Follow(m.evicted, stats.evicted_blocks, &m.seen.evicted_blocks);
 }
 
-void Probe::CacheConfig(uint32_t block_tokens, uint32_t blocks, bool prefix_cache) {
+void Probe::CacheConfig(uint32_t block_tokens, uint32_t blocks, bool prefix_cache,
+                        uint32_t group) {
   Metrics& m = *metrics_;
+  absl::MutexLock lock(&m.now_mutex);
+  if (m.cache_blocks.size() <= group) m.cache_blocks.resize(group + 1);
+  m.cache_blocks[group] = blocks;
+  blocks = std::accumulate(m.cache_blocks.begin(), m.cache_blocks.end(), 0u);
   if (m.cache_config_now != nullptr) m.cache_config_now->Set(0);
   m.cache_config_now =
       &m.cache_config.Add({{"block_size", absl::StrCat(block_tokens)},
@@ -175,6 +215,25 @@ void Probe::StepDone(const StepSample& sample) {
   m.last_progress.Set(UnixSeconds());
 }
 
+// -- Groups --------------------------------------------------------------------------------------
+
+void Probe::SetGroups(uint32_t groups) {
+  absl::MutexLock lock(&metrics_->now_mutex);
+  metrics_->AddGroups(groups);
+  metrics_->ShowGroupStates();
+}
+
+void Probe::Undispatched(uint32_t requests) {
+  absl::MutexLock lock(&metrics_->now_mutex);
+  metrics_->undispatched_now = requests;
+}
+
+void Probe::Placed(bool for_prefix) {
+  (for_prefix ? metrics_->placed_by_prefix : metrics_->placed_by_load).Increment();
+}
+
+void Probe::GivenBack() { metrics_->given_back.Increment(); }
+
 // -- Shards --------------------------------------------------------------------------------------
 
 void Probe::SetWorld(uint32_t world) {
@@ -189,11 +248,12 @@ void Probe::SetWorld(uint32_t world) {
   }
 }
 
-void Probe::SetGroupState(GroupState state, Epoch epoch) {
-  for (size_t i = 0; i < metrics_->group_states.size(); ++i) {
-    metrics_->group_states[i]->Set(i == static_cast<size_t>(state) ? 1 : 0);
-  }
-  metrics_->epoch.Set(static_cast<double>(epoch));
+void Probe::SetGroupState(GroupState state, Epoch epoch, uint32_t group) {
+  absl::MutexLock lock(&metrics_->now_mutex);
+  metrics_->AddGroups(group + 1);
+  metrics_->now[group].state = state;
+  metrics_->now[group].epoch = epoch;
+  metrics_->ShowGroupStates();
 }
 
 void Probe::GroupLost(GroupState state) {

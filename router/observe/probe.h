@@ -83,15 +83,25 @@ class Probe {
   void IgnoredFields(Door door, uint32_t count);
 
   // -- Scheduler and steps -----------------------------------------------------------------------
-  // What the next Render shows. `serving`: a group runs steps, so that who waits does so for slots
-  // or KV blocks.
-  void Scheduler(const SchedulerStats& stats, bool serving);
-  void CacheConfig(uint32_t block_tokens, uint32_t blocks, bool prefix_cache);
+  // What the next Render shows, with the sums over all groups. `serving`: the group runs steps, so
+  // that who waits does so for slots or KV blocks.
+  void Scheduler(const SchedulerStats& stats, bool serving, uint32_t group = 0);
+  void CacheConfig(uint32_t block_tokens, uint32_t blocks, bool prefix_cache, uint32_t group = 0);
   void StepDone(const StepSample& sample);
 
-  // -- Shards ------------------------------------------------------------------------------------
+  // -- Groups of shards --------------------------------------------------------------------------
+  // From now on there are so many. Before any other of these.
+  void SetGroups(uint32_t groups);
+  // Requests that no group has yet.
+  void Undispatched(uint32_t requests);
+  // A group got a request: for the prefix that it holds, or because it had least to do.
+  void Placed(bool for_prefix);
+  // A lost group gave a request back.
+  void GivenBack();
+
+  // -- Shards, whose ranks are counted through all groups ----------------------------------------
   void SetWorld(uint32_t world);
-  void SetGroupState(GroupState state, Epoch epoch);
+  void SetGroupState(GroupState state, Epoch epoch, uint32_t group = 0);
   // The epoch, or the attempt to form it, ended in `state`: joining, warming or serving.
   void GroupLost(GroupState state);
   // A step was sent and not answered when its group was lost.

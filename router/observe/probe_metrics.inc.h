@@ -98,6 +98,30 @@ struct Probe::Metrics {
     }
     server_states[0]->Set(1);
     group_states[0]->Set(1);
+    absl::MutexLock lock(&now_mutex);
+    AddGroups(1);
+  }
+
+  void AddGroups(size_t groups) ABSL_EXCLUSIVE_LOCKS_REQUIRED(now_mutex) {
+    while (now.size() < groups) {
+      const std::string group = absl::StrCat(now.size());
+      GroupNow& added = now.emplace_back();
+      added.serving_gauge = &group_serving.Add({{"group", group}});
+      added.running = &group_requests.Add({{"group", group}, {"state", "running"}});
+      added.waiting = &group_requests.Add({{"group", group}, {"state", "waiting"}});
+      added.kv_usage = &group_kv_usage.Add({{"group", group}});
+    }
+  }
+
+  void ShowGroupStates() ABSL_EXCLUSIVE_LOCKS_REQUIRED(now_mutex) {
+    std::array<int, 6> in_state = {};
+    Epoch highest = 0;
+    for (const GroupNow& group : now) {
+      ++in_state[static_cast<size_t>(group.state)];
+      highest = std::max(highest, group.epoch);
+    }
+    for (size_t i = 0; i < in_state.size(); ++i) group_states[i]->Set(in_state[i]);
+    epoch.Set(static_cast<double>(highest));
   }
 
   static std::map<std::string, std::string> GrpcLabels(absl::string_view method,
@@ -197,6 +221,8 @@ struct Probe::Metrics {
   Family<Gauge>& cache_config =
       GaugeFamily("weft_cache_config_info", "Shape of the KV cache; always 1");
   Gauge* cache_config_now = nullptr;
+  // By group, 0 until it has formed.
+  std::vector<uint32_t> cache_blocks;
   Counter& prefix_queries =
       OneCounter("weft_prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache");
   Counter& prefix_hits =
@@ -205,10 +231,17 @@ struct Probe::Metrics {
       OneCounter("weft_prefix_cache_evicted_blocks_total", "Cached blocks taken for other use");
   Counter& preemptions =
       OneCounter("weft_num_preemptions_total", "Sequences that gave their KV blocks back");
-  // What the scheduler last said, and what of it the counters have.
+  // What the groups' schedulers last said, and what of it the counters have.
+  struct GroupNow {
+    SchedulerStats stats;
+    bool serving = false;
+    GroupState state = GroupState::kConnecting;
+    Epoch epoch = 0;
+    Gauge *serving_gauge, *running, *waiting, *kv_usage;
+  };
   absl::Mutex now_mutex;
-  SchedulerStats now ABSL_GUARDED_BY(now_mutex);
-  bool now_serving ABSL_GUARDED_BY(now_mutex) = false;
+  std::vector<GroupNow> now ABSL_GUARDED_BY(now_mutex);
+  uint32_t undispatched_now ABSL_GUARDED_BY(now_mutex) = 0;
   SchedulerStats seen;
 
   // Traces of requests.
@@ -247,10 +280,23 @@ struct Probe::Metrics {
   // Shards.
   std::array<Gauge*, 6> server_states = Labelled(
       GaugeFamily("weft_server_state", "1 for the state the server is in"), "state", kServerStates);
-  std::array<Gauge*, 6> group_states =
-      Labelled(GaugeFamily("weft_group_state", "1 for the state the shard group is in"), "state",
-               kGroupStates);
-  Gauge& epoch = OneGauge("weft_group_epoch", "Epoch of the shard group");
+  std::array<Gauge*, 6> group_states = Labelled(
+      GaugeFamily("weft_group_state", "Shard groups in the state"), "state", kGroupStates);
+  Gauge& epoch = OneGauge("weft_group_epoch", "Epoch of the shard group; highest of all groups");
+  Family<Gauge>& group_serving =
+      GaugeFamily("weft_group_serving", "1 while the shard group runs steps");
+  Family<Gauge>& group_requests = GaugeFamily(
+      "weft_group_requests", "Requests that a shard group runs, or holds until it can");
+  Family<Gauge>& group_kv_usage =
+      GaugeFamily("weft_group_kv_usage_perc", "Share of a shard group's KV blocks in use, 0 .. 1");
+  Gauge& undispatched =
+      OneGauge("weft_num_requests_undispatched", "Requests admitted that no shard group has yet");
+  Family<Counter>& placement_family =
+      CounterFamily("weft_placements_total", "Requests handed to one of several shard groups, for");
+  Counter& placed_by_prefix = placement_family.Add({{"reason", "prefix"}});
+  Counter& placed_by_load = placement_family.Add({{"reason", "load"}});
+  Counter& given_back = OneCounter("weft_requests_given_back_total",
+                                   "Requests that lost shard groups had not begun");
   Family<Counter>& group_loss_family =
       CounterFamily("weft_group_losses_total",
                     "Epochs and attempts to form one that were lost, by the group's state");

@@ -34,6 +34,8 @@ class Prompt {
 
   absl::Span<const TokenId> ids() const { return ids_; }
   uint64_t cache_salt() const { return cache_salt_; }
+  // Of its full blocks; none before it was hashed.
+  absl::Span<const BlockHash> hashes() const { return hashes_; }
   // Leaves the prompt empty.
   std::vector<TokenId> ReleaseIds() { return std::move(ids_); }
 

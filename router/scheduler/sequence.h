@@ -27,7 +27,7 @@ enum class Phase : uint8_t {
 };
 
 struct Sequence;
-struct Tenant;
+struct TenantShare;
 
 // Orders sequences by Sequence::Outranks().
 struct ByTurn {
@@ -38,7 +38,7 @@ using TurnSet = std::set<Sequence*, ByTurn>;
 struct Sequence {
   SequenceId id = 0;
   // Stays in the table while the sequence lives.
-  Tenant* tenant = nullptr;
+  TenantShare* tenant = nullptr;
   int32_t priority = 0;
   // Its arrival, less the waiting that its priority is worth. Earlier goes first.
   int64_t turn_us = 0;

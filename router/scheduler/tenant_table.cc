@@ -12,11 +12,11 @@ constexpr uint32_t kNoPlace = ~uint32_t{0};
 
 }  // namespace
 
-Tenant* TenantTable::Enter(TenantIndex index, double weight) {
-  std::unique_ptr<Tenant>& owner = tenants_[index];
+TenantShare* TenantTable::Enter(TenantIndex index, double weight) {
+  std::unique_ptr<TenantShare>& owner = tenants_[index];
   const bool is_new = owner == nullptr;
   if (is_new) {
-    owner = std::make_unique<Tenant>();
+    owner = std::make_unique<TenantShare>();
     owner->index = index;
     owner->heap_place = kNoPlace;
     // Doubled, so that many new tenants cost no more than their number.
@@ -30,7 +30,7 @@ Tenant* TenantTable::Enter(TenantIndex index, double weight) {
   return owner.get();
 }
 
-void TenantTable::Leave(Tenant* tenant, int64_t now_us) {
+void TenantTable::Leave(TenantShare* tenant, int64_t now_us) {
   WEFT_CHECK_GT(tenant->live, 0u);
   if (--tenant->live > 0) return;
   WEFT_CHECK(tenant->waiting.empty() && tenant->running == 0);
@@ -38,7 +38,7 @@ void TenantTable::Leave(Tenant* tenant, int64_t now_us) {
   if (idle_count_ > kTenantsIdleMax) ForgetOldest();
 }
 
-void TenantTable::LinkIdle(Tenant* tenant, int64_t since_us) {
+void TenantTable::LinkIdle(TenantShare* tenant, int64_t since_us) {
   tenant->idle_since_us = since_us;
   tenant->idle_longer = idle_shortest_;
   tenant->idle_shorter = nullptr;
@@ -54,27 +54,27 @@ void TenantTable::ForgetIdle(int64_t now_us) {
 }
 
 void TenantTable::ForgetOldest() {
-  Tenant* const tenant = idle_longest_;
+  TenantShare* const tenant = idle_longest_;
   UnlinkIdle(tenant);
   weights_ -= tenant->weight;
   tenants_.erase(tenant->index);
 }
 
-void TenantTable::UnlinkIdle(Tenant* tenant) {
-  Tenant* const longer = tenant->idle_longer;
-  Tenant* const shorter = tenant->idle_shorter;
+void TenantTable::UnlinkIdle(TenantShare* tenant) {
+  TenantShare* const longer = tenant->idle_longer;
+  TenantShare* const shorter = tenant->idle_shorter;
   (longer == nullptr ? idle_longest_ : longer->idle_shorter) = shorter;
   (shorter == nullptr ? idle_shortest_ : shorter->idle_longer) = longer;
   tenant->idle_longer = tenant->idle_shorter = nullptr;
   --idle_count_;
 }
 
-void TenantTable::Charge(Tenant* tenant, int64_t tokens) {
+void TenantTable::Charge(TenantShare* tenant, int64_t tokens) {
   tenant->served += static_cast<double>(tokens) / tenant->weight;
   if (tenant->heap_place != kNoPlace) Restore(tenant->heap_place);
 }
 
-void TenantTable::StartWaiting(Tenant* tenant) {
+void TenantTable::StartWaiting(TenantShare* tenant) {
   WEFT_CHECK_EQ(tenant->heap_place, kNoPlace);
   const double level = heap_.empty() ? turn_served_ : heap_[0]->served;
   tenant->served = std::max(tenant->served, level);
@@ -84,36 +84,36 @@ void TenantTable::StartWaiting(Tenant* tenant) {
   SiftUp(tenant->heap_place);
 }
 
-void TenantTable::StopWaiting(Tenant* tenant) {
+void TenantTable::StopWaiting(TenantShare* tenant) {
   const uint32_t place = tenant->heap_place;
   WEFT_CHECK_LT(place, heap_.size());
   tenant->heap_place = kNoPlace;
-  Tenant* const last = heap_.back();
+  TenantShare* const last = heap_.back();
   heap_.pop_back();
   if (last == tenant) return;
   Place(last, place);
   Restore(place);
 }
 
-void TenantTable::NoteTurn(const Tenant& tenant) {
+void TenantTable::NoteTurn(const TenantShare& tenant) {
   turn_served_ = std::max(turn_served_, tenant.served);
 }
 
-void TenantTable::Place(Tenant* tenant, size_t place) {
+void TenantTable::Place(TenantShare* tenant, size_t place) {
   heap_[place] = tenant;
   tenant->heap_place = static_cast<uint32_t>(place);
 }
 
 void TenantTable::Restore(size_t place) {
-  Tenant* const tenant = heap_[place];
+  TenantShare* const tenant = heap_[place];
   SiftUp(place);
   SiftDown(tenant->heap_place);
 }
 
 void TenantTable::SiftUp(size_t place) {
-  Tenant* const tenant = heap_[place];
+  TenantShare* const tenant = heap_[place];
   for (; place > 0; place = (place - 1) / 2) {
-    Tenant* const parent = heap_[(place - 1) / 2];
+    TenantShare* const parent = heap_[(place - 1) / 2];
     if (!Before(*tenant, *parent)) break;
     Place(parent, place);
   }
@@ -121,7 +121,7 @@ void TenantTable::SiftUp(size_t place) {
 }
 
 void TenantTable::SiftDown(size_t place) {
-  Tenant* const tenant = heap_[place];
+  TenantShare* const tenant = heap_[place];
   while (2 * place + 1 < heap_.size()) {
     size_t child = 2 * place + 1;
     if (child + 1 < heap_.size() && Before(*heap_[child + 1], *heap_[child])) ++child;
@@ -134,7 +134,7 @@ void TenantTable::SiftDown(size_t place) {
 
 void TenantTable::Save(SchedulerState* state) const {
   state->tenants.clear();
-  const auto save = [state](const Tenant& t, bool idle) {
+  const auto save = [state](const TenantShare& t, bool idle) {
     state->tenants.push_back(
         {t.index, t.weight, t.served, t.wait_number, idle, idle ? t.idle_since_us : 0});
   };
@@ -144,7 +144,7 @@ void TenantTable::Save(SchedulerState* state) const {
   // The map's order is not that of the events.
   std::sort(state->tenants.begin(), state->tenants.end(),
             [](const TenantState& a, const TenantState& b) { return a.index < b.index; });
-  for (const Tenant* t = idle_longest_; t != nullptr; t = t->idle_shorter) save(*t, true);
+  for (const TenantShare* t = idle_longest_; t != nullptr; t = t->idle_shorter) save(*t, true);
   state->turn_served = turn_served_;
   state->weights = weights_;
   state->waits = waits_;
@@ -156,10 +156,10 @@ absl::Status TenantTable::Restore(const SchedulerState& state) {
   };
   if (idle_count_ != 0) return bad();
   for (const TenantState& saved : state.tenants) {
-    std::unique_ptr<Tenant>& owner = tenants_[saved.index];
+    std::unique_ptr<TenantShare>& owner = tenants_[saved.index];
     if (saved.idle != (owner == nullptr) || !(saved.weight > 0)) return bad();
     if (owner == nullptr) {
-      owner = std::make_unique<Tenant>();
+      owner = std::make_unique<TenantShare>();
       owner->index = saved.index;
       owner->heap_place = kNoPlace;
       LinkIdle(owner.get(), saved.idle_since_us);
@@ -172,7 +172,7 @@ absl::Status TenantTable::Restore(const SchedulerState& state) {
   heap_.reserve(2 * tenants_.size());
   // What is sorted is a heap.
   std::sort(heap_.begin(), heap_.end(),
-            [](const Tenant* a, const Tenant* b) { return Before(*a, *b); });
+            [](const TenantShare* a, const TenantShare* b) { return Before(*a, *b); });
   for (size_t place = 0; place < heap_.size(); ++place) Place(heap_[place], place);
   turn_served_ = state.turn_served;
   weights_ = state.weights;
@@ -184,7 +184,7 @@ void TenantTable::CheckInvariantsForTest() const {
   WEFT_CHECK_LE(idle_count_, kTenantsIdleMax);
   WEFT_CHECK_GE(heap_.capacity(), tenants_.size());
   uint32_t idle = 0;
-  for (const Tenant* t = idle_longest_; t != nullptr; t = t->idle_shorter) {
+  for (const TenantShare* t = idle_longest_; t != nullptr; t = t->idle_shorter) {
     WEFT_CHECK(t->live == 0 && t->running == 0 && t->waiting.empty());
     ++idle;
   }

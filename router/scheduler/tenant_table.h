@@ -28,7 +28,7 @@ inline constexpr int64_t kTenantIdleUs = 60'000'000;
 // Tenants without sequences that are remembered; of more, the longest idle are forgotten.
 inline constexpr uint32_t kTenantsIdleMax = 1024;
 
-struct Tenant {
+struct TenantShare {
   TenantIndex index = 0;
   double weight = 1;
   // Tokens served, each divided by the weight at that time; only differences mean anything.
@@ -46,32 +46,32 @@ struct Tenant {
   uint64_t wait_number = 0;
   // Since when it has no sequence, and its neighbours among those without.
   int64_t idle_since_us = 0;
-  Tenant* idle_longer = nullptr;
-  Tenant* idle_shorter = nullptr;
+  TenantShare* idle_longer = nullptr;
+  TenantShare* idle_shorter = nullptr;
 };
 
 class TenantTable {
  public:
   // One sequence more of tenant `index`, whose weight is `weight` (> 0) from now on. The tenant
   // stays where it is until ForgetIdle() drops it.
-  Tenant* Enter(TenantIndex index, double weight);
+  TenantShare* Enter(TenantIndex index, double weight);
   // One sequence less.
-  void Leave(Tenant* tenant, int64_t now_us);
+  void Leave(TenantShare* tenant, int64_t now_us);
   void ForgetIdle(int64_t now_us);
 
   // `tokens` of work were done for the tenant; a negative number takes work back that was charged
   // in advance and never done.
-  void Charge(Tenant* tenant, int64_t tokens);
+  void Charge(TenantShare* tenant, int64_t tokens);
 
   // The first of its sequences waits; the last one waits no longer.
-  void StartWaiting(Tenant* tenant);
-  void StopWaiting(Tenant* tenant);
+  void StartWaiting(TenantShare* tenant);
+  void StopWaiting(TenantShare* tenant);
   // Its first sequence is let in: newcomers start where it stands if nobody waits.
-  void NoteTurn(const Tenant& tenant);
+  void NoteTurn(const TenantShare& tenant);
 
   // The least served of those that wait, or null. Among equals who began to wait last: it was
   // lifted to the others, who have been served since they began.
-  Tenant* Next() const { return heap_.empty() ? nullptr : heap_[0]; }
+  TenantShare* Next() const { return heap_.empty() ? nullptr : heap_[0]; }
 
   // Known tenants, those remembered without sequences included.
   uint32_t size() const { return static_cast<uint32_t>(tenants_.size()); }
@@ -88,26 +88,26 @@ class TenantTable {
   void CheckInvariantsForTest() const;
 
  private:
-  static bool Before(const Tenant& a, const Tenant& b) {
+  static bool Before(const TenantShare& a, const TenantShare& b) {
     return a.served != b.served ? a.served < b.served : a.wait_number > b.wait_number;
   }
-  void Place(Tenant* tenant, size_t place);
+  void Place(TenantShare* tenant, size_t place);
   void SiftUp(size_t place);
   void SiftDown(size_t place);
   void Restore(size_t place);
-  void LinkIdle(Tenant* tenant, int64_t since_us);
-  void UnlinkIdle(Tenant* tenant);
+  void LinkIdle(TenantShare* tenant, int64_t since_us);
+  void UnlinkIdle(TenantShare* tenant);
   void ForgetOldest();
 
-  absl::flat_hash_map<TenantIndex, std::unique_ptr<Tenant>> tenants_;
+  absl::flat_hash_map<TenantIndex, std::unique_ptr<TenantShare>> tenants_;
   // A binary heap by Before(). Its capacity holds all tenants.
-  std::vector<Tenant*> heap_;
+  std::vector<TenantShare*> heap_;
   // Where the last one that was let in stood before.
   double turn_served_ = 0;
   double weights_ = 0;
   uint64_t waits_ = 0;
-  Tenant* idle_longest_ = nullptr;
-  Tenant* idle_shortest_ = nullptr;
+  TenantShare* idle_longest_ = nullptr;
+  TenantShare* idle_shortest_ = nullptr;
   uint32_t idle_count_ = 0;
 };
 

@@ -41,7 +41,7 @@ void WaitingQueue::Remove(Sequence* sequence) {
 
 Sequence* WaitingQueue::DoorContext() const {
   if (!returning_.empty()) return *returning_.begin();
-  const Tenant* const tenant = tenants_.Next();
+  const TenantShare* const tenant = tenants_.Next();
   return tenant == nullptr ? nullptr : *tenant->waiting.begin();
 }
 

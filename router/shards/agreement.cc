@@ -65,7 +65,8 @@ std::string EndIds(const InfoResponse& info) {
 std::string Hex(uint64_t hash) { return absl::StrCat(absl::Hex(hash, absl::kZeroPad16)); }
 
 // Both describe the same model in the same numbers.
-absl::Status SameFacts(const InfoResponse& a, const InfoResponse& b) {
+absl::Status SameFacts(absl::string_view a_name, const InfoResponse& a, absl::string_view b_name,
+                       const InfoResponse& b) {
   std::vector<std::string> differences;
   const auto expect = [&](absl::string_view what, const auto& expected, const auto& found) {
     if (expected == found) return;
@@ -95,8 +96,12 @@ absl::Status SameFacts(const InfoResponse& a, const InfoResponse& b) {
   }
   if (differences.empty()) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      absl::StrCat("rank ", b.rank(), " differs from rank 0: ", absl::StrJoin(differences, ", "),
+      absl::StrCat(b_name, " differs from ", a_name, ": ", absl::StrJoin(differences, ", "),
                    "; start all shards with the same build, --model, --dtype and --kv-dtype"));
+}
+
+absl::Status SameFacts(const InfoResponse& a, const InfoResponse& b) {
+  return SameFacts("rank 0", a, absl::StrCat("rank ", b.rank()), b);
 }
 
 // One pool serves all KV groups, so their blocks have one size.
@@ -193,6 +198,27 @@ absl::Status SameModel(const InfoResponse& first, const InfoResponse& info) {
         Expect(info.rank(), "step_tokens_max", first.step_tokens_max(), info.step_tokens_max());
   }
   return status;
+}
+
+absl::Status SameModelInGroups(absl::string_view first_name, const InfoResponse& first,
+                               absl::string_view name, const InfoResponse& info) {
+  return SameFacts(first_name, first, name, info);
+}
+
+std::string UnequalNumbers(const InfoResponse& first, const InfoResponse& info) {
+  std::vector<std::string> differences;
+  const auto expect = [&](absl::string_view what, const auto& expected, const auto& found) {
+    if (expected != found) {
+      differences.push_back(absl::StrCat(what, " ", found, " instead of ", expected));
+    }
+  };
+  const auto best_isa = [](const InfoResponse& of) {
+    return of.isa_supported().empty() ? std::string("none") : of.isa_supported(0);
+  };
+  expect("shards", first.world(), info.world());
+  expect("device", first.device(), info.device());
+  expect("instruction set", best_isa(first), best_isa(info));
+  return absl::StrJoin(differences, ", ");
 }
 
 absl::Status FitsRouter(const RouterModel& model, const InfoResponse& info) {

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "router/shards/router_model.h"
 #include "weft/shard/v1/shard.pb.h"
@@ -30,6 +31,16 @@ absl::StatusOr<GroupAgreement> Agree(absl::Span<const weft::shard::v1::InfoRespo
 // scheduler's sizes are fixed since then.
 absl::Status SameModel(const weft::shard::v1::InfoResponse& first,
                        const weft::shard::v1::InfoResponse& info);
+
+// Whether two groups of a router, told apart by what `first_name` and `name` say, serve the same
+// model in the same types. `info` and `first` are those of their ranks 0.
+absl::Status SameModelInGroups(absl::string_view first_name,
+                               const weft::shard::v1::InfoResponse& first, absl::string_view name,
+                               const weft::shard::v1::InfoResponse& info);
+// Why the same seed may give other tokens in one group than in the other; empty when it gives the
+// same.
+std::string UnequalNumbers(const weft::shard::v1::InfoResponse& first,
+                           const weft::shard::v1::InfoResponse& info);
 
 // Whether the router's own model is the one that rank 0 describes; the other ranks agree with it.
 // FAILED_PRECONDITION names every difference in vocabulary, end ids, context and tokenizer.

@@ -55,6 +55,7 @@ absl::Status EpochForming::Check(absl::Span<const InfoResponse> infos) {
   WEFT_ASSIGN_OR_RETURN(group_.agreement, Agree(infos));
   if (!first_info_.has_value()) {
     WEFT_RETURN_IF_ERROR(FitsRouter(model_, infos.front()));
+    if (check_model_) WEFT_RETURN_IF_ERROR(check_model_(infos.front()));
     const std::string not_compared = TokenizersNotCompared(model_, infos.front());
     if (!not_compared.empty()) WEFT_LOG_INFO("{}", not_compared);
     return absl::OkStatus();

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -41,9 +42,17 @@ class EpochForming {
     kWarm,
   };
 
-  // `router_id` is never 0, `model` the router's own. `shards` must outlive this.
-  EpochForming(uint64_t router_id, RouterModel model, ShardFanout* shards)
-      : router_id_(router_id), model_(std::move(model)), shards_(shards) {}
+  // Whether the model of rank 0 is the one of the router's other groups.
+  using CheckModel = std::function<absl::Status(const weft::shard::v1::InfoResponse&)>;
+
+  // `router_id` is never 0, `model` the router's own, `check_model` may be null. `shards` must
+  // outlive this.
+  EpochForming(uint64_t router_id, RouterModel model, ShardFanout* shards,
+               CheckModel check_model = nullptr)
+      : router_id_(router_id),
+        model_(std::move(model)),
+        check_model_(std::move(check_model)),
+        shards_(shards) {}
 
   // Whether shards that say `infos` (in rank order) fit together and have the router's model; once
   // a group has formed, whether they are still the model that it served. FAILED_PRECONDITION says
@@ -71,6 +80,7 @@ class EpochForming {
 
   const uint64_t router_id_;
   const RouterModel model_;
+  const CheckModel check_model_;
   ShardFanout* const shards_;
   // Rank 0's Info when the first epoch formed.
   std::optional<weft::shard::v1::InfoResponse> first_info_;

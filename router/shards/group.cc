@@ -33,6 +33,8 @@ ShardGroup::ShardGroup(const ShardGroupOptions& options,
                        std::vector<std::unique_ptr<ShardClient>> clients, ShardRestarter* restarter,
                        Probe* probe, ShardGroupListener* listener)
     : group_(options.group),
+      tag_(options.name.empty() ? "" : absl::StrCat(" group=", options.name)),
+      first_rank_(options.health.first_rank),
       router_id_(options.router_id),
       probe_(probe),
       listener_(listener),
@@ -40,14 +42,14 @@ ShardGroup::ShardGroup(const ShardGroupOptions& options,
       shards_(std::move(clients)),
       health_(options.health, &shards_, probe),
       claims_(options.router_id, options.launcher, &shards_),
-      forming_(options.router_id, options.model, &shards_),
+      forming_(options.router_id, options.model, &shards_, options.check_model),
       failures_(shards_.world(), restarter, probe),
       leave_in_flight_(shards_.world(), false),
       last_words_(shards_.world()) {
   WEFT_CHECK(router_id_ != 0);
   detail_ = absl::StrCat("connecting to ", world(), " shards");
-  probe_->SetWorld(world());
-  probe_->SetGroupState(state_, epoch_);
+  probe_->SetWorld(first_rank_ + world());
+  probe_->SetGroupState(state_, epoch_, group_);
 }
 
 // -- Events --------------------------------------------------------------------------------------
@@ -231,8 +233,8 @@ void ShardGroup::Formed(int64_t now_us) {
   health_.SetOnCpu(group.info.device() == "cpu");
   health_.Restart(now_us);
   EnterState(GroupState::kServing, "", now_us);
-  WEFT_LOG_INFO("group formed epoch={} shards={} kv_groups={} kv_blocks={} isa={}", epoch_, world(),
-                group.info.kv_groups_size(), group.kv_blocks, group.agreement.isa);
+  WEFT_LOG_INFO("group formed epoch={} shards={} kv_groups={} kv_blocks={} isa={}{}", epoch_,
+                world(), group.info.kv_groups_size(), group.kv_blocks, group.agreement.isa, tag_);
   listener_->OnGroupFormed(group, now_us);
 }
 
@@ -263,7 +265,7 @@ void ShardGroup::OnStep(const ShardReply& reply, int64_t now_us) {
   }
   health_.OnStep(rank, now_us);
   const weft::shard::v1::StepTimings& timings = answer.response.timings();
-  probe_->ShardStep(rank, timings.device_us());
+  probe_->ShardStep(first_rank_ + rank, timings.device_us());
   if (probe_->timeline().on()) {
     probe_->timeline().Add(
         TimelineEvent::Reply(group_, rank, reply.tag.number, now_us - reply.call_us, now_us,
@@ -292,8 +294,8 @@ void ShardGroup::Lose(const absl::Status& why, std::optional<Rank> dead, Restart
   WEFT_CHECK(InEpoch());
   const bool served = state_ == GroupState::kServing;
   probe_->GroupLost(state_);
-  WEFT_LOG_WARN("group lost epoch={} state={} reason=\"{}\"", epoch_, GroupStateName(state_),
-                std::string(why.message()));
+  WEFT_LOG_WARN("group lost epoch={} state={} reason=\"{}\"{}", epoch_, GroupStateName(state_),
+                std::string(why.message()), tag_);
   if (served) {
     failures_.OnServingLost(now_us);
   } else {
@@ -310,7 +312,7 @@ void ShardGroup::Lose(const absl::Status& why, std::optional<Rank> dead, Restart
       if (because != RestartReason::kExit || !health_.ProcessThere(rank)) {
         failures_.AskRestart(rank, health_.pid(rank), because, why);
       }
-      probe_->ShardUp(rank, false);
+      probe_->ShardUp(first_rank_ + rank, false);
     } else {
       SendLeave(rank, epoch_);
     }
@@ -367,7 +369,7 @@ bool ShardGroup::leaving() const {
 void ShardGroup::EnterState(GroupState state, std::string detail, int64_t now_us) {
   state_ = state;
   detail_ = std::move(detail);
-  probe_->SetGroupState(state, epoch_);
+  probe_->SetGroupState(state, epoch_, group_);
   health_.EnterState(state, now_us);
 }
 

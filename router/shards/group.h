@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,8 +31,12 @@
 namespace weft::router {
 
 struct ShardGroupOptions {
-  // Which of the router's groups this is.
+  // Of those of this router.
   uint32_t group = 0;
+  // For log lines; empty when it is the only one.
+  std::string name;
+  // Whether the model that rank 0 describes is the one of the other groups; null = there are none.
+  std::function<absl::Status(const weft::shard::v1::InfoResponse&)> check_model;
   ShardHealthOptions health;
   // Random number of this router process, never 0.
   uint64_t router_id = 0;
@@ -117,6 +122,9 @@ class ShardGroup {
   uint32_t world() const { return shards_.world(); }
 
   const uint32_t group_;
+  // At the end of log lines.
+  const std::string tag_;
+  const Rank first_rank_;
   const uint64_t router_id_;
   Probe* const probe_;
   ShardGroupListener* const listener_;

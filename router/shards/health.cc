@@ -80,8 +80,8 @@ void ShardHealth::Accept(Rank rank, InfoResponse info, int64_t now_us) {
     state.process = {info.pid(), info.process_start_ticks(), info.pid_namespace()};
     state.vitals.Restart(now_us);
   }
-  probe_->ShardUp(rank, true);
-  probe_->ShardLoad(rank, info.load().bytes_done(), info.load().bytes_total(),
+  probe_->ShardUp(options_.first_rank + rank, true);
+  probe_->ShardLoad(options_.first_rank + rank, info.load().bytes_done(), info.load().bytes_total(),
                     static_cast<double>(info.load().elapsed_us()) / 1e6);
   state.info = std::move(info);
   state.unreachable.clear();
@@ -97,11 +97,11 @@ void ShardHealth::AskSoon() {
 }
 
 void ShardHealth::SayUnreachable(Rank rank, const absl::Status& why) {
-  probe_->ShardUp(rank, false);
+  probe_->ShardUp(options_.first_rank + rank, false);
   std::string& said = ranks_[rank].unreachable;
   if (said == why.message()) return;
   said = std::string(why.message());
-  WEFT_LOG_WARN("waiting for a shard rank={} reason=\"{}\"", rank, said);
+  WEFT_LOG_WARN("waiting for a shard rank={} reason=\"{}\"", options_.first_rank + rank, said);
 }
 
 int64_t ShardHealth::InfoIntervalUs() const {

@@ -25,6 +25,8 @@ struct ShardHealthOptions {
   int64_t hang_timeout_ms = 0;
   // How a local shard's CPU time is read.
   ProcessCpuReader read_cpu = ReadShardCpuUs;
+  // What metrics call rank 0: ranks are counted through all groups.
+  Rank first_rank = 0;
 };
 
 // What a look at a rank found.

@@ -87,6 +87,27 @@ TEST_CASE("Serve hands each flag to the processes that know it", "[launcher]") {
   }
 }
 
+TEST_CASE("Replicas are groups of shards, whose ranks the router counts through", "[launcher]") {
+  const Serve serve({"--shards=2", "--replicas=3", "--shard-metrics-port=7100"});
+  REQUIRE(serve.error.empty());
+  const auto shards = serve.Shards();
+  REQUIRE(shards.size() == 6);
+  CHECK(shards[5].name == "shard-5");
+  for (const char* argument :
+       {"--rank=1", "--world=2", "--socket=/run/weft/shard-5.sock", "--host-groups=3",
+        "--host-group=2", "--metrics-port=7105", "--device-index=5"}) {
+    INFO(argument);
+    CHECK(Contains(shards[5].argv, argument));
+  }
+  const auto router = serve.Router();
+  CHECK(Contains(router.argv, "--groups=3"));
+  CHECK(Contains(router.argv, "--shard=unix:/run/weft/shard-0.sock"));
+  CHECK(Contains(router.argv, "--shard=unix:/run/weft/shard-5.sock"));
+  CHECK_FALSE(HasFlag(Serve({}).Router().argv, "groups"));
+  CHECK_FALSE(HasFlag(Serve({}).Shards()[0].argv, "host-groups"));
+  CHECK(absl::StrContains(Serve({"--replicas=17"}).error, "--replicas"));
+}
+
 TEST_CASE("Serve takes every flag of router and shard but what it decides itself", "[launcher]") {
   const auto names = [](auto declare, auto values) {
     Flags flags("test", "test");
@@ -95,6 +116,9 @@ TEST_CASE("Serve takes every flag of router and shard but what it decides itself
   };
   // --tls-cert and --tls-key are the router's public ones; a shard's are withheld.
   const std::set<std::string> own = {"shard",
+                                     "groups",
+                                     "host-groups",
+                                     "host-group",
                                      "supervisor-socket",
                                      "shard-tls-cert",
                                      "shard-tls-key",

@@ -16,6 +16,14 @@ auto Gpus(uint32_t count) {
   };
 }
 
+TEST_CASE("Replicas without GPUs of their own are refused with the number that would work",
+          "[launcher]") {
+  CHECK(CheckGpus("cuda", 2, Gpus(8), 4).ok());
+  CHECK(CheckGpus("cuda", 2, Gpus(7), 4).message() ==
+        "--replicas 4: with --shards 2 they take 8 GPUs, and this host shows 7; use --replicas 3, "
+        "or --device cpu, or see CUDA_VISIBLE_DEVICES");
+}
+
 TEST_CASE("More shards than GPUs are refused with how many there are", "[launcher]") {
   CHECK(CheckGpus("cuda", 2, Gpus(2)).ok());
   CHECK(CheckGpus("auto", 2, Gpus(8)).ok());

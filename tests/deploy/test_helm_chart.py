@@ -100,12 +100,11 @@ class Layouts(unittest.TestCase):
                     pods.append([f"{name}-{i}.weft-shards.llm.svc:7000"
                                  for i in range(one["spec"]["replicas"])])
             router = dict(containers(objects))["Deployment weft-router router"]
-            if groups == 1:
-                named = [[a.partition("=")[2] for a in router["args"] if a.startswith("--shard=")]]
-            else:
-                named = [a.partition("=")[2].split(",") for a in router["args"]
-                         if a.startswith("--group=")]
-            self.assertEqual(sorted(named), sorted(pods))
+            named = [a.partition("=")[2] for a in router["args"] if a.startswith("--shard=")]
+            cut = [a for a in router["args"] if a.startswith("--groups=")]
+            self.assertEqual(cut, ["--groups=2"] if groups == 2 else [])
+            # A group's shards stand together, by rank.
+            self.assertEqual(sorted(named[i:i + 3] for i in range(0, len(named), 3)), sorted(pods))
             self.assertEqual(len(pods), groups)
 
     def test_the_leader_names_itself_and_its_workers(self):

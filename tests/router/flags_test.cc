@@ -88,6 +88,13 @@ TEST_CASE("A router by hand warns of variables that look like its own", "[router
   unsetenv("WEFT_KV_MEMORY");
 }
 
+TEST_CASE("Shards are cut into groups of equal size", "[router][flags]") {
+  using Group = std::vector<std::string>;
+  CHECK(Limits({"--shard=unix:/b", "--shard=unix:/c", "--shard=unix:/d", "--groups=2"}).groups ==
+        std::vector<Group>{{"unix:/s", "unix:/b"}, {"unix:/c", "unix:/d"}});
+  CHECK(Limits({}).groups == std::vector<Group>{{"unix:/s"}});
+}
+
 TEST_CASE("A router that cannot start as it is told says what to give", "[router][flags]") {
   const auto refusal = [](std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), "weft-router");
@@ -100,6 +107,10 @@ TEST_CASE("A router that cannot start as it is told says what to give", "[router
   };
   CHECK(refusal({"--shard=unix:/s"}).find("--model: ") == 0);
   CHECK(refusal({"--model=m.gguf"}).find("--shard: ") == 0);
+  CHECK(refusal({"--model=m.gguf", "--shard=a,b,c", "--groups=2"}) ==
+        "--groups: 3 shards do not make 2 groups of equal size; give --shard for every rank of "
+        "every group");
+  CHECK(refusal({"--model=m.gguf", "--shard=a", "--groups=17"}).find("--groups: ") == 0);
   CHECK(refusal({"--model=m.gguf", "--shard=unix:/s", "--metrics-compat=tgi,sglang"}) ==
         "--metrics-compat: `sglang` is not one of tgi, vllm");
   CHECK(refusal({"--model=m.gguf", "--shard=unix:/s", "--cors-origins=https://a,http://a/b"})

@@ -62,6 +62,18 @@ TEST_CASE("Flags that are right are taken as given", "[shard][flags]") {
   REQUIRE(
       Parse({"--model=m.gguf", "--world=64", "--cpu-isa=auto", "--device=cpu"}, &defaults).ok());
   CHECK(defaults.memory.threads >= 1);
+  CHECK(defaults.log_name == "shard-0");
+  ShardFlags second;
+  REQUIRE(Parse({"--model=m.gguf", "--world=2", "--rank=1", "--host-groups=3", "--host-group=2",
+                 "--device=cpu"},
+                &second)
+              .ok());
+  CHECK(second.log_name == "shard-5");
+  CHECK(absl::StrContains(second.memory.threads_reason, "/ 6 shards"));
+  if (defaults.memory.host.bytes > 0) {
+    CHECK(second.memory.host.bytes == defaults.memory.host.bytes / 3);
+    CHECK(absl::StrContains(second.memory.host.name, "/ 3 groups"));
+  }
   CHECK_FALSE(defaults.random_weights);
   CHECK(defaults.isa.empty());
   CHECK(defaults.memory.running_max == kRunningDefault);
@@ -96,6 +108,8 @@ TEST_CASE("Flags that are wrong are refused by name", "[shard][flags]") {
       {"--comm-ports", "--comm-host=127.0.0.1", "--comm-ports=1-2-3", "--device=cpu"},
       {"--comm-ports", "--comm-host=127.0.0.1", "--comm-ports=7000-70000", "--device=cpu"},
       {"--comm-host", "--comm-host=localhost", "--device=cpu"},
+      {"--host-group", "--host-groups=2", "--host-group=2", "--device=cpu"},
+      {"--host-groups", "--host-groups=0"},
       {"--world", "--world=0"},
       {"--world", "--world=65"},
       {"--weights", "--weights=zero"},

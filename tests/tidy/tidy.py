@@ -58,6 +58,7 @@ ROOMS = {
         "doors/ops": {"doors", "doors/http", "text", "engine", "observe"},
         "doors/grpc": {"doors", "doors/identity", "text", "engine", "observe"},
         "text": {"engine", "scheduler", "observe", "text/ffi"},
+        "groups": {"engine", "scheduler", "shards", "observe"},
         "engine": {"recording", "scheduler", "shards", "observe"},
         "recording": {"scheduler"},
         "shards": {"scheduler", "observe"},

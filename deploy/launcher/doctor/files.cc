@@ -40,7 +40,11 @@ std::unique_ptr<shard::ModelFiles> CheckModel(const ServeOptions& options, Repor
   report->Ok("model", absl::StrCat(path, ": ", spec.family, ", ", spec.parameters() / 1'000'000,
                                    " M parameters, ", (*files)->total_bytes() >> 20,
                                    " MiB of tensors, complete headers, ", options.shards,
-                                   options.shards == 1 ? " shard" : " shards"));
+                                   options.shards == 1 ? " shard" : " shards",
+                                   options.replicas == 1
+                                       ? std::string()
+                                       : absl::StrCat(" in each of ", options.replicas,
+                                                      " replicas")));
   return *std::move(files);
 }
 

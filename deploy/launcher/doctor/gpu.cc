@@ -83,10 +83,11 @@ void CheckGpuDevices(const ServeOptions& options, const shard::GpuSurvey& gpus, 
     }
     return report->Ok("device", found);
   }
-  if (absl::Status status = CheckGpus(device, options.shards, find); !status.ok()) {
+  if (absl::Status status = CheckGpus(device, options.shards, find, options.replicas);
+      !status.ok()) {
     return report->Fail("device", status);
   }
-  ShowGpus(options.shards, gpus, report);
+  ShowGpus(options.all_shards(), gpus, report);
 }
 
 void CheckExchange(const Host& host, const ServeOptions& options, const shard::GpuSurvey& gpus,
@@ -94,7 +95,7 @@ void CheckExchange(const Host& host, const ServeOptions& options, const shard::G
   if (options.shards == 1) return;
   if (TakesGpus(options, gpus)) {
     CheckReach(options.shards, gpus, report);
-    return CheckDevShm(host, options.shards, report);
+    return CheckDevShm(host, options.all_shards(), report);
   }
   if (absl::Status status = host.Meet(); !status.ok()) {
     return report->Fail("shared memory of shards", std::string(status.message()),

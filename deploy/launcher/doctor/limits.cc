@@ -29,7 +29,7 @@ constexpr absl::CivilDay kNoEarlier(2025, 1, 1);
 uint32_t ComputeThreads(const Host& host, const ServeOptions& options, bool cuda) {
   if (cuda) return 1;
   shard::MemoryFlags memory;
-  shard::ShareCores(options.shard.threads, options.shards, host.Cores(),
+  shard::ShareCores(options.shard.threads, options.all_shards(), host.Cores(),
                     ReadCgroupLimits(host.root()), &memory);
   return memory.threads;
 }
@@ -60,7 +60,7 @@ void CheckProcesses(const Host& host, const ServeOptions& options, bool cuda, Re
   const uint32_t router =
       kRouterThreads + options.router.io_threads + 3 * options.router.text_threads;
   const uint32_t shard = kShardThreads + ComputeThreads(host, options, cuda);
-  const uint32_t needed = kLauncherThreads + router + options.shards * shard;
+  const uint32_t needed = kLauncherThreads + router + options.all_shards() * shard;
   const CgroupLimits limits = ReadCgroupLimits(host.root());
   const absl::Status left = host.ThreadsLeft(needed);
   if (limits.tasks_left.has_value() && *limits.tasks_left < needed) {
@@ -88,7 +88,7 @@ void CheckCores(const Host& host, const ServeOptions& options, bool cuda, Report
       paid < cores ? absl::StrFormat("%.1f of %d cores by %s", *limits.cpus, cores, limits.cpu_file)
                    : absl::StrCat(cores, cores == 1 ? " core" : " cores");
   const uint32_t router = options.router.io_threads + options.router.text_threads;
-  const uint32_t computing = options.shards * ComputeThreads(host, options, cuda);
+  const uint32_t computing = options.all_shards() * ComputeThreads(host, options, cuda);
   if (paid < cores && router > 2 * paid) {
     report->Warn("cores",
                  absl::StrCat(found, ", and the router has ", router,
@@ -97,12 +97,12 @@ void CheckCores(const Host& host, const ServeOptions& options, bool cuda, Report
                               std::max(1u, paid / 4)));
   } else if (!cuda && computing > paid) {
     report->Warn("cores",
-                 absl::StrCat(found, ", and ", options.shards, " shards compute with ", computing,
-                              computing == 1 ? " thread" : " threads"),
+                 absl::StrCat(found, ", and ", options.all_shards(), " shards compute with ",
+                              computing, computing == 1 ? " thread" : " threads"),
                  "give it more cores, or use fewer --shards or --threads");
-  } else if (cuda && options.shards > paid) {
+  } else if (cuda && options.all_shards() > paid) {
     report->Warn("cores",
-                 absl::StrCat(found, ", and each of ", options.shards,
+                 absl::StrCat(found, ", and each of ", options.all_shards(),
                               " GPU shards keeps one busy while it launches"),
                  "give it a core for each shard and one for the router");
   } else {

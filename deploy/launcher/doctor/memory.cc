@@ -25,13 +25,13 @@ absl::Status CheckGpuMemory(const ServeOptions& options, const shard::ModelFiles
                             Report* report) {
   ModelPlans plans;
   plans.cuda = true;
-  for (uint32_t rank = 0; rank < options.shards && rank < gpus.gpus.size(); ++rank) {
+  for (uint32_t rank = 0; rank < options.all_shards() && rank < gpus.gpus.size(); ++rank) {
     const shard::SurveyedGpu& gpu = gpus.gpus[rank];
     // Its memory is known; how many blocks of attention run on it at a time, on which a part of the
     // workspace depends, is taken to be as on an H200.
     plans.gpu = {gpu.name, gpu.total_bytes, gpu.used_bytes, absl::UnavailableError("not asked")};
     const absl::StatusOr<shard::MemoryPlan> plan =
-        PlanRank(files, rank, options.shards, flags, plans);
+        PlanRank(files, rank % options.shards, options.shards, flags, plans);
     if (!plan.ok()) return Annotate(plan.status(), absl::StrCat("GPU ", rank));
     if (rank > 0) continue;
     report->Ok("memory",
@@ -50,7 +50,7 @@ absl::Status CheckHostMemory(const Host& host, const ServeOptions& options,
       absl::StrCat(Mib(plan.host_used_bytes), " of ", Mib(plan.host.bytes), " ", plan.host.name,
                    ": ", Mib(plan.weights_bytes), " of weights and ", KvText(plan), " each shard");
   const uint64_t available = AvailableRam(host.root());
-  if (available > 0 && available < plan.host_used_bytes) {
+  if (available > 0 && available < plan.host_used_bytes * options.replicas) {
     report->Warn("memory", absl::StrCat(found, "; only ", Mib(available), " of RAM are free now"),
                  "end what has the rest, or use a smaller --kv-memory");
   } else if (plan.kv_bytes_unlimited > 0) {
@@ -73,8 +73,8 @@ void CheckMemory(const Host& host, const ServeOptions& options, const shard::Mod
   absl::Status status = flags.status();
   if (status.ok()) {
     flags->deterministic = options.shard.deterministic;
-    flags->host = HostMemoryLimit(host.root());
-    shard::ShareCores(options.shard.threads, options.shards, host.Cores(),
+    flags->host = shard::ShareMemory(HostMemoryLimit(host.root()), options.replicas);
+    shard::ShareCores(options.shard.threads, options.all_shards(), host.Cores(),
                       ReadCgroupLimits(host.root()), &*flags);
     status = cuda ? CheckGpuMemory(options, files, gpus, *flags, report)
                   : CheckHostMemory(host, options, files, *flags, report);

@@ -26,7 +26,7 @@ std::vector<Port> PortsOf(const ServeOptions& options) {
   }
   // 0 = a free one for each shard.
   if (options.shard_metrics_port > 0) {
-    for (uint32_t rank = 0; rank < options.shards; ++rank) {
+    for (uint32_t rank = 0; rank < options.all_shards(); ++rank) {
       ports.push_back({"--shard-metrics-port", options.shard.metrics_host,
                        static_cast<uint32_t>(options.shard_metrics_port) + rank});
     }

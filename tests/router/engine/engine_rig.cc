@@ -279,11 +279,13 @@ RigOptions TwoShards() {
 
 EngineRig::EngineRig(RigOptions options) : options_(std::move(options)) {
   WriteByteModel(dir_);
-  for (uint32_t rank = 0; rank < options_.world; ++rank) {
+  const uint32_t world = options_.world;
+  options_.engine.groups.resize(options_.groups);
+  for (uint32_t rank = 0; rank < world * options_.groups; ++rank) {
     MockShardOptions shard;
     shard.socket = absl::StrCat(dir_.path(), "/shard-", rank, ".sock");
-    shard.rank = rank;
-    shard.world = options_.world;
+    shard.rank = rank % world;
+    shard.world = world;
     shard.shape = options_.shape;
     shard.step_us = options_.step_us;
     shard.late_us = options_.late_us;
@@ -293,7 +295,7 @@ EngineRig::EngineRig(RigOptions options) : options_(std::move(options)) {
         return options_.faults(rank, moment);
       });
     }
-    options_.engine.shards.push_back(shards_.back()->address());
+    options_.engine.groups[rank / world].push_back(shards_.back()->address());
   }
   if (options_.supervisor) {
     options_.engine.supervisor_socket = dir_.path() + "/supervisor.sock";
@@ -331,7 +333,7 @@ static TemplateHost* Templates() {
 }
 
 std::unique_ptr<Core> EngineRig::MakeEngine(EngineOptions options, Probe* probe) {
-  if (options.shards.empty()) options.shards = options_.engine.shards;
+  if (options.groups.empty()) options.groups = options_.engine.groups;
   options.model_path = dir_.path();
   options.served_model_name = "mock";
   if (options.template_host == nullptr) options.template_host = Templates();

@@ -98,7 +98,9 @@ class FakeSupervisor {
 };
 
 struct RigOptions {
+  // Of each group; ranks are counted through all groups everywhere in a rig.
   uint32_t world = 1;
+  uint32_t groups = 1;
   testing::MockShape shape;
   int64_t step_us = 1000;
   int64_t late_us = 0;

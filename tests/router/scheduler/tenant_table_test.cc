@@ -12,8 +12,8 @@ namespace {
 // Gives tenants sequences that wait, as the queue does.
 class Tenants {
  public:
-  Tenant* Wait(TenantIndex index, double weight = 1) {
-    Tenant* const tenant = table.Enter(index, weight);
+  TenantShare* Wait(TenantIndex index, double weight = 1) {
+    TenantShare* const tenant = table.Enter(index, weight);
     auto sequence = std::make_unique<Sequence>();
     sequence->id = sequences_.size() + 1;
     tenant->waiting.insert(sequence.get());
@@ -22,7 +22,7 @@ class Tenants {
     return tenant;
   }
   // Its first sequence is let in and ends after `tokens`.
-  void Run(Tenant* tenant, int64_t tokens, int64_t now_us = 0) {
+  void Run(TenantShare* tenant, int64_t tokens, int64_t now_us = 0) {
     tenant->waiting.erase(tenant->waiting.begin());
     if (tenant->waiting.empty()) table.StopWaiting(tenant);
     table.NoteTurn(*tenant);
@@ -47,7 +47,7 @@ TEST_CASE("Tenants are served by their weights", "[router][scheduler]") {
   }
   int64_t all = 0;
   while (all < 10'000'000) {
-    Tenant* const next = t.table.Next();
+    TenantShare* const next = t.table.Next();
     const TenantIndex index = next->index;
     const auto tokens = static_cast<int64_t>(1 + random() % 1000);
     served[index] += tokens;
@@ -64,10 +64,10 @@ TEST_CASE("Tenants are served by their weights", "[router][scheduler]") {
 
 TEST_CASE("A tenant that comes back has saved nothing up", "[router][scheduler]") {
   Tenants t;
-  Tenant* const busy = t.Wait(1);
+  TenantShare* const busy = t.Wait(1);
   for (int i = 0; i < 10; ++i) t.Wait(1);
   for (int i = 0; i < 10; ++i) t.Run(busy, 1000);
-  Tenant* const returning = t.Wait(2);
+  TenantShare* const returning = t.Wait(2);
   CHECK(returning->served == busy->served);
   // It comes first, but not for all that the other had.
   CHECK(t.table.Next() == returning);
@@ -79,9 +79,9 @@ TEST_CASE("A tenant that comes back has saved nothing up", "[router][scheduler]"
 TEST_CASE("Leaving and coming back forgives nothing at once, and everything after a while",
           "[router][scheduler]") {
   Tenants t;
-  Tenant* const other = t.Wait(1);
+  TenantShare* const other = t.Wait(1);
   t.Run(t.Wait(2), 5000, 10);
-  Tenant* back = t.Wait(2);
+  TenantShare* back = t.Wait(2);
   CHECK(back->served == other->served + 5000);
   t.Run(back, 0, 20);
   t.table.ForgetIdle(20 + kTenantIdleUs - 1);
@@ -94,8 +94,8 @@ TEST_CASE("Leaving and coming back forgives nothing at once, and everything afte
 
 TEST_CASE("Work that was charged and not done is given back", "[router][scheduler]") {
   Tenants t;
-  Tenant* const a = t.Wait(1);
-  Tenant* const b = t.Wait(2);
+  TenantShare* const a = t.Wait(1);
+  TenantShare* const b = t.Wait(2);
   t.table.Charge(a, 100);
   t.table.Charge(b, 50);
   CHECK(t.table.Next() == b);
@@ -119,12 +119,12 @@ TEST_CASE("The table forgets the longest idle when there are too many", "[router
 TEST_CASE("The least served tenant of many is always next", "[router][scheduler]") {
   Tenants t;
   std::mt19937_64 random(11);
-  std::vector<Tenant*> all;
+  std::vector<TenantShare*> all;
   for (TenantIndex index = 0; index < 300; ++index) all.push_back(t.Wait(index, 1 + index % 7));
   for (int i = 0; i < 20000; ++i) {
     t.table.Charge(all[random() % all.size()], static_cast<int64_t>(random() % 100) - 20);
-    const Tenant* const next = t.table.Next();
-    for (const Tenant* tenant : all) REQUIRE(next->served <= tenant->served);
+    const TenantShare* const next = t.table.Next();
+    for (const TenantShare* tenant : all) REQUIRE(next->served <= tenant->served);
   }
   t.table.CheckInvariantsForTest();
 }

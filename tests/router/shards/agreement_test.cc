@@ -134,6 +134,23 @@ wire::InfoResponse Rank0() {
   return info;
 }
 
+TEST_CASE("Groups of two models say in words how they differ", "[router][shards]") {
+  const wire::InfoResponse first = Infos(1)[0];
+  wire::InfoResponse other = first;
+  CHECK(SameModelInGroups("group 0", first, "group 1", other).ok());
+  CHECK(UnequalNumbers(first, other).empty());
+  other.set_context_tokens(2000);
+  CHECK(absl::StartsWith(SameModelInGroups("group 0", first, "group 1", other).message(),
+                         "group 1 differs from group 0: context tokens 2000 instead of 1000;"));
+  // As many shards, device and instruction set may differ.
+  other = Infos(2)[0];
+  other.clear_isa_supported();
+  other.add_isa_supported("avx2");
+  CHECK(SameModelInGroups("group 0", first, "group 1", other).ok());
+  CHECK(UnequalNumbers(first, other) ==
+        "shards 2 instead of 1, instruction set avx2 instead of avx512");
+}
+
 TEST_CASE("A router with another model than its shards is told what differs", "[router][shards]") {
   const auto error = [](const std::function<void(RouterModel&, wire::InfoResponse&)>& change) {
     RouterModel model = Router();

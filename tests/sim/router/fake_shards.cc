@@ -18,6 +18,12 @@ constexpr int64_t kOtherModelUs = 1'500'000;
 constexpr uint32_t kCallsPerSecondMax = 400;
 // The news of a death take a moment.
 constexpr int64_t kTellUsMax = 30'000;
+constexpr uint64_t kPidsOfGroup = 1'000'000;
+
+Settings OfGroup(uint32_t group, Settings settings) {
+  if (group > 0) settings.seed = static_cast<int64_t>(Mix(settings.seed + group) >> 16);
+  return settings;
+}
 
 }  // namespace
 
@@ -32,14 +38,15 @@ class FakeShards::Restarter : public ShardRestarter {
   FakeShards& shards_;
 };
 
-FakeShards::FakeShards(const Settings& settings, VirtualTime* time, Watch* watch)
-    : settings_(settings),
+FakeShards::FakeShards(uint32_t group, const Settings& settings, VirtualTime* time, Watch* watch)
+    : settings_(OfGroup(group, settings)),
       time_(time),
       watch_(watch),
-      wire_(settings, time, watch, this),
-      draws_(static_cast<uint64_t>(settings.seed), 1002),
+      wire_(settings_, time, watch, this),
+      draws_(static_cast<uint64_t>(settings_.seed), 1002),
       processes_(static_cast<size_t>(settings.world)),
-      calls_(static_cast<size_t>(settings.world)) {
+      calls_(static_cast<size_t>(settings.world)),
+      next_pid_(100 + uint64_t{group} * kPidsOfGroup) {
   for (Rank rank = 0; rank < processes_.size(); ++rank) Begin(rank);
 }
 

@@ -24,7 +24,8 @@ namespace weft::router::sim {
 
 class FakeShards : private WireServer, private Happening {
  public:
-  FakeShards(const Settings& settings, VirtualTime* time, Watch* watch);
+  // Of group `group`; its processes have pids of their own.
+  FakeShards(uint32_t group, const Settings& settings, VirtualTime* time, Watch* watch);
 
   // -- What the router is given
   std::unique_ptr<ShardClient> MakeClient(Rank rank, ShardReplySink sink) {
@@ -112,7 +113,8 @@ class FakeShards : private WireServer, private Happening {
   void TellLie(const Action& fault, Rank rank, weft::shard::v1::StepResponse* response,
                std::string* body);
 
-  const Settings& settings_;
+  // With draws of its own.
+  const Settings settings_;
   VirtualTime* const time_;
   Watch* const watch_;
   Wire wire_;
@@ -128,7 +130,7 @@ class FakeShards : private WireServer, private Happening {
   // Rank 0's answers of the epoch that have come to the router.
   StepNumber delivered_ = 0;
   std::function<void(ShardDeath)> on_death_;
-  uint64_t next_pid_ = 100;
+  uint64_t next_pid_;
 };
 
 }  // namespace weft::router::sim

@@ -87,7 +87,8 @@ class Handle : public RunningLoop {
 
 class SimExecutor::EnginePoller : public Poller {
  public:
-  explicit EnginePoller(SimExecutor* executor) : executor_(*executor) {}
+  // Of the loop that waits in a poller and is started as the `index`-th of those.
+  EnginePoller(size_t index, SimExecutor* executor) : index_(index), executor_(*executor) {}
 
   // The simulation's shards have no sockets.
   void Add(PollTarget*) override { WEFT_CHECK_MSG(false, "a socket in the simulation"); }
@@ -102,13 +103,17 @@ class SimExecutor::EnginePoller : public Poller {
  private:
   Loop* engine() {
     if (engine_ == nullptr) {
+      size_t before = 0;
       for (Loop* loop : executor_.loops_) {
-        if (loop->name() == "engine") engine_ = loop;
+        const bool polls =
+            absl::StartsWith(loop->name(), "engine") || absl::StartsWith(loop->name(), "dispatch");
+        if (polls && before++ == index_) engine_ = loop;
       }
     }
     return engine_;
   }
 
+  const size_t index_;
   SimExecutor& executor_;
   Loop* engine_ = nullptr;
 };
@@ -133,6 +138,8 @@ void SimExecutor::Stall(absl::string_view name, int64_t until_us) {
   }
 }
 
-std::unique_ptr<Poller> SimExecutor::MakePoller() { return std::make_unique<EnginePoller>(this); }
+std::unique_ptr<Poller> SimExecutor::MakePoller() {
+  return std::make_unique<EnginePoller>(pollers_++, this);
+}
 
 }  // namespace weft::router::sim

@@ -30,7 +30,8 @@ class SimExecutor : public Executor {
 
   // Loops whose name begins so get no turn before `until_us`: their threads are held up.
   void Stall(absl::string_view name, int64_t until_us);
-  // The poller of the loop called "engine".
+  // The poller of a loop called "engine..." or "dispatch": pollers are made in the order in which
+  // these are started.
   std::unique_ptr<Poller> MakePoller();
 
  private:
@@ -42,6 +43,7 @@ class SimExecutor : public Executor {
   VirtualTime* const time_;
   const OnTurn on_turn_;
   std::vector<Loop*> loops_;
+  size_t pollers_ = 0;
 };
 
 }  // namespace weft::router::sim

@@ -17,8 +17,9 @@ constexpr uint64_t kResumeDraws = uint64_t{1} << 40;
 
 class Maker {
  public:
-  explicit Maker(uint64_t seed) : draws_(seed, 0) {
+  Maker(uint64_t seed, int64_t groups) : draws_(seed, 0) {
     script_.settings.seed = static_cast<int64_t>(Mix(seed) >> 16);
+    script_.settings.groups = groups;
   }
 
   Script Make() {
@@ -149,7 +150,7 @@ class Maker {
   }
 
   void ChooseFaults() {
-    const int64_t world = script_.settings.world;
+    const int64_t world = script_.settings.world * script_.settings.groups;
     for (int64_t left = draws_.Between(1, 12); left > 0; --left) {
       Action fault;
       fault.at_us = draws_.Between(0, end_us_);
@@ -203,7 +204,7 @@ class Maker {
         fault->count = Chance(60) ? 1 : draws_.Between(1, 20);
         break;
       case Kind::kStall:
-        fault->call = draws_.Between(1, 3);
+        fault->call = draws_.Between(1, script_.settings.groups > 1 ? 4 : 3);
         fault->us = draws_.Between(100, Chance(70) ? 50'000 : 3'000'000);
         break;
       default:
@@ -218,6 +219,9 @@ class Maker {
 
 }  // namespace
 
-Script MakeScript(uint64_t seed) { return Maker(seed).Make(); }
+Script MakeScript(uint64_t seed) { return Maker(seed, 1).Make(); }
+Script MakeGroupsScript(uint64_t seed) {
+  return Maker(seed, 2 + static_cast<int64_t>(seed % 2)).Make();
+}
 
 }  // namespace weft::router::sim

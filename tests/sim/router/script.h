@@ -21,7 +21,9 @@ namespace weft::router::sim {
 struct Settings {
   // Of the draws inside the run.
   int64_t seed = 1;
+  // Shards of each group.
   int64_t world = 1;
+  int64_t groups = 1;
   int64_t running_max = 8;
   int64_t step_tokens_max = 32;
   int64_t block_tokens = 4;
@@ -129,13 +131,14 @@ struct Action {
 
   // -- kCancel: the request `id`, in the name of the tenant `tenant`. kTokenize: a text of `prompt`
   // bytes.
-  // -- Faults: of `rank`, for `us`; `count` of them, after `skip` others.
+  // -- Faults: of `rank`, counted through all groups, for `us`; `count` of them, after `skip`
+  // others.
   int64_t rank = 0;
   int64_t us = 0;
   int64_t count = 0;
   int64_t skip = 0;
   // kKill: with which call it dies (ShardCall + 1); 0 = now. kStall: 1 engine, 2 text in, 3 text
-  // out.
+  // out, 4 dispatcher.
   int64_t call = 0;
   // kLie: which.
   int64_t lie = 0;
@@ -153,6 +156,8 @@ struct Script {
 };
 
 Script MakeScript(uint64_t seed);
+// With two or three groups.
+Script MakeGroupsScript(uint64_t seed);
 
 std::string ToText(const Script& script);
 std::string ToText(const Action& action);

@@ -26,6 +26,7 @@ struct Field {
 constexpr Field<Settings> kSettings[] = {
     {"seed", &Settings::seed},
     {"world", &Settings::world},
+    {"groups", &Settings::groups},
     {"running_max", &Settings::running_max},
     {"step_tokens_max", &Settings::step_tokens_max},
     {"block_tokens", &Settings::block_tokens},

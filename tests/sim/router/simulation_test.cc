@@ -39,7 +39,8 @@ void Print(const std::string& what, const Counts& c, double seconds) {
             << " deaths (" << c.deaths_in_joins << " while joining), " << c.lies << " lies, "
             << c.lost_replies << " replies lost, " << c.repeated_replies << " repeated, "
             << c.restarts_asked << " restarts asked for, " << c.drains << " drains, " << c.fatal
-            << " fatal, " << c.full_checks << " full checks" << std::endl;
+            << " fatal, " << c.handed_out << " handed out, " << c.given_back << " given back, "
+            << c.full_checks << " full checks" << std::endl;
 }
 
 // So that the failure can stand before a trace in its file, however many lines it has.
@@ -60,9 +61,11 @@ void Report(const std::string& what, const Script& script, const std::string& fa
             << AsComment(RunScript(small).failure) << ToText(small) << std::flush;
 }
 
+using MakeFromSeed = Script (*)(uint64_t seed);
+
 // Runs a seed; false when it fails.
-bool RunSeed(uint64_t seed, Counts* counts, double* seconds) {
-  const Script script = MakeScript(seed);
+bool RunSeed(uint64_t seed, Counts* counts, double* seconds, MakeFromSeed make = MakeScript) {
+  const Script script = make(seed);
   const Outcome outcome = RunScript(script);
   Add(outcome.counts, counts);
   *seconds += outcome.seconds;
@@ -113,9 +116,30 @@ TEST_CASE("The simulated router breaks no invariant", "[sim][router]") {
   CHECK(counts.drains > 5);
 }
 
+TEST_CASE("Two or three groups break no invariant", "[sim][router]") {
+  constexpr uint64_t kLast = 100;
+  Counts counts;
+  double seconds = 0;
+  for (uint64_t seed = 1; seed <= kLast; ++seed) {
+    const bool good = RunSeed(seed, &counts, &seconds, MakeGroupsScript);
+    INFO("seed " << seed);
+    REQUIRE(good);
+  }
+  Print("groups, seeds 1 to 100", counts, seconds);
+  CHECK(counts.handed_out > 1000);
+  CHECK(counts.given_back > 20);
+  CHECK(counts.finished > 1000);
+  CHECK(counts.cancelled > 100);
+  CHECK(counts.preemptions > 100);
+  CHECK(counts.prefilled_again > 100);
+  CHECK(counts.prefix_hits > 100);
+  CHECK(counts.groups_lost > 100);
+  CHECK(counts.drains > 5);
+}
+
 TEST_CASE("The same seed gives the same run of the router", "[sim][router]") {
-  for (uint64_t seed = 1; seed <= 5; ++seed) {
-    const Script script = MakeScript(seed);
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    const Script script = seed <= 5 ? MakeScript(seed) : MakeGroupsScript(seed);
     const Outcome once = RunScript(script);
     const absl::StatusOr<Script> read = ParseScript(ToText(script));
     REQUIRE(read.ok());
@@ -142,6 +166,11 @@ TEST_CASE("Kept traces of the router break no invariant", "[sim][router]") {
 //   WEFT_ROUTER_SIM_SEEDS=1000..2000 weft_router_sim "[seeds]"
 //   WEFT_ROUTER_SIM_SECONDS=600 weft_router_sim "[seconds]"
 //   WEFT_ROUTER_SIM_TRACE=FILE weft_router_sim "[trace]"
+// The first two with WEFT_ROUTER_SIM_GROUPS=1 for worlds of several groups.
+MakeFromSeed MakeAsAsked() {
+  return std::getenv("WEFT_ROUTER_SIM_GROUPS") != nullptr ? MakeGroupsScript : MakeScript;
+}
+
 TEST_CASE("Seeds of the router named in the environment", "[.][seeds]") {
   const char* const range = std::getenv("WEFT_ROUTER_SIM_SEEDS");
   REQUIRE(range != nullptr);
@@ -156,7 +185,7 @@ TEST_CASE("Seeds of the router named in the environment", "[.][seeds]") {
   double seconds = 0;
   for (uint64_t seed = first; seed <= last; ++seed) {
     INFO("seed " << seed);
-    CHECK(RunSeed(seed, &counts, &seconds));
+    CHECK(RunSeed(seed, &counts, &seconds, MakeAsAsked()));
   }
   Print("seeds " + std::string(range), counts, seconds);
 }
@@ -175,7 +204,7 @@ TEST_CASE("Seeds of the router for a while", "[.][seconds]") {
   uint64_t seed = 1'000'000;
   for (; MonotonicClock().NowUs() < end_us; ++seed) {
     INFO("seed " << seed);
-    CHECK(RunSeed(seed, &counts, &seconds));
+    CHECK(RunSeed(seed, &counts, &seconds, MakeAsAsked()));
   }
   Print("seeds 1000000 to " + std::to_string(seed - 1), counts, seconds);
 }

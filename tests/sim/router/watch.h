@@ -47,6 +47,9 @@ struct Counts {
   uint64_t restarts_asked = 0;
   uint64_t drains = 0;
   uint64_t fatal = 0;
+  // With several groups: requests that came to a group, and that one gave back.
+  uint64_t handed_out = 0;
+  uint64_t given_back = 0;
   uint64_t full_checks = 0;
   // Of everything that clients and shards saw; equal for equal scripts.
   uint64_t digest = 0;
@@ -86,6 +89,14 @@ class Watch {
   virtual void OnInvalidRow(SequenceId sequence) = 0;
   // A pool of so many blocks serves from now on.
   virtual void OnPool(uint32_t kv_blocks) = 0;
+};
+
+// What the shards of all groups are to a world: the same, with the group.
+class GroupsWatch {
+ public:
+  virtual ~GroupsWatch() = default;
+  virtual SeenChunk OnGroupChunk(uint32_t group, const weft::shard::v1::Chunk& chunk) = 0;
+  virtual void OnGroupPool(uint32_t group, uint32_t kv_blocks) = 0;
 };
 
 }  // namespace weft::router::sim

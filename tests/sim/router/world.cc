@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -20,6 +21,8 @@ constexpr int64_t kPatienceUs = 20'000'000'000;
 constexpr int64_t kAgainUs = 40'000'000;
 // Events of a world; more mean that something turns in a circle.
 constexpr uint64_t kEventsMax = 20'000'000;
+// Shards may still end a step when the router knows already that the group is lost.
+constexpr int64_t kNewsUs = 50'000;
 
 // The metrics of all worlds of a process: making them costs more than many a world.
 Probe* TheProbe() {
@@ -29,7 +32,9 @@ Probe* TheProbe() {
 
 EngineOptions OptionsOf(const Settings& settings) {
   EngineOptions options;
-  options.shards.resize(static_cast<size_t>(settings.world), "simulated");
+  for (int64_t group = 0; group < settings.groups; ++group) {
+    options.groups.emplace_back(static_cast<size_t>(settings.world), absl::StrCat(group));
+  }
   options.text_threads = static_cast<uint32_t>(settings.text_threads);
   options.running_max = static_cast<uint32_t>(settings.running_max);
   options.step_tokens_max = static_cast<uint32_t>(settings.step_tokens_max);
@@ -46,6 +51,56 @@ EngineOptions OptionsOf(const Settings& settings) {
 
 }  // namespace
 
+// Hands on what the shards of a group tell, and knows which group that is.
+class World::Group : public Watch {
+ public:
+  Group(uint32_t group, const Settings& settings, VirtualTime* time, World* world)
+      : group_(group), world_(*world), shards_(group, settings, time, this) {}
+  FakeShards& shards() { return shards_; }
+
+ private:
+  [[noreturn]] void Violated(absl::string_view invariant, const std::string& what) override {
+    world_.Violated(invariant, what);
+    std::abort();  // never reached
+  }
+  void OnEvent() override { world_.OnEvent(); }
+  Counts& counts() override { return world_.counts(); }
+  void OnRefused(int64_t, const absl::Status&) override {}
+  void OnEnd(int64_t) override {}
+  SeenChunk OnChunk(const weft::shard::v1::Chunk& chunk) override {
+    return world_.OnGroupChunk(group_, chunk);
+  }
+  void OnFalseToken(SequenceId sequence) override { world_.OnFalseToken(sequence); }
+  void OnInvalidRow(SequenceId sequence) override { world_.OnInvalidRow(sequence); }
+  void OnPool(uint32_t kv_blocks) override { world_.OnGroupPool(group_, kv_blocks); }
+
+  const uint32_t group_;
+  World& world_;
+  FakeShards shards_;
+};
+
+// The supervisor counts ranks through all groups.
+class World::Restarters : public ShardRestarter {
+ public:
+  Restarters(World* world, std::function<void(ShardDeath)> on_death) {
+    world_ = static_cast<Rank>(world->settings_.world);
+    for (Rank first = 0; const auto& group : world->groups_) {
+      groups_.push_back(group->shards().MakeRestarter([on_death, first](ShardDeath death) {
+        death.rank += first;
+        on_death(std::move(death));
+      }));
+      first += world_;
+    }
+  }
+  void Restart(Rank rank, uint64_t pid, const std::string& reason) override {
+    groups_[rank / world_]->Restart(rank % world_, pid, reason);
+  }
+
+ private:
+  Rank world_ = 0;
+  std::vector<std::unique_ptr<ShardRestarter>> groups_;
+};
+
 World::World(const Script& script, Counts* counts)
     : script_(script),
       settings_(script_.settings),
@@ -57,8 +112,11 @@ World::World(const Script& script, Counts* counts)
                   ++counts_->turns;
                   OnEvent();
                 }),
-      shards_(settings_, &time_, this),
-      probe_(TheProbe()) {
+      probe_(TheProbe()),
+      pools_(static_cast<size_t>(settings_.groups)) {
+  for (uint32_t group = 0; group < settings_.groups; ++group) {
+    groups_.push_back(std::make_unique<Group>(group, settings_, &time_, this));
+  }
   for (uint32_t index = 0; index < settings_.tenants; ++index) {
     auto tenant = std::make_shared<Tenant>();
     tenant->name = absl::StrCat("tenant-", index);
@@ -85,9 +143,10 @@ void World::MakeRouter() {
     fatal_ = true;
     ++counts_->fatal;
   };
-  options.make_shard_client = [this](Rank rank, const std::string&, const ShardTls&,
+  options.make_shard_client = [this](Rank rank, const std::string& group, const ShardTls&,
                                      ShardReplySink sink, Poller*, const Clock*) {
-    return absl::StatusOr<std::unique_ptr<ShardClient>>(shards_.MakeClient(rank, std::move(sink)));
+    return absl::StatusOr<std::unique_ptr<ShardClient>>(
+        groups_[std::stoul(group)]->shards().MakeClient(rank, std::move(sink)));
   };
   options.runtime.stream_batches_max = static_cast<size_t>(settings_.stream_batches_max);
   options.runtime.clock = &time_;
@@ -95,11 +154,17 @@ void World::MakeRouter() {
   options.runtime.make_poller = [this](const Clock*) { return executor_.MakePoller(); };
   options.runtime.random_id = [this] { return std::max<uint64_t>(ids_.Next(), 1); };
   options.runtime.read_cpu = [this](const ShardProcess& process) {
-    return shards_.ReadCpuUs(process);
+    for (const auto& group : groups_) {
+      const std::optional<int64_t> cpu_us = group->shards().ReadCpuUs(process);
+      if (cpu_us.has_value()) return cpu_us;
+    }
+    return std::optional<int64_t>();
   };
-  options.runtime.make_restarter = [this](const std::string&,
-                                          std::function<void(ShardDeath)> on_death) {
-    return shards_.MakeRestarter(std::move(on_death));
+  options.runtime.make_restarter =
+      [this](const std::string&,
+             std::function<void(ShardDeath)> on_death) -> std::unique_ptr<ShardRestarter> {
+    if (settings_.supervisor == 0) return nullptr;
+    return std::make_unique<Restarters>(this, std::move(on_death));
   };
   ModelText text;
   text.eos_ids = {kEndId};
@@ -163,8 +228,13 @@ void World::OnTime(uint32_t, uint64_t index) {
       return serving_->StartDrain(absl::Microseconds(action.us));
     case Kind::kStall:
       return Stall(action);
-    default:
-      return shards_.Do(action);
+    default: {
+      const int64_t group = action.rank / settings_.world;
+      if (group >= settings_.groups) return;
+      Action own = action;
+      own.rank %= settings_.world;
+      return groups_[static_cast<size_t>(group)]->shards().Do(own);
+    }
   }
 }
 
@@ -225,10 +295,44 @@ void World::Tokenize(const Action& action) {
 }
 
 void World::Stall(const Action& action) {
-  constexpr const char* kLoops[] = {"engine", "text-in", "text-out"};
+  constexpr const char* kLoops[] = {"engine", "text-in", "text-out", "dispatch"};
   const int64_t until_us = time_.NowUs() + action.us;
   stalled_until_us_ = std::max(stalled_until_us_, until_us);
-  executor_.Stall(kLoops[std::clamp<int64_t>(action.call, 1, 3) - 1], until_us);
+  executor_.Stall(kLoops[std::clamp<int64_t>(action.call, 1, 4) - 1], until_us);
+}
+
+bool World::AllWell() const {
+  return std::all_of(groups_.begin(), groups_.end(),
+                     [](const auto& group) { return group->shards().AllWell(); });
+}
+
+bool World::GroupsIdle() const {
+  // Groups' last news may be on their way.
+  const Dispatcher* const dispatcher = serving_->GroupsForTest().DispatcherForTest();
+  if (dispatcher != nullptr && dispatcher->QueueForTest().TenantsForTest() > 0) return false;
+  for (uint32_t group = 0; group < groups_.size(); ++group) {
+    const Scheduler* const scheduler = SchedulerOf(group);
+    if (!serving_->GroupsForTest().LoopForTest(group).serving()) continue;
+    const SchedulerStats stats = scheduler->Stats();
+    FakeEpoch* const epoch = groups_[group]->shards().epoch();
+    if (stats.running + stats.waiting + stats.blocks_used > 0) return false;
+    if (epoch != nullptr && epoch->held_slots() > 0) return false;
+  }
+  return true;
+}
+
+bool World::NotBackInTime() const {
+  return std::any_of(groups_.begin(), groups_.end(), [this](const auto& group) {
+    return time_.NowUs() + kNewsUs - group->shards().last_step_us() >=
+           settings_.recovery_timeout_s * 1'000'000;
+  });
+}
+
+bool World::NoneBackInTime() const {
+  return std::all_of(groups_.begin(), groups_.end(), [this](const auto& group) {
+    return time_.NowUs() + kNewsUs - group->shards().last_step_us() >=
+           settings_.recovery_timeout_s * 1'000'000;
+  });
 }
 
 bool World::AllEnded() const {
@@ -240,7 +344,7 @@ bool World::AllEnded() const {
 // The router serves still: one more request runs to its end.
 void World::AskOnceMore() {
   const int64_t limit_us = time_.NowUs() + kPatienceUs;
-  RunUntil([this] { return fatal_ || (Serving_() && shards_.AllWell()); }, limit_us,
+  RunUntil([this] { return fatal_ || (Serving_() && AllWell()); }, limit_us,
            "the router serves again");
   if (fatal_) return;
   Action last;
@@ -255,7 +359,7 @@ void World::AskOnceMore() {
     if (Get(last.id).status().ok()) return;
     const int64_t again_us = time_.NowUs() + kAgainUs;
     RunUntil([&] { return time_.NowUs() >= again_us; }, limit_us, "time passes");
-    RunUntil([this] { return fatal_ || (Serving_() && shards_.AllWell()); }, limit_us,
+    RunUntil([this] { return fatal_ || (Serving_() && AllWell()); }, limit_us,
              "the router serves again");
     if (fatal_) return;
   }
@@ -270,8 +374,10 @@ void World::ShutDown() {
   if (serving_->AdmissionForTest().waiting() + serving_->AdmissionForTest().running() > 0) {
     Violated("end.once", "a request outlives the router");
   }
-  if (shards_.AllWell() && !fatal_ && shards_.AnyJoined()) {
-    Violated("wire.order", "a shard is still in the epoch of a router that has left");
+  for (const auto& group : groups_) {
+    if (AllWell() && !fatal_ && group->shards().AnyJoined()) {
+      Violated("wire.order", "a shard is still in the epoch of a router that has left");
+    }
   }
   serving_.reset();
 }

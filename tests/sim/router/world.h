@@ -24,7 +24,7 @@
 
 namespace weft::router::sim {
 
-class World : private Watch, private Happening {
+class World : private Watch, private GroupsWatch, private Happening {
  public:
   // `counts` grows as it runs.
   World(const Script& script, Counts* counts);
@@ -43,6 +43,10 @@ class World : private Watch, private Happening {
     // Requests and tokenisations of it that are here.
     uint32_t here = 0;
   };
+
+  // A group's shards, and what they tell.
+  class Group;
+  class Restarters;
 
   // -- Playing
   void MakeRouter();
@@ -65,6 +69,8 @@ class World : private Watch, private Happening {
   void OnRefused(int64_t request, const absl::Status& why) override;
   void OnEnd(int64_t request) override;
   SeenChunk OnChunk(const weft::shard::v1::Chunk& chunk) override;
+  SeenChunk OnGroupChunk(uint32_t group, const weft::shard::v1::Chunk& chunk) override;
+  void OnGroupPool(uint32_t group, uint32_t kv_blocks) override;
   void OnFalseToken(SequenceId sequence) override;
   void OnInvalidRow(SequenceId sequence) override;
   void OnPool(uint32_t kv_blocks) override;
@@ -72,12 +78,22 @@ class World : private Watch, private Happening {
   // -- What must be true (world_checks.cc)
   void CheckCheap();
   void CheckAll();
+  void CheckPlaces();
+  // The places of all groups together.
+  uint32_t Places() const;
+  const Scheduler* SchedulerOf(uint32_t group) const;
+  // That of a group that has formed, or null.
+  const Scheduler* AnyScheduler() const;
+  bool AllWell() const;
+  bool AllServe() const;
+  bool GroupsIdle() const;
   void CheckAtEnd();
   void CheckSampling(const Client& client, const weft::shard::v1::Chunk& chunk);
   void CheckFailure(const Client& client, const absl::Status& status);
   void CheckInvalid(const Client& client, const absl::Status& status);
-  // The shards have served nobody for as long as requests wait for them.
+  // The shards of a group, or of all, have served nobody for as long as requests wait for them.
   bool NotBackInTime() const;
+  bool NoneBackInTime() const;
   // The longest request that a pool of so many blocks bears.
   uint64_t RequestTokensMax(uint32_t kv_blocks) const;
   // Requests and tokenisations that hold a permit.
@@ -91,7 +107,7 @@ class World : private Watch, private Happening {
   VirtualTime time_;
   Draws ids_;
   SimExecutor executor_;
-  FakeShards shards_;
+  std::vector<std::unique_ptr<Group>> groups_;
   Probe* const probe_;
   std::vector<SimTenant> tenants_;
   // By request id, also those that were refused.
@@ -108,7 +124,10 @@ class World : private Watch, private Happening {
   bool shutting_down_ = false;
   bool fatal_ = false;
   int64_t stalled_until_us_ = 0;
-  uint32_t pool_ = 0;
+  // By group; 0 before it has formed.
+  std::vector<uint32_t> pools_;
+  // Where requests ran.
+  std::map<SequenceId, uint32_t> group_of_;
   uint32_t smallest_pool_ = 0;
   uint32_t largest_pool_ = 0;
   std::string now_;

@@ -18,8 +18,8 @@ namespace {
 constexpr uint64_t kFullEvery = 1000;
 // Whoever left is forgotten within so long, once no loop is held up.
 constexpr int64_t kForgetUs = 100'000;
-// Shards may still end a step when the router knows already that the group is lost.
-constexpr int64_t kNewsUs = 50'000;
+// A step whose answer was lost is given up within so long, and its group back.
+constexpr int64_t kLostStepUs = 630'000'000;
 
 }  // namespace
 
@@ -40,11 +40,57 @@ void World::OnEvent() {
 void World::CheckCheap() {
   if (serving_ == nullptr) return;
   const Admission& admission = serving_->AdmissionForTest();
-  const auto places = static_cast<uint32_t>(settings_.queue_requests_max + settings_.running_max);
+  const uint32_t places = Places();
   if (admission.waiting() + admission.written() + admission.running() > places) {
     Violated("bound.all",
              absl::StrCat(admission.waiting(), " requests wait, ", admission.running(), " run, ",
                           admission.written(), " are unread; there are ", places, " places"));
+  }
+}
+
+uint32_t World::Places() const {
+  return static_cast<uint32_t>(settings_.queue_requests_max +
+                               settings_.running_max * settings_.groups);
+}
+
+const Scheduler* World::SchedulerOf(uint32_t group) const {
+  return serving_->GroupsForTest().LoopForTest(group).SchedulerForTest();
+}
+
+bool World::AllServe() const {
+  for (uint32_t group = 0; group < groups_.size(); ++group) {
+    if (!serving_->GroupsForTest().LoopForTest(group).serving()) return false;
+  }
+  return true;
+}
+
+const Scheduler* World::AnyScheduler() const {
+  for (uint32_t group = 0; group < groups_.size(); ++group) {
+    if (const Scheduler* const scheduler = SchedulerOf(group)) return scheduler;
+  }
+  return nullptr;
+}
+
+void World::CheckPlaces() {
+  const Groups& all = serving_->GroupsForTest();
+  const Dispatcher* const dispatcher = all.DispatcherForTest();
+  if (dispatcher == nullptr) return;
+  dispatcher->QueueForTest().CheckInvariantsForTest();
+  for (const Client* client : here_) {
+    int places = dispatcher->HasForTest(client->sequence()) ? 1 : 0;
+    for (uint32_t group = 0; group < groups_.size(); ++group) {
+      const Scheduler* const scheduler = SchedulerOf(group);
+      places += scheduler != nullptr && scheduler->IsLive(client->sequence()) ? 1 : 0;
+    }
+    if (places <= 1) continue;
+    Violated("group.one", absl::StrCat("request ", client->action().id, " is in ", places,
+                                       " places"));
+  }
+  for (uint32_t group = 0; group < groups_.size(); ++group) {
+    const EngineLoop& loop = all.LoopForTest(group);
+    if (loop.serving() || loop.UnplannedForTest() == 0 || shutting_down_) continue;
+    Violated("group.one", absl::StrCat("group ", group, " does not serve and keeps ",
+                                       loop.UnplannedForTest(), " tokens that no step has held"));
   }
 }
 
@@ -85,21 +131,23 @@ void World::CheckAll() {
       Violated("who.pays", absl::StrCat("tenant ", i, " has ", of_tenant[i], " requests"));
     }
   }
-  const Scheduler* const scheduler = serving_->LoopForTest().SchedulerForTest();
-  if (scheduler != nullptr) scheduler->CheckInvariantsForTest();
+  for (uint32_t group = 0; group < groups_.size(); ++group) {
+    const Scheduler* const scheduler = SchedulerOf(group);
+    if (scheduler != nullptr) scheduler->CheckInvariantsForTest();
+  }
+  CheckPlaces();
 }
 
 void World::CheckAtEnd() {
   // What has ended is dropped from the shards by a step of its own.
-  const int64_t limit_us = time_.NowUs() + 5'000'000;
-  const Scheduler* const scheduler = serving_->LoopForTest().SchedulerForTest();
+  const int64_t begin_us = time_.NowUs();
+  // The last request has run in one group: another may still wait for the answer of a lost step.
+  const int64_t limit_us = begin_us + (groups_.size() > 1 ? kLostStepUs : 5'000'000);
   const auto idle = [&] {
-    if (scheduler == nullptr || !Serving_() || !shards_.AllWell()) {
-      return time_.NowUs() > limit_us - 1'000'000;
+    if (AnyScheduler() == nullptr || !Serving_() || !AllServe() || !AllWell()) {
+      return time_.NowUs() > begin_us + 4'000'000 && (!Serving_() || GroupsIdle());
     }
-    const SchedulerStats stats = scheduler->Stats();
-    return stats.running + stats.waiting + stats.blocks_used == 0 &&
-           (shards_.epoch() == nullptr || shards_.epoch()->held_slots() == 0);
+    return GroupsIdle();
   };
   RunUntil(idle, limit_us, "slots and blocks come back");
   CheckAll();
@@ -109,7 +157,17 @@ void World::CheckAtEnd() {
                                       admission.running(), " run, ", admission.written(),
                                       " are unread with ", admission.bytes(), " bytes"));
   }
-  if (scheduler != nullptr) counts_->preemptions += scheduler->Stats().preemptions;
+  for (uint32_t group = 0; group < groups_.size(); ++group) {
+    const Scheduler* const scheduler = SchedulerOf(group);
+    if (scheduler != nullptr) counts_->preemptions += scheduler->Stats().preemptions;
+  }
+  const Dispatcher* const dispatcher = serving_->GroupsForTest().DispatcherForTest();
+  if (dispatcher == nullptr) return;
+  counts_->handed_out += dispatcher->HandedOutForTest();
+  counts_->given_back += dispatcher->GivenBackForTest();
+  if (dispatcher->QueueForTest().TenantsForTest() > 0) {
+    Violated("who.pays", "nobody is here, and a tenant is taken to have requests");
+  }
 }
 
 // -- Ends ----------------------------------------------------------------------------------------
@@ -122,7 +180,7 @@ void World::OnRefused(int64_t request, const absl::Status& why) {
   const TenantLimits& limits = tenants_[tenant].tenant->limits;
   bool good = false;
   if (reason == "QUEUE_FULL") {
-    good = Here() >= settings_.queue_requests_max + settings_.running_max;
+    good = Here() >= Places();
   } else if (reason == "TEXT_BYTES_FULL") {
     good = Here() > 0;
   } else if (reason == "TENANT_REQUESTS") {
@@ -134,11 +192,11 @@ void World::OnRefused(int64_t request, const absl::Status& why) {
   } else if (reason == "TENANT_TOKENS") {
     good = limits.tokens_per_minute.has_value();
   } else if (reason == "LOADING") {
-    good = serving_->LoopForTest().SchedulerForTest() == nullptr;
+    good = AnyScheduler() == nullptr;
   } else if (reason == "DRAINING") {
     good = draining_;
   } else if (reason == "GROUP_LOST") {
-    good = fatal_ || NotBackInTime();
+    good = fatal_ || NoneBackInTime();
   } else if (absl::IsInvalidArgument(why)) {
     good = client.action().bad == kBadPriority;
   }
@@ -199,7 +257,7 @@ void World::CheckFailure(const Client& client, const absl::Status& status) {
       good = reason == "QUEUE_TIMEOUT" ? settings_.queue_timeout_s > 0 &&
                                              waited_us >= settings_.queue_timeout_s * 1'000'000
              : reason == "DRAINING"      ? draining_
-             : reason == "SHUTTING_DOWN" ? shutting_down_ || pool_ == 0
+             : reason == "SHUTTING_DOWN" ? shutting_down_ || largest_pool_ == 0
              : reason == "POOL_SHRANK"   ? smallest_pool_ < largest_pool_
              : reason == "GROUP_LOST"    ? fatal_ || NotBackInTime()
                                          : false;
@@ -222,21 +280,20 @@ void World::CheckFailure(const Client& client, const absl::Status& status) {
 
 // -- What the shards see -------------------------------------------------------------------------
 
-bool World::NotBackInTime() const {
-  return time_.NowUs() + kNewsUs - shards_.last_step_us() >=
-         settings_.recovery_timeout_s * 1'000'000;
-}
-
 uint64_t World::RequestTokensMax(uint32_t kv_blocks) const {
   const auto context = static_cast<uint64_t>(settings_.context_tokens);
-  const Scheduler* const scheduler = serving_->LoopForTest().SchedulerForTest();
+  const Scheduler* const scheduler = AnyScheduler();
   if (scheduler == nullptr || kv_blocks == 0) return 0;
   if (settings_.window > 0) return std::min(context, scheduler->TokensIn(kv_blocks));
   return std::min(context, uint64_t{kv_blocks} * static_cast<uint64_t>(settings_.block_tokens));
 }
 
-void World::OnPool(uint32_t kv_blocks) {
-  pool_ = kv_blocks;
+// With its group: OnGroupPool, OnGroupChunk.
+void World::OnPool(uint32_t) {}
+SeenChunk World::OnChunk(const weft::shard::v1::Chunk&) { return {}; }
+
+void World::OnGroupPool(uint32_t group, uint32_t kv_blocks) {
+  pools_[group] = kv_blocks;
   smallest_pool_ = smallest_pool_ == 0 ? kv_blocks : std::min(smallest_pool_, kv_blocks);
   largest_pool_ = std::max(largest_pool_, kv_blocks);
 }
@@ -251,7 +308,7 @@ void World::OnInvalidRow(SequenceId sequence) {
   if (found != by_sequence_.end()) found->second->SetInvalidRow();
 }
 
-SeenChunk World::OnChunk(const weft::shard::v1::Chunk& chunk) {
+SeenChunk World::OnGroupChunk(uint32_t group, const weft::shard::v1::Chunk& chunk) {
   const auto found = by_sequence_.find(chunk.sequence());
   if (found == by_sequence_.end()) {
     Violated("wire.ids",
@@ -263,7 +320,12 @@ SeenChunk World::OnChunk(const weft::shard::v1::Chunk& chunk) {
   if (action.bad != kGood) {
     Violated("input.first", absl::StrCat("request ", action.id, " is not good and runs"));
   }
-  const auto longest = static_cast<uint32_t>(RequestTokensMax(pool_));
+  const auto ran_in = group_of_.emplace(chunk.sequence(), group).first;
+  if (ran_in->second != group) {
+    Violated("group.one", absl::StrCat("request ", action.id, " runs in group ", group, " and in ",
+                                       ran_in->second));
+  }
+  const auto longest = static_cast<uint32_t>(RequestTokensMax(pools_[group]));
   SeenChunk seen;
   seen.tenant = static_cast<uint32_t>(action.tenant);
   seen.length_max = action.max_tokens > 0 ? prompt + static_cast<uint32_t>(action.max_tokens)

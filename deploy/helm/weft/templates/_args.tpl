@@ -68,13 +68,10 @@
 {{- define "weft.routerArgs" -}}
 {{- $flags := dict "shard-tls-cert" "/etc/weft/group-tls/tls.crt"
   "shard-tls-key" "/etc/weft/group-tls/tls.key" "shard-tls-ca" "/etc/weft/group-tls/ca.crt" -}}
-{{- if eq (len .groups) 1 -}}
-{{- $_ := set $flags "shard" (first .groups) -}}
-{{- else -}}
-{{- $groups := list -}}
-{{- range .groups }}{{ $groups = append $groups (join "," .) }}{{ end -}}
-{{- $_ := set $flags "group" $groups -}}
-{{- end -}}
+{{- $shards := list -}}
+{{- range .groups }}{{ $shards = concat $shards . }}{{ end -}}
+{{- $_ := set $flags "shard" $shards -}}
+{{- if gt (len .groups) 1 }}{{ $_ := set $flags "groups" (len .groups) }}{{ end -}}
 {{- $flags = merge $flags (include "weft.commonFlags" .root | fromYaml)
   (include "weft.doorFlags" .root | fromYaml) -}}
 {{- include "weft.flagLines" $flags | trim }}

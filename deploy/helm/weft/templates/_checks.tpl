@@ -24,7 +24,7 @@
   "tls-key" "tls.existingSecret" "tls-client-certs" "tls.clientCerts" "tls-client-ca" "tls.clientCaSecret"
   "log-format" "logFormat" "metrics-host" "listenHost" "shard-metrics-port" "ports.shardMetrics"
   "metrics-port" "ports.shardMetrics" "listen" "ports.shard" "world" "shards" "rank" "the pod's ordinal"
-  "rank-from-hostname" "the pod's ordinal" "comm-host" "the pod's address" "socket" "mode" "shard" "shards" "group" "replicas" "shard-tls-cert" "groupTls" "shard-tls-key" "groupTls"
+  "rank-from-hostname" "the pod's ordinal" "comm-host" "the pod's address" "socket" "mode" "shard" "shards" "groups" "replicas" "shard-tls-cert" "groupTls" "shard-tls-key" "groupTls"
   "shard-tls-ca" "groupTls" "tls-ca" "groupTls" "config" "flags" -}}
 {{- range $place := list "flags" "shardFlags" -}}
 {{- range $name, $_ := get $.Values $place -}}
