@@ -23,8 +23,8 @@ absl::Status CheckOptions(const EngineOptions& options) {
     if (group.empty()) return refuse("a group of shards has no address");
   }
   if (options.shards() > kWorldMax) {
-    return refuse(absl::StrCat("expected 1 .. ", kWorldMax, " shard addresses, found ",
-                               options.shards()));
+    return refuse(
+        absl::StrCat("expected 1 .. ", kWorldMax, " shard addresses, found ", options.shards()));
   }
   if (options.text_threads == 0) return refuse("text threads: expected at least 1");
   if (options.running_max == 0 || options.running_max > kRunningMax) {

@@ -106,8 +106,8 @@ absl::Status Serving::Start() {
     std::vector<std::unique_ptr<ShardClient>> clients;
     for (Rank rank = 0; rank < shards.size(); ++rank) {
       WEFT_ASSIGN_OR_RETURN(std::unique_ptr<ShardClient> client,
-                            options_.make_shard_client(rank, shards[rank],
-                                                       options_.shard_tls, sink, poller, &clock_));
+                            options_.make_shard_client(rank, shards[rank], options_.shard_tls, sink,
+                                                       poller, &clock_));
       clients.push_back(std::move(client));
     }
     return clients;
@@ -190,9 +190,8 @@ absl::StatusOr<std::shared_ptr<Answer>> Serving::Submit(GenerateInput input,
 
 void Serving::PrepareAndSend(ArrivedRequest arrived) {
   auto prepared = std::make_unique<PreparedRequest>();
-  absl::Status status =
-      Prepare(text_model(), admission_, groups_.vocab_size(), groups_.prefix_hasher(), clock_,
-              probe_, &arrived, prepared.get());
+  absl::Status status = Prepare(text_model(), admission_, groups_.vocab_size(),
+                                groups_.prefix_hasher(), clock_, probe_, &arrived, prepared.get());
   if (!status.ok()) {
     CountUnfinished(arrived.writer.answer(), CancelPhase::kText, status, probe_);
     arrived.writer.Fail(status);

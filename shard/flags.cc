@@ -63,8 +63,7 @@ absl::StatusOr<uint32_t> TrailingNumber(const std::string& name) {
 
 absl::Status ResolveRank(const ShardFlagValues& values, ShardFlags* flags) {
   flags->world = values.world;
-  flags->log_name =
-      absl::StrCat("shard-", values.host_group * values.world + values.rank);
+  flags->log_name = absl::StrCat("shard-", values.host_group * values.world + values.rank);
   if (values.host_group >= values.host_groups) {
     return CheckRange("host-group", values.host_group, 0u, values.host_groups - 1);
   }

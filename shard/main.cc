@@ -184,8 +184,7 @@ absl::Status ChooseNcclInterface(const ShardFlags& flags) {
 }
 
 absl::Status Serve(const ShardFlags& flags, ShutdownSignals signals) {
-  WEFT_RETURN_IF_ERROR(
-      InitLogging(flags.log_name, flags.log_format, flags.log_level));
+  WEFT_RETURN_IF_ERROR(InitLogging(flags.log_name, flags.log_format, flags.log_level));
   for (const auto& unknown : flags.unknown_variables) WEFT_LOG_WARN("{}", unknown.Line());
   if (flags.die_with_parent) WEFT_RETURN_IF_ERROR(DieWithParent());
   WEFT_RETURN_IF_ERROR(Annotate(CheckModelPath(flags.model), "--model"));

@@ -23,10 +23,12 @@ constexpr char kShards[] = "shards";
 
 // What the launcher says to the children by itself.
 const std::set<std::string>& RouterWithheld() {
-  static const auto* const names = new std::set<std::string>{
-      "model",          "shard",         "groups",       "supervisor-socket",
-      "shard-tls-cert", "shard-tls-key", "shard-tls-ca", "die-with-parent",
-      "launcher-id",    "launcher-generation"};
+  static const auto* const names =
+      new std::set<std::string>{"model",          "shard",
+                                "groups",         "supervisor-socket",
+                                "shard-tls-cert", "shard-tls-key",
+                                "shard-tls-ca",   "die-with-parent",
+                                "launcher-id",    "launcher-generation"};
   return *names;
 }
 

@@ -17,8 +17,7 @@
 namespace weft::launcher {
 
 absl::Status CheckGpus(const std::string& device, uint32_t shards,
-                       absl::FunctionRef<absl::Status(uint32_t index)> find,
-                       uint32_t replicas) {
+                       absl::FunctionRef<absl::Status(uint32_t index)> find, uint32_t replicas) {
   if (device != "auto" && device != "cuda") return absl::OkStatus();
   for (uint32_t index = 0; index < shards * replicas; ++index) {
     const absl::Status found = find(index);
@@ -26,11 +25,10 @@ absl::Status CheckGpus(const std::string& device, uint32_t shards,
     // Shards say themselves that they take the CPU, and why.
     if (index == 0 && device == "auto") return absl::OkStatus();
     if (index > 0 && absl::IsNotFound(found) && replicas > 1) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--replicas ", replicas, ": with --shards ", shards, " they take ",
-                       shards * replicas, " GPUs, and this host shows ", index, "; use --replicas ",
-                       std::max(1u, index / shards),
-                       ", or --device cpu, or see CUDA_VISIBLE_DEVICES"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--replicas ", replicas, ": with --shards ", shards, " they take ", shards * replicas,
+          " GPUs, and this host shows ", index, "; use --replicas ", std::max(1u, index / shards),
+          ", or --device cpu, or see CUDA_VISIBLE_DEVICES"));
     }
     if (index > 0 && absl::IsNotFound(found)) {
       return absl::InvalidArgumentError(absl::StrCat(

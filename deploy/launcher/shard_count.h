@@ -21,8 +21,7 @@ namespace weft::launcher {
 // whether the GPU of an index can be used; NOT_FOUND = there is none. Named with the way out
 // otherwise.
 absl::Status CheckGpus(const std::string& device, uint32_t shards,
-                       absl::FunctionRef<absl::Status(uint32_t index)> find,
-                       uint32_t replicas = 1);
+                       absl::FunctionRef<absl::Status(uint32_t index)> find, uint32_t replicas = 1);
 
 // The headers of the model at `path`, with the values of --weights. The first thing that is missing
 // or wrong is named: the configuration, then tensors, then the tokenizer, which only `serves` needs

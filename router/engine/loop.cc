@@ -276,8 +276,8 @@ int64_t EngineLoop::OnTimers(int64_t now_us) {
                              options_.recovery_timeout_us / 1'000'000, " s: ", group_->detail()),
                 kComeBack),
             now_us);
-    owner_->Close(options_.group, UnavailableError("GROUP_LOST", "the shards are being restarted",
-                                                   kComeBack));
+    owner_->Close(options_.group,
+                  UnavailableError("GROUP_LOST", "the shards are being restarted", kComeBack));
   }
   int64_t wake_us = group_->OnTimer(now_us);
   for (const auto* deadlines : {&deadlines_, &queue_deadlines_}) {
@@ -339,9 +339,8 @@ void EngineLoop::SendStep(const StepPlan& plan, int64_t plan_us, int64_t now_us)
     sent.sample.tokens += chunk.count;
     if (chunk.last) sent.rows.push_back(chunk.slot);
     Live& live = live_.at(chunk.id);
-    live.prompt_reached =
-        std::max(live.prompt_reached,
-                 std::min(chunk.start + chunk.count, live.request->prefill_tokens()));
+    live.prompt_reached = std::max(
+        live.prompt_reached, std::min(chunk.start + chunk.count, live.request->prefill_tokens()));
     if (chunk.first) {
       live.resumed = live.prefill_epoch == group_->epoch();
       TracePoint(TimelineKind::kPrefill, live, live.request->times.prepared_us, clock_->NowUs());

@@ -164,8 +164,7 @@ void EngineLoop::CountLostSteps(int64_t now_us) {
 
 void EngineLoop::OnGroupFatal(const absl::Status& why) {
   FailAll(UnavailableError("GROUP_LOST", why.message(), absl::Seconds(1)), clock_->NowUs());
-  owner_->Close(options_.group,
-                UnavailableError("GROUP_LOST", why.message(), absl::Seconds(1)));
+  owner_->Close(options_.group, UnavailableError("GROUP_LOST", why.message(), absl::Seconds(1)));
   if (options_.on_fatal) options_.on_fatal(why);
 }
 

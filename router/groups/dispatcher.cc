@@ -191,8 +191,8 @@ void Dispatcher::OnServing(uint32_t group, bool serving, int64_t now_us) {
   loads_[group].serving = serving;
   if (!serving) prefixes_.Forget(group);
   queue_.Unpark();
-  const bool any = std::any_of(loads_.begin(), loads_.end(),
-                               [](const GroupLoad& load) { return load.serving; });
+  const bool any =
+      std::any_of(loads_.begin(), loads_.end(), [](const GroupLoad& load) { return load.serving; });
   lost_us_ = any ? 0 : now_us;
 }
 

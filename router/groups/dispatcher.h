@@ -75,8 +75,7 @@ class Dispatcher : public Inbox {
     int64_t deadline_us;
   };
   struct StopEvent {};
-  using Event =
-      std::variant<std::unique_ptr<PreparedRequest>, CancelEvent, DrainEvent, StopEvent>;
+  using Event = std::variant<std::unique_ptr<PreparedRequest>, CancelEvent, DrainEvent, StopEvent>;
 
   // What a group's thread puts down for this one's.
   struct Mailbox {

@@ -68,9 +68,8 @@ void FairQueue::Unpark() {
   for (auto& [id, waiting] : waiting_) {
     if (waiting->parked) parked.push_back(waiting.get());
   }
-  std::sort(parked.begin(), parked.end(), [](const Waiting* a, const Waiting* b) {
-    return a->order.Outranks(b->order);
-  });
+  std::sort(parked.begin(), parked.end(),
+            [](const Waiting* a, const Waiting* b) { return a->order.Outranks(b->order); });
   for (Waiting* const waiting : parked) {
     waiting->parked = false;
     queue_.Push(&waiting->order);

@@ -75,11 +75,10 @@ absl::Status Groups::Start(const ClientFactory& make_clients, StreamSink* text,
       restarters_.push_back(std::make_unique<Restarter>(restarter, first_rank));
       own = restarters_.back().get();
     }
-    WEFT_RETURN_IF_ERROR(loops_[group]->Start(
-        [&](const ShardReplySink& sink, Poller* poller) {
-          return make_clients(group, sink, poller);
-        },
-        text, own, recorders.empty() ? nullptr : recorders[group].get()));
+    WEFT_RETURN_IF_ERROR(
+        loops_[group]->Start([&](const ShardReplySink& sink,
+                                 Poller* poller) { return make_clients(group, sink, poller); },
+                             text, own, recorders.empty() ? nullptr : recorders[group].get()));
     first_rank += worlds_[group];
   }
   if (dispatcher_ != nullptr) dispatcher_->Start();

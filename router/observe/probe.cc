@@ -186,8 +186,7 @@ void Probe::RenderScheduler() {
   Follow(m.evicted, stats.evicted_blocks, &m.seen.evicted_blocks);
 }
 
-void Probe::CacheConfig(uint32_t block_tokens, uint32_t blocks, bool prefix_cache,
-                        uint32_t group) {
+void Probe::CacheConfig(uint32_t block_tokens, uint32_t blocks, bool prefix_cache, uint32_t group) {
   Metrics& m = *metrics_;
   absl::MutexLock lock(&m.now_mutex);
   if (m.cache_blocks.size() <= group) m.cache_blocks.resize(group + 1);

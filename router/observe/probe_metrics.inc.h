@@ -280,13 +280,13 @@ struct Probe::Metrics {
   // Shards.
   std::array<Gauge*, 6> server_states = Labelled(
       GaugeFamily("weft_server_state", "1 for the state the server is in"), "state", kServerStates);
-  std::array<Gauge*, 6> group_states = Labelled(
-      GaugeFamily("weft_group_state", "Shard groups in the state"), "state", kGroupStates);
+  std::array<Gauge*, 6> group_states =
+      Labelled(GaugeFamily("weft_group_state", "Shard groups in the state"), "state", kGroupStates);
   Gauge& epoch = OneGauge("weft_group_epoch", "Epoch of the shard group; highest of all groups");
   Family<Gauge>& group_serving =
       GaugeFamily("weft_group_serving", "1 while the shard group runs steps");
-  Family<Gauge>& group_requests = GaugeFamily(
-      "weft_group_requests", "Requests that a shard group runs, or holds until it can");
+  Family<Gauge>& group_requests =
+      GaugeFamily("weft_group_requests", "Requests that a shard group runs, or holds until it can");
   Family<Gauge>& group_kv_usage =
       GaugeFamily("weft_group_kv_usage_perc", "Share of a shard group's KV blocks in use, 0 .. 1");
   Gauge& undispatched =
@@ -295,8 +295,8 @@ struct Probe::Metrics {
       CounterFamily("weft_placements_total", "Requests handed to one of several shard groups, for");
   Counter& placed_by_prefix = placement_family.Add({{"reason", "prefix"}});
   Counter& placed_by_load = placement_family.Add({{"reason", "load"}});
-  Counter& given_back = OneCounter("weft_requests_given_back_total",
-                                   "Requests that lost shard groups had not begun");
+  Counter& given_back =
+      OneCounter("weft_requests_given_back_total", "Requests that lost shard groups had not begun");
   Family<Counter>& group_loss_family =
       CounterFamily("weft_group_losses_total",
                     "Epochs and attempts to form one that were lost, by the group's state");

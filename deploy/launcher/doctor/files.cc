@@ -37,14 +37,14 @@ std::unique_ptr<shard::ModelFiles> CheckModel(const ServeOptions& options, Repor
     return nullptr;
   }
   const shard::DecoderSpec& spec = (*files)->spec();
-  report->Ok("model", absl::StrCat(path, ": ", spec.family, ", ", spec.parameters() / 1'000'000,
-                                   " M parameters, ", (*files)->total_bytes() >> 20,
-                                   " MiB of tensors, complete headers, ", options.shards,
-                                   options.shards == 1 ? " shard" : " shards",
-                                   options.replicas == 1
-                                       ? std::string()
-                                       : absl::StrCat(" in each of ", options.replicas,
-                                                      " replicas")));
+  report->Ok(
+      "model",
+      absl::StrCat(path, ": ", spec.family, ", ", spec.parameters() / 1'000'000, " M parameters, ",
+                   (*files)->total_bytes() >> 20, " MiB of tensors, complete headers, ",
+                   options.shards, options.shards == 1 ? " shard" : " shards",
+                   options.replicas == 1
+                       ? std::string()
+                       : absl::StrCat(" in each of ", options.replicas, " replicas")));
   return *std::move(files);
 }
 

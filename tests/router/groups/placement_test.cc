@@ -30,8 +30,8 @@ GroupLoad Holding(uint32_t running, uint64_t tokens) {
 PlacedRequest Prompt(uint32_t tokens) { return {tokens, tokens + 10, false}; }
 
 TEST_CASE("A request goes to the group with the fewest tokens", "[router][groups]") {
-  const Placement place = Place({Holding(1, 500), Holding(3, 400), Holding(2, 600)}, Prompt(100),
-                                {0, 0, 0});
+  const Placement place =
+      Place({Holding(1, 500), Holding(3, 400), Holding(2, 600)}, Prompt(100), {0, 0, 0});
   CHECK(place.kind == Kind::kLeastLoaded);
   CHECK(place.group == 1);
 }

@@ -83,8 +83,8 @@ void World::CheckPlaces() {
       places += scheduler != nullptr && scheduler->IsLive(client->sequence()) ? 1 : 0;
     }
     if (places <= 1) continue;
-    Violated("group.one", absl::StrCat("request ", client->action().id, " is in ", places,
-                                       " places"));
+    Violated("group.one",
+             absl::StrCat("request ", client->action().id, " is in ", places, " places"));
   }
   for (uint32_t group = 0; group < groups_.size(); ++group) {
     const EngineLoop& loop = all.LoopForTest(group);
