@@ -40,9 +40,9 @@ struct SchedulerConfig {
   // Waiting sequences, for sizing; admission keeps the real limit.
   uint32_t waiting_max = kQueueRequestsDefault;
   // Target of the time between two tokens of a running stream; bounds the chunks beside decode
-  // rows. 0: each prompt under way or waiting may add as much time to a step as its decode rows
-  // take, so that one long prompt about doubles the gaps of streams and its own time to first
-  // token, while a full queue of prompts gets nearly all of the device.
+  // rows. 0: each prompt under way, or waiting with a slot free for it, may add as much time to a
+  // step as its decode rows take, so that one long prompt about doubles the gaps of streams and its
+  // own time to first token, while prompts for many free slots get nearly all of the device.
   uint32_t inter_token_target_us = 0;
   // Microseconds of waiting that one step of priority is worth. >= 0.
   int64_t ageing_us = kAgeingUsDefault;

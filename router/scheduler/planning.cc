@@ -109,7 +109,9 @@ uint32_t Scheduler::Impl::ChunkBudget(const Sequence& leader) {
 }
 
 uint32_t Scheduler::Impl::SharedStepUs() const {
-  const auto prompts = static_cast<double>(prefilling_.size() + waiting_.size());
+  // Those that no slot is free for cannot begin, however long this step lasts.
+  const size_t can_begin = std::min<size_t>(waiting_.size(), config_.running_max - running_.size());
+  const auto prompts = static_cast<double>(prefilling_.size() + can_begin);
   return static_cast<uint32_t>(std::min(cost_.StepUs(shape_) * (1 + prompts), kStepUsMax));
 }
 
