@@ -43,6 +43,8 @@ struct PeerTls {
   std::string cert_pem;
   std::string key_pem;
   std::string ca_pem;
+
+  friend bool operator==(const PeerTls&, const PeerTls&) = default;
 };
 
 // Reads all three and checks them: the key is the certificate's, the chain and at least one of the

@@ -9,11 +9,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/time/clock.h"
 #include "common/clock.h"
 #include "common/limits.h"
+#include "common/peer_tls.h"
 #include "common/status.h"
-#include "common/tls_pem.h"
 #include "grpcpp/channel.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/create_channel.h"
@@ -96,11 +95,11 @@ absl::Status ToStatus(const grpc::Status& status) {
 
 class GrpcShardClient : public ShardClient {
  public:
-  GrpcShardClient(Rank rank, const std::string& address,
-                  std::shared_ptr<grpc::ChannelCredentials> credentials, ShardReplySink sink)
+  GrpcShardClient(Rank rank, const std::string& address, std::unique_ptr<PeerTlsSource> tls,
+                  ShardReplySink sink)
       : rank_(rank),
         address_(address),
-        credentials_(std::move(credentials)),
+        tls_(std::move(tls)),
         sink_(std::move(sink)),
         paths_(CallPaths()),
         channel_(MakeChannel()) {}
@@ -164,7 +163,12 @@ class GrpcShardClient : public ShardClient {
   };
 
   std::shared_ptr<grpc::Channel> MakeChannel() const {
-    return grpc::CreateCustomChannel(address_, credentials_, ChannelArguments());
+    PeerTls tls = tls_->tls();
+    grpc::SslCredentialsOptions options;
+    options.pem_cert_chain = std::move(tls.cert_pem);
+    options.pem_private_key = std::move(tls.key_pem);
+    options.pem_root_certs = std::move(tls.ca_pem);
+    return grpc::CreateCustomChannel(address_, grpc::SslCredentials(options), ChannelArguments());
   }
 
   std::shared_ptr<grpc::Channel> channel() {
@@ -172,11 +176,13 @@ class GrpcShardClient : public ShardClient {
     return channel_;
   }
 
-  // Replaces a channel that has not found the shard's name for a while; returns it, so that it ends
-  // outside the lock. It has no connection, and its calls end as they would have.
+  // Replaces a channel without a connection that has not found the shard's name for a while, or
+  // whose certificates are renewed; returns it, so that it ends outside the lock. Its calls end as
+  // they would have.
   std::shared_ptr<grpc::Channel> LookAgain(int64_t now_us) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    if (!IsLookupFailure(why_) || now_us < channel_made_us_ + kLookAgainUs) return nullptr;
     if (channel_->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_READY) return nullptr;
+    const bool lost_name = IsLookupFailure(why_) && now_us >= channel_made_us_ + kLookAgainUs;
+    if (!tls_->Refresh() && !lost_name) return nullptr;
     channel_made_us_ = now_us;
     return std::exchange(channel_, MakeChannel());
   }
@@ -241,7 +247,7 @@ class GrpcShardClient : public ShardClient {
 
   const Rank rank_;
   const std::string address_;
-  const std::shared_ptr<grpc::ChannelCredentials> credentials_;
+  const std::unique_ptr<PeerTlsSource> tls_;
   const ShardReplySink sink_;
   const std::vector<std::string> paths_;
   absl::Mutex mutex_;
@@ -260,14 +266,9 @@ absl::StatusOr<std::unique_ptr<ShardClient>> MakeGrpcShardClient(Rank rank,
                                                                  const std::string& address,
                                                                  const ShardTls& tls,
                                                                  ShardReplySink sink) {
-  WEFT_ASSIGN_OR_RETURN(PeerTls files,
-                        LoadPeerTls("--shard-tls", {tls.cert, tls.key, tls.ca}, absl::Now()));
-  grpc::SslCredentialsOptions options;
-  options.pem_cert_chain = std::move(files.cert_pem);
-  options.pem_private_key = std::move(files.key_pem);
-  options.pem_root_certs = std::move(files.ca_pem);
-  return std::make_unique<GrpcShardClient>(rank, address, grpc::SslCredentials(options),
-                                           std::move(sink));
+  WEFT_ASSIGN_OR_RETURN(std::unique_ptr<PeerTlsSource> source,
+                        PeerTlsSource::Open("--shard-tls", {tls.cert, tls.key, tls.ca}));
+  return std::make_unique<GrpcShardClient>(rank, address, std::move(source), std::move(sink));
 }
 
 }  // namespace weft::router

@@ -20,8 +20,8 @@
 #include "absl/strings/strip.h"
 #include "common/limits.h"
 #include "common/status.h"
-#include "common/tls_pem.h"
 #include "shard/control/health_service.h"
+#include "shard/control/peer_credentials.h"
 #include "weft/shard/v1/shard.grpc.pb.h"
 
 namespace weft::shard {
@@ -279,12 +279,9 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeCredentials(
         endpoint.wildcard ? "; or name the one the router uses" : ""));
   }
   WEFT_ASSIGN_OR_RETURN(
-      PeerTls files,
-      LoadPeerTls("--tls", {options.tls_cert, options.tls_key, options.tls_ca}, absl::Now()));
-  grpc::SslServerCredentialsOptions tls(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
-  tls.pem_root_certs = std::move(files.ca_pem);
-  tls.pem_key_cert_pairs.push_back({std::move(files.key_pem), std::move(files.cert_pem)});
-  return grpc::SslServerCredentials(tls);
+      std::unique_ptr<PeerTlsSource> source,
+      PeerTlsSource::Open("--tls", {options.tls_cert, options.tls_key, options.tls_ca}));
+  return MakePeerCredentials(std::move(source));
 }
 
 }  // namespace
@@ -295,6 +292,8 @@ struct ShardServer::Impl {
 
   Service service;
   HealthService health;
+  // Asked at each handshake, for as long as the server lives.
+  std::shared_ptr<grpc::ServerCredentials> credentials;
   std::unique_ptr<grpc::Server> server;
   std::string address;
   // Removed at the end; empty with TCP.
@@ -318,10 +317,9 @@ absl::StatusOr<std::unique_ptr<ShardServer>> ShardServer::Start(const ListenOpti
     builder.AddListeningPort(impl->address, grpc::InsecureServerCredentials(), &port);
   } else {
     WEFT_ASSIGN_OR_RETURN(endpoint, ParseListen(options.listen));
-    WEFT_ASSIGN_OR_RETURN(std::shared_ptr<grpc::ServerCredentials> credentials,
-                          MakeCredentials(options, endpoint));
-    builder.AddListeningPort(absl::StrCat(endpoint.host, ":", endpoint.port),
-                             std::move(credentials), &port);
+    WEFT_ASSIGN_OR_RETURN(impl->credentials, MakeCredentials(options, endpoint));
+    builder.AddListeningPort(absl::StrCat(endpoint.host, ":", endpoint.port), impl->credentials,
+                             &port);
   }
   builder.RegisterService(&impl->service);
   builder.RegisterService(&impl->health);

@@ -112,7 +112,7 @@ SCHEDULER_FORBIDDEN = re.compile(
 
 # gRPC is slow to compile and belongs to the edges of a process.
 GRPC_ALLOWED = re.compile(
-    r"^(router/(doors/grpc/|shards/client|main|engine/)|shard/(control/(health|step)_service|main)|deploy/launcher/|tests/)")
+    r"^(router/(doors/grpc/|shards/client|main|engine/)|shard/(control/(health_service|peer_credentials|step_service)|main)|deploy/launcher/|tests/)")
 
 LINE_MAX = 100
 FILE_MAX = 600

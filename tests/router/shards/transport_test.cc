@@ -239,6 +239,23 @@ TEST_CASE("Certificates that do not fit are named by the calls that wait for a c
   CHECK(absl::StrContains(unknown_router.status.message(), "no connection: "));
 }
 
+TEST_CASE("Renewed certificates are used by the next connection", "[router][transport]") {
+  Route route("mutual TLS");
+  const std::string address = route.server->address();
+  Caller caller(address, route.tls);
+  CHECK(caller.Call(ShardCall::kInfo, "old", kLongUs, /*wait_for_ready=*/true).body == "old");
+  route.server.reset();
+  // Of another authority: what the client read at first fits neither way.
+  testing::WriteTestCertificate(route.dir.path());
+  route.Serve(address);
+  std::string body;
+  const int64_t end_us = MonotonicClock().NowUs() + kLongUs;
+  while (body.empty() && MonotonicClock().NowUs() < end_us) {
+    body = caller.Call(ShardCall::kInfo, "new", 500'000, /*wait_for_ready=*/true).body;
+  }
+  CHECK(body == "new");
+}
+
 TEST_CASE("A client that goes away ends its calls once each", "[router][transport]") {
   const Route route(GENERATE("unix", "loopback", "mutual TLS"));
   Caller caller(route.server->address(), route.tls);

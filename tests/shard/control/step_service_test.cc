@@ -289,6 +289,49 @@ TEST_CASE("A wildcard address is served with mutual TLS", "[shard][service]") {
   }
 }
 
+TEST_CASE("A shard shows a renewed certificate to the next connection", "[shard][service]") {
+  test::TempDir folder;
+  const std::string cert = folder.path() + "/cert.pem";
+  testing::WriteTestCertificate(folder.path() + "/");
+  const std::shared_ptr<grpc::ChannelCredentials> old = TestCredentials(folder);
+  ExecutorRig rig;
+  ListenOptions options = OnTcp("127.0.0.1:0");
+  options.tls_cert = cert;
+  options.tls_key = folder.path() + "/key.pem";
+  options.tls_ca = folder.path() + "/ca.pem";
+  const auto server = ShardServer::Start(options, *rig.executor, nullptr);
+  REQUIRE(server.ok());
+  const auto asks = [&](Client* client, absl::Duration timeout) {
+    v1::InfoResponse facts;
+    return client->Call(&v1::ShardService::Stub::Info, v1::InfoRequest(), &facts, timeout).ok();
+  };
+  Client before((*server)->address(), old);
+  CHECK(asks(&before, absl::Seconds(60)));
+
+  // Of another authority, so that a client which knows one of them cannot take the other's.
+  testing::WriteTestCertificate(folder.path() + "/");
+  Client after((*server)->address(), TestCredentials(folder));
+  CHECK(asks(&after, absl::Seconds(60)));
+  CHECK(asks(&before, absl::Seconds(60)));  // its connection lives on
+  {
+    // Channels share connections by their arguments.
+    grpc::ChannelArguments apart;
+    apart.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    const auto stub =
+        v1::ShardService::NewStub(grpc::CreateCustomChannel((*server)->address(), old, apart));
+    grpc::ClientContext context;
+    v1::InfoResponse facts;
+    CHECK(stub->Info(&context, v1::InfoRequest(), &facts).error_code() ==
+          grpc::StatusCode::UNAVAILABLE);
+  }
+
+  // Half of a renewal: the certificate read before stays.
+  const std::shared_ptr<grpc::ChannelCredentials> current = TestCredentials(folder);
+  std::ofstream(cert) << "half of a certificate";
+  Client meanwhile((*server)->address(), current);
+  CHECK(asks(&meanwhile, absl::Seconds(60)));
+}
+
 TEST_CASE("A shard's health is what it says at the moment of the question", "[shard][service]") {
   test::TempDir folder;
   ExecutorRig rig;
