@@ -192,7 +192,7 @@ int Router::Run() {
     }
     news_.Read();
     if (const absl::Status fatal = news_.fatal(); !fatal.ok()) {
-      WEFT_LOG_ERROR("cannot serve any more: {}", std::string(fatal.message()));
+      WEFT_LOG_ERROR("ends, because it cannot serve: {}", std::string(fatal.message()));
       Stop();
       return kExitFatal;
     }

@@ -60,10 +60,10 @@ void EngineLoop::EndLives() {
     absl::Status failure = live.failure;
     const bool complete =
         ended.reason == EndReason::kLength || ended.reason == EndReason::kEosToken;
+    // What is cancelled ends there and then, so no step can complete it afterwards.
+    WEFT_CHECK(!complete || failure.ok());
     if (!complete && failure.ok()) {
       failure = absl::InternalError("the scheduler gave the request up unasked");
-    } else if (complete) {
-      failure = absl::OkStatus();  // it was complete before the cancel came
     }
     if (live.begun) {
       outbox_[request.text_worker].ends.push_back({ended.id, failure, ToFinish(ended.reason)});

@@ -23,6 +23,10 @@ absl::Status NotReady() {
   return UnavailableError("LOADING", "the shards are loading the model", kComeBack);
 }
 
+// Replies that may wait for the loop beside other events: far more than all shards' calls in
+// flight.
+constexpr size_t kRepliesMax = 16'384;
+
 int64_t Earlier(int64_t a, int64_t b) { return b > 0 ? std::min(a, b) : a; }
 
 }  // namespace
@@ -33,7 +37,7 @@ EngineLoop::EngineLoop(EngineLoopOptions options, GroupOwner* owner, Probe* prob
       probe_(probe),
       runtime_(std::move(runtime)),
       clock_(runtime_.clock),
-      queue_(kEngineEventsMax),
+      queue_(kEngineEventsMax + kRepliesMax),
       poller_(runtime_.make_poller(clock_)) {
   owner_->Close(options_.group, NotReady());
 }
@@ -59,8 +63,9 @@ absl::Status EngineLoop::Start(const ClientFactory& make_clients, StreamSink* te
   group_options.launcher = options_.launcher;
   group_options.group = options_.group;
   auto sink = [this](ShardReply reply) {
-    // Replies are bounded by the calls in flight: only a closed queue refuses one.
-    WEFT_CHECK(Push(std::move(reply)) || queue_.closed());
+    // They have room of their own: only a closed queue refuses one.
+    WEFT_CHECK(queue_.TryPush(Event(std::move(reply))) || queue_.closed());
+    poller_->Wake();
   };
   WEFT_ASSIGN_OR_RETURN(std::vector<std::unique_ptr<ShardClient>> clients,
                         make_clients(sink, poller_.get()));
@@ -88,7 +93,8 @@ void EngineLoop::Stop() {
 // -- From any thread -----------------------------------------------------------------------------
 
 bool EngineLoop::Push(Event&& event) {
-  if (!queue_.TryPush(std::move(event))) return false;
+  // What comes at the same moment on other threads may pass this bound, by one event each.
+  if (queue_.size() >= kEngineEventsMax || !queue_.TryPush(std::move(event))) return false;
   poller_->Wake();
   return true;
 }

@@ -158,7 +158,8 @@ class EngineLoop : public Inbox, public ShardGroupListener {
     uint32_t resumed_chunks = 0;
   };
 
-  // From any thread. False when the queue is full or closed; the event is then left untouched.
+  // From any thread. False when the queue has room for replies alone, or is closed; the event is
+  // then left untouched.
   bool Push(Event&& event);
 
   // -- Thread

@@ -11,19 +11,24 @@
 namespace weft::router {
 namespace {
 
-TEST_CASE("A cancel that finds the queue full is found by its answer", "[router][engine]") {
+TEST_CASE("A full queue has room for replies, and a cancel that finds none is found by its answer",
+          "[router][engine]") {
   Gate loop;
   Gate steps;
   std::atomic<int> begun{0};
+  std::atomic<int> answered{0};
   RigOptions options = TwoShards();
   options.engine.hang_timeout_ms = 60'000;
-  // The engine's thread stands still as it begins to serve again, and steps get no answer, for
-  // which there has to be room.
+  // The engine's thread stands still as it begins to serve again, and the step that it has sent
+  // gets its answers once the queue is full.
   options.engine.on_serving = [&begun, wait = loop.waiter()] {
     if (begun.fetch_add(1) == 1) wait();
   };
-  options.faults = [wait = steps.waiter()](Rank, const testing::MockMoment& moment) {
-    if (moment.epoch > 1 && (moment.call == "Prefill" || moment.call == "Decode")) wait();
+  options.faults = [&answered, wait = steps.waiter()](Rank, const testing::MockMoment& moment) {
+    if (moment.epoch > 1 && (moment.call == "Prefill" || moment.call == "Decode")) {
+      wait();
+      answered.fetch_add(1);
+    }
     return testing::MockFault::kNone;
   };
   EngineRig rig(options);
@@ -41,9 +46,10 @@ TEST_CASE("A cancel that finds the queue full is found by its answer", "[router]
   // A drain is an event that nothing comes of before its time.
   for (size_t i = 0; i <= kEngineEventsMax; ++i) rig.engine().StartDrain(absl::Hours(1));
   unwanted->Cancel(CancelReason::kClientGone);
+  steps.Open();
+  EngineRig::WaitUntil("both shards answer the step", [&] { return answered.load() >= 2; });
   loop.Open();
   unwanted->WaitEnd(absl::Seconds(30));
-  steps.Open();
   CHECK(absl::IsCancelled(unwanted->status()));
   CHECK(unwanted->ids().size() < 900);
   // It alone was cancelled.
