@@ -44,6 +44,8 @@ class Mutant:
     new: str
     catchers: tuple
     hangs: bool
+    # Of its tests, beside what all have.
+    environment: tuple
 
     @property
     def name(self):
@@ -85,7 +87,7 @@ def parse(path):
     try:
         text = path.read_text()
         head = text.split("\n<<<<\n", 1)[0].splitlines()
-        what, catchers, values = [], [], {}
+        what, catchers, values, environment = [], [], {}, []
         for line in head:
             if line.startswith("# "):
                 what.append(line[2:])
@@ -93,6 +95,8 @@ def parse(path):
                 catchers.append(read_catcher(line))
             elif (match := re.fullmatch(r"(file|hangs): (\S+)", line)) and match[1] not in values:
                 values[match[1]] = match[2]
+            elif match := re.fullmatch(r"environment: (\w+)=(\S+)", line):
+                environment.append((match[1], match[2]))
             else:
                 raise BadMutant(f'what is the line "{line}"?')
         if not what or "file" not in values:
@@ -111,7 +115,7 @@ def parse(path):
     except BadMutant as error:
         raise BadMutant(f"{path.name}: {error}") from None
     return Mutant(path, " ".join(what), values["file"], old, new, tuple(catchers),
-                  "hangs" in values)
+                  "hangs" in values, tuple(environment))
 
 
 def all_paths():

@@ -82,9 +82,9 @@ class Runner:
         out = subprocess.run(command, capture_output=True, text=True, env=self.tree.environment)
         return len([line for line in out.stdout.splitlines() if line.strip()])
 
-    def execute(self, catcher, log, timeout_s):
-        return scratch.run(self.command(catcher), timeout_s, log, env=self.tree.environment,
-                           cwd=self.tree.tree)
+    def execute(self, catcher, log, timeout_s, environment=()):
+        return scratch.run(self.command(catcher), timeout_s, log, cwd=self.tree.tree,
+                           env=self.tree.environment | dict(environment))
 
     def check(self, catcher, log):
         """The test has to be there and to pass without a mutant."""
@@ -116,7 +116,8 @@ class Runner:
                 return "error", f"{', '.join(targets)} does not depend on {mutant.file}", 0, 0
             built = time.monotonic()
             for catcher in mutant.catchers:
-                status = self.execute(catcher, log, self.patience_s(catcher))
+                status = self.execute(catcher, log, self.patience_s(catcher),
+                                      mutant.environment)
                 seconds = built - begin, time.monotonic() - built
                 if status is None and not mutant.hangs:
                     return ("error", f"{catcher} ran past {self.patience_s(catcher):.0f} s; a "
@@ -140,7 +141,7 @@ class Runner:
         except scratch.BuildFailed as error:
             return "error", f"does not compile: {error}", time.monotonic() - begin, 0
         built = time.monotonic()
-        status = self.execute(catcher, log, 600)
+        status = self.execute(catcher, log, 600, mutant.environment)
         verdict = "caught" if status == 0 else "survived"
         return verdict, f"by {catcher}", built - begin, time.monotonic() - built
 

@@ -57,6 +57,8 @@ class ReadTest(unittest.TestCase):
         self.assertEqual(mutant.catchers, (mutants.Catcher("unit", "weft_a_test", "A, [b] and c"),))
         self.assertEqual(mutant.apply("{\n  return 1;\n}\n"), "{\n  return 0;\n}\n")
         self.assertTrue(parsed(GOOD.replace("<<<<", "hangs: yes\n<<<<", 1)).hangs)
+        self.assertEqual(parsed(GOOD.replace("<<<<", "environment: A=b\n<<<<", 1)).environment,
+                         (("A", "b"),))
         self.assertEqual(parsed(GOOD.replace("  return 0;\n", "")).new, "")
 
     def test_what_a_mutant_lacks_is_said(self):

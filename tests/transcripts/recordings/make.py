@@ -67,6 +67,8 @@ def run(server, key, body, leaves):
 
 
 def main():
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
     out = os.path.abspath(sys.argv[1])
     with tempfile.TemporaryDirectory() as folder:
         keys = [new_key(folder, tenant) for tenant in ("north", "south")]
