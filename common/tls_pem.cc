@@ -133,6 +133,37 @@ absl::Status CheckKey(const std::string& key_path, const EVP_PKEY* key,
                    SubjectOf(chain[0].get()), "); the server's own certificate comes first"));
 }
 
+namespace {
+
+// Whether TLS 1.3 can sign with the key at the level of security that OpenSSL's defaults ask for:
+// it would load any other, and no connection would come about.
+absl::Status CheckKeyKind(const std::string& path, const EVP_PKEY* key) {
+  constexpr int kRsaBitsMin = 2048;
+  switch (EVP_PKEY_get_base_id(key)) {
+    case EVP_PKEY_RSA:
+      if (EVP_PKEY_get_bits(key) >= kRsaBitsMin) return absl::OkStatus();
+      break;
+    case EVP_PKEY_EC: {
+      char curve[64] = "";
+      EVP_PKEY_get_group_name(key, curve, sizeof(curve), nullptr);
+      for (const char* usable : {"prime256v1", "secp384r1", "secp521r1"}) {
+        if (absl::string_view(curve) == usable) return absl::OkStatus();
+      }
+      break;
+    }
+    case EVP_PKEY_ED25519:
+      return absl::OkStatus();
+    default:
+      break;
+  }
+  (void)TakeOpensslError();
+  return absl::InvalidArgumentError(absl::StrCat(
+      path, ": no connection can be made with a key of this kind; expected RSA of at least ",
+      kRsaBitsMin, " bits, EC on P-256, P-384 or P-521, or Ed25519"));
+}
+
+}  // namespace
+
 absl::StatusOr<PeerTls> LoadPeerTls(absl::string_view flag, const PeerTlsFiles& files,
                                     absl::Time now) {
   const std::string cert_flag = absl::StrCat(flag, "-cert");
@@ -148,6 +179,7 @@ absl::StatusOr<PeerTls> LoadPeerTls(absl::string_view flag, const PeerTlsFiles& 
   absl::StatusOr<EvpKeyPtr> key = ParsePrivateKey(files.key, tls.key_pem);
   if (!key.ok()) return Annotate(key.status(), key_flag);
   WEFT_RETURN_IF_ERROR(Annotate(CheckKey(files.key, key->get(), files.cert, chain), key_flag));
+  WEFT_RETURN_IF_ERROR(Annotate(CheckKeyKind(files.key, key->get()), key_flag));
   WEFT_ASSIGN_OR_RETURN(const std::vector<X509Ptr> authorities,
                         ReadCertificates(ca_flag, files.ca, &tls.ca_pem));
   WEFT_RETURN_IF_ERROR(Annotate(CheckAnyDate(files.ca, authorities, now), ca_flag));

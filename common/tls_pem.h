@@ -47,8 +47,9 @@ struct PeerTls {
   friend bool operator==(const PeerTls&, const PeerTls&) = default;
 };
 
-// Reads all three and checks them: the key is the certificate's, the chain and at least one of the
-// authorities are valid at `now`. `flag` is how the flags' names begin ("--shard-tls" of
+// Reads all three and checks them: the key is the certificate's and of a kind that TLS can use, the
+// chain and at least one of the authorities are valid at `now`. `flag` is how the flags' names
+// begin ("--shard-tls" of
 // --shard-tls-cert, -key and -ca); errors begin with the one that named the file.
 absl::StatusOr<PeerTls> LoadPeerTls(absl::string_view flag, const PeerTlsFiles& files,
                                     absl::Time now);

@@ -34,6 +34,12 @@ absl::StatusOr<std::vector<std::vector<std::string>>> ParseGroups(const RouterFl
         absl::StrCat("--groups: ", shards.size(), " shards do not make ", values.groups,
                      " groups of equal size; give --shard for every rank of every group"));
   }
+  for (auto shard = shards.begin(); shard != shards.end(); ++shard) {
+    if (std::find(shards.begin(), shard, *shard) != shard) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--shard: ", *shard, " is given twice; each shard has an address of its own"));
+    }
+  }
   const size_t world = shards.size() / values.groups;
   std::vector<std::vector<std::string>> groups;
   for (size_t first = 0; first < shards.size(); first += world) {

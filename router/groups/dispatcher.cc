@@ -14,6 +14,8 @@ namespace weft::router {
 namespace {
 
 constexpr absl::Duration kComeBack = absl::Seconds(2);
+// Requests that one round may pass over because only a full group could take them.
+constexpr int kPassedOverMax = 64;
 
 absl::Status ShuttingDown() {
   return UnavailableError("SHUTTING_DOWN", "the server is shutting down", kComeBack);
@@ -33,7 +35,8 @@ Dispatcher::Dispatcher(DispatcherOptions options, std::vector<Inbox*> groups, Pr
       events_(kEngineEventsMax),
       poller_(runtime_.make_poller(clock_)),
       loads_(groups_.size()),
-      sent_(groups_.size()) {
+      sent_(groups_.size()),
+      absences_(groups_.size(), Absence{clock_->NowUs(), false}) {
   WEFT_CHECK(!groups_.empty() && groups_.size() <= kGroupsMax);
 }
 
@@ -83,6 +86,7 @@ void Dispatcher::Report(uint32_t group, const GroupReport& report,
     // What was generated can wait; who may now be handed out cannot.
     room = report.serving != before.serving || report.waiting < before.waiting ||
            report.running + report.waiting < before.running + before.waiting ||
+           report.arrived != before.arrived || report.free_tokens > before.free_tokens ||
            report.request_tokens_max != before.request_tokens_max;
     mail.report = report;
     for (const TenantNews& added : news) {
@@ -189,6 +193,7 @@ void Dispatcher::SetLoad(uint32_t group, const GroupReport& report) {
 
 void Dispatcher::OnServing(uint32_t group, bool serving, int64_t now_us) {
   loads_[group].serving = serving;
+  absences_[group] = {now_us, false};
   if (!serving) prefixes_.Forget(group);
   queue_.Unpark();
   const bool any =
@@ -258,6 +263,17 @@ int64_t Dispatcher::OnTimers(int64_t now_us) {
            now_us);
   }
   int64_t wake_us = std::numeric_limits<int64_t>::max();
+  for (size_t group = 0; group < groups_.size(); ++group) {
+    Absence& absence = absences_[group];
+    if (loads_[group].serving || absence.given_up) continue;
+    const int64_t end_us = absence.since_us + options_.recovery_timeout_us;
+    absence.given_up = now_us >= end_us;
+    if (absence.given_up) {
+      queue_.Unpark();
+    } else {
+      wake_us = std::min(wake_us, end_us);
+    }
+  }
   for (const auto* deadlines : {&deadlines_, &queue_deadlines_}) {
     if (!deadlines->empty()) wake_us = Earlier(wake_us, deadlines->begin()->first);
   }
@@ -269,36 +285,58 @@ int64_t Dispatcher::OnTimers(int64_t now_us) {
 // -- Handing out ---------------------------------------------------------------------------------
 
 void Dispatcher::HandOut(int64_t now_us) {
+  if (std::exchange(passed_over_, false)) queue_.Unpark();
+  int passed_over = 0;
   while (!queue_.empty()) {
     const SequenceId sequence = queue_.Next();
-    const Placement placement = Choose(*requests_.at(sequence), sequence);
-    if (placement.kind == Placement::Kind::kLater) return;
+    const PreparedRequest& request = *requests_.at(sequence);
+    const PlacedRequest asks = Asks(request, sequence);
+    const Placement placement = Choose(request, asks);
     if (placement.found()) {
       if (!Send(sequence, placement, now_us)) return;
-      continue;
-    }
-    // It was accepted when pools were larger. A group that is lost may come back with more.
-    const bool all_serve = std::all_of(loads_.begin(), loads_.end(),
-                                       [](const GroupLoad& load) { return load.serving; });
-    if (all_serve) {
+    } else if (placement.kind == Placement::Kind::kLater) {
+      if (!AnySmaller(asks) || ++passed_over > kPassedOverMax) return;
+      passed_over_ = true;
+      queue_.Park(sequence);
+    } else if (AnyMayComeBack()) {
+      // It was accepted when pools were larger. A group that is lost may come back with more.
+      queue_.Park(sequence);
+    } else {
       End(sequence,
           UnavailableError("POOL_SHRANK", "the restarted shards have too little KV memory",
                            kComeBack),
           now_us);
-    } else {
-      queue_.Park(sequence);
     }
   }
 }
 
-Placement Dispatcher::Choose(const PreparedRequest& request, SequenceId sequence) {
+bool Dispatcher::AnySmaller(const PlacedRequest& asks) const {
+  return std::any_of(loads_.begin(), loads_.end(), [&asks](const GroupLoad& load) {
+    return load.serving && load.request_tokens_max < asks.tokens_min;
+  });
+}
+
+bool Dispatcher::AnyMayComeBack() const {
+  for (size_t group = 0; group < groups_.size(); ++group) {
+    if (!loads_[group].serving && !absences_[group].given_up) return true;
+  }
+  return false;
+}
+
+PlacedRequest Dispatcher::Asks(const PreparedRequest& request, SequenceId sequence) const {
   uint32_t places = 0;
   for (const GroupLoad& load : loads_) places += load.serving ? load.running_max : 0;
   PlacedRequest asks;
+  asks.leaves_reserve = queue_.HoldsShare(sequence, places);
+  // What was resumed and is complete takes no memory.
+  if (request.resumed_end.has_value()) return asks;
   asks.prompt_tokens = request.prefill_tokens();
   asks.tokens_min = request.max_tokens_named ? request.prompt_tokens + request.max_new_tokens
                                              : request.prefill_tokens() + 1;
-  asks.leaves_reserve = queue_.HoldsShare(sequence, places);
+  return asks;
+}
+
+Placement Dispatcher::Choose(const PreparedRequest& request, const PlacedRequest& asks) {
   std::array<uint32_t, kGroupsMax> cached{};
   const auto by_group = absl::MakeSpan(cached).first(groups_.size());
   const Placement by_load = Place(loads_, asks, by_group);
@@ -313,8 +351,10 @@ bool Dispatcher::Send(SequenceId sequence, const Placement& placement, int64_t n
   const uint32_t prefill_tokens = request->prefill_tokens();
   const uint32_t group = placement.group;
   GroupLoad& load = loads_[group];
-  request->max_new_tokens =
-      std::min(request->max_new_tokens, load.request_tokens_max - request->prompt_tokens);
+  if (!request->resumed_end.has_value()) {
+    request->max_new_tokens =
+        std::min(request->max_new_tokens, load.request_tokens_max - request->prompt_tokens);
+  }
   if (options_.prefix_cache) prefixes_.Note(request->prompt.hashes(), group);
   if (!groups_[group]->Arrive(std::move(request))) {
     queue_.Drop(sequence, now_us);

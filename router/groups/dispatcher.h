@@ -107,8 +107,13 @@ class Dispatcher : public Inbox {
   // Returns when it wants to be called again.
   int64_t OnTimers(int64_t now_us);
   void HandOut(int64_t now_us);
-  // Where the request, whose turn it is, goes.
-  Placement Choose(const PreparedRequest& request, SequenceId sequence);
+  // Where the request, whose turn it is and who asks for `asks`, goes.
+  Placement Choose(const PreparedRequest& request, const PlacedRequest& asks);
+  PlacedRequest Asks(const PreparedRequest& request, SequenceId sequence) const;
+  // A group serves whose pool is too small for what is asked for: others may have room there.
+  bool AnySmaller(const PlacedRequest& asks) const;
+  // A group does not serve, and has not been away for so long that it is given up.
+  bool AnyMayComeBack() const;
   bool Send(SequenceId sequence, const Placement& placement, int64_t now_us);
   // A request that waits here ends with `why`.
   void End(SequenceId sequence, const absl::Status& why, int64_t now_us);
@@ -142,6 +147,15 @@ class Dispatcher : public Inbox {
   int64_t end_all_us_ = 0;
   // Since when no group serves, after one did; 0 = one does, or none has yet.
   int64_t lost_us_ = 0;
+  // By group, while it does not serve.
+  struct Absence {
+    int64_t since_us = 0;
+    // Nobody waits for it any more.
+    bool given_up = false;
+  };
+  std::vector<Absence> absences_;
+  // Some are parked that only a full group could take.
+  bool passed_over_ = false;
   bool stopping_ = false;
   uint64_t given_back_ = 0;
 

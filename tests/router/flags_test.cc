@@ -110,6 +110,8 @@ TEST_CASE("A router that cannot start as it is told says what to give", "[router
   CHECK(refusal({"--model=m.gguf", "--shard=a,b,c", "--groups=2"}) ==
         "--groups: 3 shards do not make 2 groups of equal size; give --shard for every rank of "
         "every group");
+  CHECK(refusal({"--model=m.gguf", "--shard=a:1,b:1,a:1"}) ==
+        "--shard: a:1 is given twice; each shard has an address of its own");
   CHECK(refusal({"--model=m.gguf", "--shard=a", "--groups=17"}).find("--groups: ") == 0);
   CHECK(refusal({"--model=m.gguf", "--shard=unix:/s", "--metrics-compat=tgi,sglang"}) ==
         "--metrics-compat: `sglang` is not one of tgi, vllm");

@@ -13,9 +13,10 @@
 
 namespace weft::testing {
 
-void WriteTestCertificate(const std::string& directory) {
-  const std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)> key(EVP_EC_gen("P-256"),
-                                                                &EVP_PKEY_free);
+void WriteTestCertificate(const std::string& directory, const char* kind) {
+  const bool rsa = absl::string_view(kind) == "RSA";
+  const std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)> key(
+      rsa ? EVP_RSA_gen(1024) : EVP_EC_gen(kind), &EVP_PKEY_free);
   const std::unique_ptr<X509, decltype(&X509_free)> cert(X509_new(), &X509_free);
   WEFT_CHECK(key != nullptr && cert != nullptr);
   X509_set_version(cert.get(), X509_VERSION_3);

@@ -147,6 +147,97 @@ TEST_CASE("A request that no group has yet can be cancelled, and drains like oth
   CHECK(rig.engine().WaitIdle(absl::Seconds(10)));
 }
 
+TEST_CASE("A complete answer that is resumed needs no group's memory", "[router][groups]") {
+  RigOptions options = TwoGroups();
+  options.shape.kv_blocks = 20;
+  EngineRig rig(options);
+  WaitAllServe(rig);
+  GenerateInput input = MakeInput(1, 20, 0);
+  input.max_tokens.reset();
+  auto whole = rig.Submit(input);
+  whole->WaitEnd();
+  REQUIRE(whole->finished().reason == FinishReason::kLength);
+  // Its tokens are all that a pool bears.
+  input.seed = whole->started().seed;
+  input.resume.emplace();
+  input.resume->fingerprint = whole->started().fingerprint;
+  input.resume->output_ids = whole->ids();
+  auto again = rig.Submit(input);
+  again->WaitEnd();
+  CHECK(again->status().ok());
+  CHECK(again->finished().reason == FinishReason::kLength);
+  rig.CheckClean();
+}
+
+// Two groups with a place each, of which the second comes back with a pool too small for what
+// waits.
+struct Shrunken {
+  Shrunken() : rig(Options()) {
+    WaitAllServe(rig);
+    for (uint64_t seed = 1; seed <= 2; ++seed) {
+      running.push_back(rig.Submit(MakeInput(seed, 20, 900)));
+      running.back()->WaitTokens(2);
+    }
+    // Behind what waits in the groups.
+    for (uint64_t seed = 3; seed <= 10; ++seed) {
+      large.push_back(rig.Submit(MakeInput(seed, 20, 400)));
+    }
+    EngineRig::WaitUntil("some have no group", [this] {
+      return MetricValue(rig.probe(), "weft_num_requests_undispatched") >= 4;
+    });
+    rig.shard(1).Kill();
+    EngineRig::WaitUntil("the loss is noticed", [this] {
+      return MetricValue(rig.probe(), "weft_group_serving{group=\"1\"}") == 0;
+    });
+    rig.shard(1).SetKvBlocks(20);
+    rig.shard(1).Start();
+    WaitAllServe(rig);
+    EngineRig::WaitUntil("the small one is idle", [this] {
+      return MetricValue(rig.probe(), "weft_group_requests{group=\"1\",state=\"running\"}") == 0;
+    });
+  }
+  static RigOptions Options() {
+    RigOptions options = TwoGroups();
+    options.supervisor = false;
+    options.shape.kv_blocks = 120;
+    options.shape.running_max = options.engine.running_max = 1;
+    options.step_us = 3000;
+    options.engine.recovery_timeout_s = 2;
+    return options;
+  }
+
+  EngineRig rig;
+  std::vector<std::shared_ptr<FakeSink>> running;
+  std::vector<std::shared_ptr<FakeSink>> large;
+};
+
+TEST_CASE("Who waits for a full group holds up nobody whom a smaller one can take",
+          "[router][groups]") {
+  Shrunken is;
+  const GenerateInput input = MakeInput(99, 20, 5);
+  auto small = is.rig.Submit(input);
+  small->WaitEnd();
+  CHECK(small->ids() == is.rig.Expected(input));
+  CHECK_FALSE(is.large.back()->ended());
+  for (auto& sink : is.large) sink->Cancel(CancelReason::kClientGone);
+  for (auto& sink : is.running) sink->Cancel(CancelReason::kClientGone);
+  for (auto& sink : is.large) sink->WaitEnd();
+  is.rig.CheckClean();
+}
+
+TEST_CASE("Who fits only a group that does not come back ends in time", "[router][groups]") {
+  Shrunken is;
+  is.rig.shard(0).Kill();
+  for (auto& sink : is.large) sink->WaitEnd();
+  CHECK(absl::IsUnavailable(is.large.back()->status()));
+  CHECK(absl::StrContains(is.large.back()->status().message(), "too little KV memory"));
+  // The small group serves on.
+  const GenerateInput input = MakeInput(99, 20, 5);
+  auto small = is.rig.Submit(input);
+  small->WaitEnd();
+  CHECK(small->ids() == is.rig.Expected(input));
+}
+
 TEST_CASE("Requests end when no group comes back in time", "[router][groups]") {
   RigOptions options = TwoGroups();
   options.supervisor = false;

@@ -332,6 +332,31 @@ TEST_CASE("A shard shows a renewed certificate to the next connection", "[shard]
   CHECK(asks(&meanwhile, absl::Seconds(60)));
 }
 
+TEST_CASE("A key that no connection can be made with is refused", "[shard][service]") {
+  test::TempDir folder;
+  ExecutorRig rig;
+  ListenOptions options = OnTcp("127.0.0.1:0");
+  options.tls_cert = folder.path() + "/cert.pem";
+  options.tls_key = folder.path() + "/key.pem";
+  options.tls_ca = folder.path() + "/ca.pem";
+  for (const char* kind : {"RSA", "secp256k1", "brainpoolP256r1"}) {
+    INFO(kind);
+    testing::WriteTestCertificate(folder.path(), kind);
+    const absl::Status status = ShardServer::Start(options, *rig.executor, nullptr).status();
+    CHECK(absl::IsInvalidArgument(status));
+    CHECK(absl::StartsWith(status.message(), "--tls-key: " + options.tls_key + ": no connection"));
+  }
+  for (const char* kind : {"P-256", "P-384", "P-521"}) {
+    INFO(kind);
+    testing::WriteTestCertificate(folder.path(), kind);
+    const auto server = ShardServer::Start(options, *rig.executor, nullptr);
+    REQUIRE(server.ok());
+    Client client((*server)->address(), TestCredentials(folder));
+    v1::InfoResponse facts;
+    CHECK(client.Call(&v1::ShardService::Stub::Info, v1::InfoRequest(), &facts).ok());
+  }
+}
+
 TEST_CASE("A shard's health is what it says at the moment of the question", "[shard][service]") {
   test::TempDir folder;
   ExecutorRig rig;
