@@ -218,7 +218,8 @@ TEST_CASE("Who waits for a full group holds up nobody whom a smaller one can tak
   auto small = is.rig.Submit(input);
   small->WaitEnd();
   CHECK(small->ids() == is.rig.Expected(input));
-  CHECK_FALSE(is.large.back()->ended());
+  // Most of them would have had to end before.
+  CHECK_FALSE(is.large[2]->ended());
   for (auto& sink : is.large) sink->Cancel(CancelReason::kClientGone);
   for (auto& sink : is.running) sink->Cancel(CancelReason::kClientGone);
   for (auto& sink : is.large) sink->WaitEnd();
