@@ -9,6 +9,7 @@
 #include "common/limits.h"
 #include "common/log.h"
 #include "common/status.h"
+#include "router/engine/outcome.h"
 #include "router/errors.h"
 #include "router/observe/request_trace.h"
 
@@ -61,7 +62,6 @@ absl::Status EngineLoop::Start(const ClientFactory& make_clients, StreamSink* te
   group_options.router_id = runtime_.random_id();
   group_options.model = options_.model;
   group_options.launcher = options_.launcher;
-  group_options.group = options_.group;
   auto sink = [this](ShardReply reply) {
     // They have room of their own: only a closed queue refuses one.
     WEFT_CHECK(queue_.TryPush(Event(std::move(reply))) || queue_.closed());
@@ -179,7 +179,7 @@ void EngineLoop::Handle(Event& event, int64_t now_us) {
     end_all_us_ = Earlier(drain->deadline_us, end_all_us_);
   } else if (!stopping_) {
     stopping_ = true;
-    StopAll(UnavailableError("SHUTTING_DOWN", "the server is shutting down", kComeBack), now_us);
+    StopAll(ServerStopping(), now_us);
     group_->Leave(now_us);
     leave_by_us_ = now_us + kLeaveWaitUs;
   }
@@ -196,7 +196,7 @@ void EngineLoop::OnArrival(std::unique_ptr<PreparedRequest> request, int64_t now
     return refuse(CancelStatus(reason));
   }
   if (stopping_ || scheduler_ == nullptr) {
-    return refuse(UnavailableError("SHUTTING_DOWN", "the server is shutting down", kComeBack));
+    return refuse(ServerStopping());
   }
   if (request->resumed_end.has_value()) {
     NoteEnd(*request, *answer, 0);
@@ -205,7 +205,7 @@ void EngineLoop::OnArrival(std::unique_ptr<PreparedRequest> request, int64_t now
   // It was sent before the loss of this group was heard of.
   if (shares_work() && group_->state() != GroupState::kServing) {
     if (GiveBack(&request)) return;
-    return refuse(UnavailableError("SHUTTING_DOWN", "the server is shutting down", kComeBack));
+    return refuse(ServerStopping());
   }
   if (absl::Status status = Schedule(request.get(), now_us); !status.ok()) return refuse(status);
   if (request->deadline_us > 0) deadlines_.emplace(request->deadline_us, answer->sequence());

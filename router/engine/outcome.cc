@@ -15,6 +15,10 @@ RejectReason RejectReasonOf(const absl::Status& overloaded) {
   return RejectReason::kQueueRequests;
 }
 
+absl::Status ServerStopping() {
+  return UnavailableError("SHUTTING_DOWN", "the server is shutting down", absl::Seconds(2));
+}
+
 void CountUnfinished(const Answer& answer, CancelPhase phase, const absl::Status& why,
                      Probe* probe) {
   const CancelReason reason = answer.cancelled();

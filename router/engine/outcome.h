@@ -14,6 +14,9 @@ namespace weft::router {
 // Which limit a RESOURCE_EXHAUSTED of admission speaks of.
 RejectReason RejectReasonOf(const absl::Status& overloaded);
 
+// What requests end with, and are refused with, when the server stops.
+absl::Status ServerStopping();
+
 // The request ends with `why`, which is not OK, in `phase`.
 void CountUnfinished(const Answer& answer, CancelPhase phase, const absl::Status& why,
                      Probe* probe);

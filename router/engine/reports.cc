@@ -6,15 +6,9 @@
 #include <utility>
 
 #include "router/engine/loop.h"
-#include "router/errors.h"
+#include "router/engine/outcome.h"
 
 namespace weft::router {
-namespace {
-
-constexpr absl::Duration kComeBack = absl::Seconds(2);
-
-}  // namespace
-
 TenantNews& EngineLoop::NewsOf(const Answer& answer) {
   TenantNews& news = news_[answer.tenant()->index];
   news.tenant = answer.tenant()->index;
@@ -65,7 +59,7 @@ void EngineLoop::GiveBackUnplanned(int64_t now_us) {
       ended_.clear();
       live_.erase(id);
     } else {
-      live.failure = UnavailableError("SHUTTING_DOWN", "the server is shutting down", kComeBack);
+      live.failure = ServerStopping();
       EndLives();
     }
   }

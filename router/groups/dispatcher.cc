@@ -17,10 +17,6 @@ constexpr absl::Duration kComeBack = absl::Seconds(2);
 // Requests that one round may pass over because only a full group could take them.
 constexpr int kPassedOverMax = 64;
 
-absl::Status ShuttingDown() {
-  return UnavailableError("SHUTTING_DOWN", "the server is shutting down", kComeBack);
-}
-
 int64_t Earlier(int64_t a, int64_t b) { return b > 0 ? std::min(a, b) : a; }
 
 }  // namespace
@@ -139,7 +135,7 @@ LoopState Dispatcher::Turn() {
     }
     ReadMail(group, now_us);
   }
-  EndAll(ShuttingDown(), now_us);
+  EndAll(ServerStopping(), now_us);
   return LoopState::kEnded;
 }
 
@@ -154,7 +150,7 @@ void Dispatcher::Handle(Event& event, int64_t now_us) {
     end_all_us_ = Earlier(drain->deadline_us, end_all_us_);
   } else if (!stopping_) {
     stopping_ = true;
-    StopAll(ShuttingDown(), now_us);
+    StopAll(ServerStopping(), now_us);
   }
 }
 
@@ -206,7 +202,7 @@ void Dispatcher::OnArrival(std::unique_ptr<PreparedRequest> request, bool is_new
   const SequenceId sequence = answer.sequence();
   const CancelReason reason = answer.cancelled();
   if (is_new && reason != CancelReason::kNone) return Refuse(*request, CancelStatus(reason));
-  if (is_new && stopping_) return Refuse(*request, ShuttingDown());
+  if (is_new && stopping_) return Refuse(*request, ServerStopping());
   QueuedRequest queued;
   queued.id = sequence;
   queued.tenant = answer.tenant()->index;
@@ -221,7 +217,7 @@ void Dispatcher::OnArrival(std::unique_ptr<PreparedRequest> request, bool is_new
   }
   requests_[sequence] = std::move(request);
   if (reason != CancelReason::kNone) return End(sequence, CancelStatus(reason), now_us);
-  if (stopping_) End(sequence, ShuttingDown(), now_us);
+  if (stopping_) End(sequence, ServerStopping(), now_us);
 }
 
 void Dispatcher::FindLostCancels(int64_t now_us) {
@@ -358,7 +354,7 @@ bool Dispatcher::Send(SequenceId sequence, const Placement& placement, int64_t n
   if (options_.prefix_cache) prefixes_.Note(request->prompt.hashes(), group);
   if (!groups_[group]->Arrive(std::move(request))) {
     queue_.Drop(sequence, now_us);
-    Refuse(*request, ShuttingDown());
+    Refuse(*request, ServerStopping());
     return false;
   }
   queue_.HandOut(sequence, prefill_tokens);
