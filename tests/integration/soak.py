@@ -156,7 +156,7 @@ class Run:
         sample = self.watch.samples[-1]
         router = sample.processes["router"]
         print(f"{sample.at_s:7.1f} s  {name:34} {running:2} ran  {len(streams):4} streams  router "
-              f"{router.memory_kb / 1024:6.1f} MiB {router.descriptors} fd {router.threads} thr  "
+              f"{router.memory_kb / 1024:6.1f} MiB {router.descriptors} fd {router.threads}+{router.grpc_threads} thr  "
               f"p99 {sample.gap_p99_ms:5.1f} ms (late {sample.late_p99_ms:4.1f})  "
               f"{sample.cpu_us_per_token:5.0f} us/token", flush=True)
 

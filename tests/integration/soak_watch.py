@@ -1,5 +1,6 @@
 """Looks at the server of a soak run from outside, between its loads."""
 
+import contextlib
 import os
 import pathlib
 import time
@@ -25,16 +26,33 @@ def status_of(pid):
                 pathlib.Path(f"/proc/{pid}/status").read_text().splitlines() if ":" in line)
 
 
+# As gRPC names its threads, cut to the 15 characters that Linux keeps.
+GRPC_THREADS = ("default-executo", "event_engine", "grpc_global_tim", "nexting_thread",
+                "resolver-execut", "timer_manager")
+
+
+def threads_of(pid):
+    """(ours, gRPC's)"""
+    names = []
+    for path in pathlib.Path(f"/proc/{pid}/task").glob("*/comm"):
+        # One that ends meanwhile.
+        with contextlib.suppress(OSError):
+            names.append(path.read_text().strip())
+    of_grpc = sum(name in GRPC_THREADS for name in names)
+    return len(names) - of_grpc, of_grpc
+
+
 def process_of(pid, *others):
     """Sums over a process and those that belong to it. Memory is what is its own: pages of files
     come and go with the page cache."""
-    memory_kb = descriptors = threads = 0
+    memory_kb = descriptors = threads = grpc_threads = 0
     for one in (pid, *others):
         fields = status_of(one)
         memory_kb += sum(int(fields[name].split()[0]) for name in ("RssAnon", "RssShmem"))
         descriptors += len(os.listdir(f"/proc/{one}/fd"))
-        threads += int(fields["Threads"])
-    return Process(pid, memory_kb, descriptors, threads)
+        ours, of_grpc = threads_of(one)
+        threads, grpc_threads = threads + ours, grpc_threads + of_grpc
+    return Process(pid, memory_kb, descriptors, threads, grpc_threads)
 
 
 def cpu_s(pid):

@@ -21,7 +21,7 @@ def samples(length_s=SHORT_S, change=None):
     for index in range(SAMPLES):
         share = index / SAMPLES
         memory_kb = 18000 + int(600 * (1 - 2 ** (-20 * share))) + source.randrange(40)
-        sample = Sample(share * length_s, {"router": Process(7, memory_kb, 38, 25)}, 0, 0, 1,
+        sample = Sample(share * length_s, {"router": Process(7, memory_kb, 38, 15, 10)}, 0, 0, 1,
                         40_000 + 30_000 * index, 60 * (index + 1), index + 1,
                         30 + 8 * source.random(), 2.0, 2800 + 200 * source.random())
         if change:
@@ -73,7 +73,10 @@ class SoakGates(unittest.TestCase):
     def test_descriptors_and_threads_that_grow(self):
         self.assertEqual(failed(samples(change=grow("descriptors", 4))), {"descriptors of router"})
         self.assertEqual(failed(samples(change=grow("threads", 8))), {"threads of router"})
-        self.assertEqual(failed(samples(change=grow("threads", 2))), set())
+        self.assertEqual(failed(samples(change=grow("threads", 2))), {"threads of router"})
+        self.assertEqual(failed(samples(change=grow("grpc_threads", 8))), set())
+        self.assertEqual(failed(samples(change=grow("grpc_threads", 24))),
+                         {"grpc_threads of router"})
 
     def test_what_is_held_when_idle(self):
         for field, gate in (("blocks_used", "KV blocks in use when idle"),
