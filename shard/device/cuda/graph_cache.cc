@@ -27,8 +27,8 @@ absl::StatusOr<CudaGraphExec> CaptureGraph(cudaStream_t stream,
   return CudaGraphExec(executable);
 }
 
-absl::Status GraphCache::Launch(uint32_t rows, cudaStream_t stream,
-                                absl::FunctionRef<absl::Status()> launch) {
+absl::StatusOr<cudaGraphExec_t> GraphCache::Find(uint32_t rows, cudaStream_t stream,
+                                                 absl::FunctionRef<absl::Status()> launch) {
   WEFT_CHECK_EQ(rows, Bucket(rows));
   auto graph = graphs_.find(rows);
   if (graph == graphs_.end()) {
@@ -38,7 +38,19 @@ absl::Status GraphCache::Launch(uint32_t rows, cudaStream_t stream,
     }
     graph = graphs_.emplace(rows, *std::move(captured)).first;
   }
-  return CudaStatus(cudaGraphLaunch(graph->second.get(), stream), "launching a graph");
+  return graph->second.get();
+}
+
+absl::Status GraphCache::Capture(uint32_t rows, cudaStream_t stream,
+                                 absl::FunctionRef<absl::Status()> launch) {
+  WEFT_ASSIGN_OR_RETURN(const cudaGraphExec_t graph, Find(rows, stream, launch));
+  return CudaStatus(cudaGraphUpload(graph, stream), "uploading a graph");
+}
+
+absl::Status GraphCache::Launch(uint32_t rows, cudaStream_t stream,
+                                absl::FunctionRef<absl::Status()> launch) {
+  WEFT_ASSIGN_OR_RETURN(const cudaGraphExec_t graph, Find(rows, stream, launch));
+  return CudaStatus(cudaGraphLaunch(graph, stream), "launching a graph");
 }
 
 }  // namespace weft::shard

@@ -1,7 +1,7 @@
-// The forward of decode steps as CUDA graphs: one for each batch bucket, made when it is first used
-// and then launched in one call instead of some hundred. All lengths lie in device memory, and
-// sampling is launched behind the graph, so a graph serves any step of its bucket, whatever its
-// rows ask of the sampler. Owned by the model runner, device thread only.
+// The forward of decode steps as CUDA graphs: one for each batch bucket, captured in the warm-up or
+// when it is first used, and then launched in one call instead of some hundred. All lengths lie in
+// device memory, and sampling is launched behind the graph, so a graph serves any step of its
+// bucket, whatever its rows ask of the sampler. Owned by the model runner, device thread only.
 
 #pragma once
 
@@ -35,6 +35,10 @@ class GraphCache {
     return rows <= bucket ? bucket : (rows + 7) / 8 * 8;
   }
 
+  // Makes the graph of `rows` from what `launch` launches on `stream`, and has it ready on the
+  // device; nothing of it runs. Nothing when there is one. REQUIRES: rows == Bucket(rows).
+  absl::Status Capture(uint32_t rows, cudaStream_t stream,
+                       absl::FunctionRef<absl::Status()> launch);
   // Launches the graph of `rows` on `stream`; captures it first from what `launch` launches there
   // when there is none. REQUIRES: rows == Bucket(rows).
   absl::Status Launch(uint32_t rows, cudaStream_t stream, absl::FunctionRef<absl::Status()> launch);
@@ -43,6 +47,10 @@ class GraphCache {
   size_t size() const { return graphs_.size(); }
 
  private:
+  // The graph of `rows`, captured if there was none.
+  absl::StatusOr<cudaGraphExec_t> Find(uint32_t rows, cudaStream_t stream,
+                                       absl::FunctionRef<absl::Status()> launch);
+
   absl::flat_hash_map<uint32_t, CudaGraphExec> graphs_;
 };
 

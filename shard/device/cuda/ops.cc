@@ -42,9 +42,10 @@ CudaOps::CudaOps(const Parts& parts)
   if (slice_.world > 1) peer_plans_ = MakeCudaPlans(spec_, facts);
 }
 
-absl::StatusOr<std::unique_ptr<CudaOps>> CudaOps::Create(const Parts& parts) {
+absl::StatusOr<std::unique_ptr<CudaOps>> CudaOps::Create(const Parts& parts,
+                                                         std::unique_ptr<Gemm> gemm) {
   std::unique_ptr<CudaOps> ops(new CudaOps(parts));
-  WEFT_ASSIGN_OR_RETURN(ops->gemm_, Gemm::Create(ops->ws_.gemm, CudaWorkspace::kGemmBytes));
+  ops->gemm_ = std::move(gemm);
   if (ops->limits_.deterministic) ops->gemm_->ServeAllRowsAlike();
   WEFT_ASSIGN_OR_RETURN(ops->upload_, StepUpload::Create(ops->limits_));
   // The longest of one start, and enough for the many short ones of a step.

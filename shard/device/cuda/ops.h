@@ -47,8 +47,10 @@ class CudaOps : public Ops {
     const std::vector<const PlanRule*>& left_out;
   };
 
-  // Fills the constant parts of the workspace (rotary table, head map).
-  static absl::StatusOr<std::unique_ptr<CudaOps>> Create(const Parts& parts);
+  // Fills the constant parts of the workspace (rotary table, head map). `gemm` works in the
+  // workspace's part for it.
+  static absl::StatusOr<std::unique_ptr<CudaOps>> Create(const Parts& parts,
+                                                         std::unique_ptr<Gemm> gemm);
 
   // Applies drops and starts of a step to the slots, on the host and on the device.
   absl::Status BeginSequences(const StepBatch& batch);

@@ -9,6 +9,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/status.h"
+#include "common/thread.h"
 #include "kernels/cuda/attention/decode_attention.h"
 #include "shard/device/cuda/memory_plan.h"
 #include "shard/device/cuda/planning.h"
@@ -91,6 +92,12 @@ absl::Status CudaModelRunnerImpl::Load(ModelFiles& files, LoadProgress& progress
     WEFT_ASSIGN_OR_RETURN(expert_counts_,
                           CudaExpertCounts::Create(spec_, workspace_.expert_counts));
   }
+  // cuBLASLt takes as long to begin as the weights to be read.
+  absl::StatusOr<std::unique_ptr<Gemm>> gemm = absl::UnknownError("not made");
+  Thread gemm_thread("cublaslt", [this, &gemm] {
+    const absl::Status device = UseDevice();
+    gemm = device.ok() ? Gemm::Create(workspace_.gemm, CudaWorkspace::kGemmBytes) : device;
+  });
   const int64_t begin_us = MonotonicClock().NowUs();
   if (files.random()) {
     // Every rank its own numbers: equal ones would tie the ranks' parts of the vocabulary.
@@ -110,8 +117,11 @@ absl::Status CudaModelRunnerImpl::Load(ModelFiles& files, LoadProgress& progress
   if (slice_.world > 1 && shape_.type == kernels::cuda::DType::kBfloat16) {
     WEFT_ASSIGN_OR_RETURN(peer_sum_, PeerSum::Create(shape_.hidden));
   }
+  gemm_thread.Join();
+  WEFT_RETURN_IF_ERROR(gemm.status());
   WEFT_ASSIGN_OR_RETURN(ops_, CudaOps::Create({spec_, slice_, shape_, limits_, *weights_,
-                                               workspace_, kv_, stream_.get(), options_.left_out}));
+                                               workspace_, kv_, stream_.get(), options_.left_out},
+                                              *std::move(gemm)));
   const uint64_t result_bytes = reinterpret_cast<uint8_t*>(workspace_.out_top_logprobs) -
                                 reinterpret_cast<uint8_t*>(workspace_.sum_status) +
                                 limits_.running_max * kSamplerTopLogprobsMax * sizeof(float);

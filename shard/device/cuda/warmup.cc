@@ -11,9 +11,15 @@
 #include "kernels/cuda/kv.h"
 #include "shard/device/cuda/runner_impl.h"
 #include "shard/device/cuda/runtime/status.h"
+#include "shard/device/forward.h"
 #include "shard/model/warmup_batch.h"
 
 namespace weft::shard {
+namespace {
+
+constexpr uint32_t kShortPrompt = 512;
+
+}  // namespace
 
 StepBatch CudaModelRunnerImpl::MakeBatch(uint32_t rows, uint32_t tokens, uint32_t start,
                                          bool decode) const {
@@ -25,7 +31,9 @@ absl::Status CudaModelRunnerImpl::TimeShape(uint32_t rows, uint32_t tokens, uint
                                             bool decode, WarmupResult* result) {
   const StepBatch batch = MakeBatch(rows, tokens, start, decode);
   uint32_t fastest_us = ~0u;
-  for (int i = 0; i < 3; ++i) {
+  // The first loads what is loaded late. Of long steps one more tells enough.
+  const int runs = rows * tokens > kShortPrompt ? 2 : 3;
+  for (int i = 0; i < runs; ++i) {
     WEFT_ASSIGN_OR_RETURN(const StepResult timed, Run(batch));
     if (start == 0) WEFT_RETURN_IF_ERROR(CheckWarmupResult(timed));
     fastest_us = std::min(fastest_us, timed.device_us);
@@ -37,9 +45,18 @@ absl::Status CudaModelRunnerImpl::TimeShape(uint32_t rows, uint32_t tokens, uint
 }
 
 absl::Status CudaModelRunnerImpl::CaptureGraphs() {
+  if (limits_.deterministic) return absl::OkStatus();
   const uint32_t rows_max = std::min(limits_.running_max, GraphCache::kRowsMax);
+  StepResult unused;
   for (uint32_t rows = 1; rows <= rows_max; rows = GraphCache::Bucket(rows + 1)) {
-    WEFT_RETURN_IF_ERROR(Run(MakeBatch(rows, 1, 0, /*decode=*/true)).status());
+    // Captured, not run: together these steps would take longer than all the rest of a warm-up.
+    const StepBatch batch = MakeBatch(rows, 1, 0, /*decode=*/true);
+    WEFT_RETURN_IF_ERROR(ops_->BeginSequences(batch));
+    WEFT_RETURN_IF_ERROR(ops_->BeginStep(batch, GraphCache::Bucket(rows)));
+    WEFT_RETURN_IF_ERROR(graphs_.Capture(ops_->shape().rows, stream_.get(),
+                                         [&] { return WalkPlan(*ops_, &unused); }));
+    // The host's copy of the inputs is written again by the step after the next.
+    WEFT_RETURN_IF_ERROR(WaitForStream());
   }
   return absl::OkStatus();
 }
@@ -89,7 +106,7 @@ absl::StatusOr<WarmupResult> CudaModelRunnerImpl::RunWarmup() {
   result.kv_blocks = plan_.kv_blocks;
   // Not cut to the pool: ranks with more KV heads have fewer blocks, and all run the same steps.
   const uint32_t prompt = std::min(limits_.step_tokens_max, limits_.context_tokens);
-  const uint32_t short_prompt = std::min(prompt, 512u);
+  const uint32_t short_prompt = std::min(prompt, kShortPrompt);
   // Streams wait in a recovery: graphs are captured by use.
   if (!recovery) {
     // The largest prompt first: it loads what the libraries load late.
