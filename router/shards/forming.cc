@@ -29,6 +29,15 @@ absl::Status Malformed(const ShardReply& reply) {
       absl::StrCat("rank ", reply.rank, ": malformed ", CallName(reply.call), " answer"));
 }
 
+// The epoch whose communicator every rank has kept; 0: there is none.
+Epoch KeptByAll(absl::Span<const InfoResponse> infos) {
+  const Epoch kept = infos.front().kept_epoch();
+  const bool by_all = std::all_of(infos.begin(), infos.end(), [kept](const InfoResponse& info) {
+    return info.kept_epoch() == kept;
+  });
+  return by_all ? kept : 0;
+}
+
 }  // namespace
 
 absl::StatusOr<uint32_t> EpochForming::PoolBlocks(
@@ -64,10 +73,11 @@ absl::Status EpochForming::Check(absl::Span<const InfoResponse> infos) {
   return absl::OkStatus();
 }
 
-void EpochForming::Begin(Epoch epoch, const InfoResponse& info) {
+void EpochForming::Begin(Epoch epoch, absl::Span<const InfoResponse> infos) {
   group_.epoch = epoch;
-  group_.info = info;
+  group_.info = infos.front();
   group_.kv_blocks = 0;
+  if (const Epoch kept = KeptByAll(infos); kept != 0) return Join("", kept);
   stage_ = ShardCall::kRendezvous;
   weft::shard::v1::RendezvousRequest request;
   request.set_epoch(epoch);
@@ -80,7 +90,9 @@ absl::StatusOr<EpochForming::Progress> EpochForming::OnReply(const ShardReply& r
   if (!reply.status.ok()) return OfRank(reply);
   if (reply.call != stage_) return Progress::kUnderWay;
   if (reply.call == ShardCall::kRendezvous) {
-    WEFT_RETURN_IF_ERROR(Join(reply));
+    weft::shard::v1::RendezvousResponse response;
+    if (!response.ParseFromString(reply.body)) return Malformed(reply);
+    Join(response.token(), 0);
     return Progress::kUnderWay;
   }
   if (reply.call == ShardCall::kJoinGroup) {
@@ -94,22 +106,20 @@ absl::StatusOr<EpochForming::Progress> EpochForming::OnReply(const ShardReply& r
   return AllDone(reply.rank) ? Progress::kWarm : Progress::kUnderWay;
 }
 
-absl::Status EpochForming::Join(const ShardReply& rendezvous) {
-  weft::shard::v1::RendezvousResponse response;
-  if (!response.ParseFromString(rendezvous.body)) return Malformed(rendezvous);
+void EpochForming::Join(std::string token, Epoch kept_epoch) {
   stage_ = ShardCall::kJoinGroup;
   done_.assign(shards_->world(), false);
   weft::shard::v1::JoinGroupRequest request;
   request.set_epoch(group_.epoch);
   request.set_router_id(router_id_);
   request.set_world(shards_->world());
-  request.set_token(response.token());
+  request.set_token(std::move(token));
+  request.set_kept_epoch(kept_epoch);
   request.set_isa(group_.agreement.isa);
   for (Rank rank = 0; rank < shards_->world(); ++rank) {
     request.set_rank(rank);
     shards_->Send(rank, ShardCall::kJoinGroup, request, {group_.epoch, 0}, kJoinUsMax);
   }
-  return absl::OkStatus();
 }
 
 void EpochForming::Warm() {

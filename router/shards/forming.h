@@ -58,8 +58,8 @@ class EpochForming {
   // a group has formed, whether they are still the model that it served. FAILED_PRECONDITION says
   // in words what differs.
   absl::Status Check(absl::Span<const weft::shard::v1::InfoResponse> infos);
-  // REQUIRES: Check was OK. `info` is rank 0's.
-  void Begin(Epoch epoch, const weft::shard::v1::InfoResponse& info);
+  // REQUIRES: Check was OK. `infos` in rank order.
+  void Begin(Epoch epoch, absl::Span<const weft::shard::v1::InfoResponse> infos);
   // An answer of this epoch to Rendezvous, JoinGroup or Warmup. An error names the rank and the
   // call; UNAVAILABLE means that the rank cannot be reached.
   absl::StatusOr<Progress> OnReply(const ShardReply& reply);
@@ -71,7 +71,8 @@ class EpochForming {
   bool formed_before() const { return first_info_.has_value(); }
 
  private:
-  absl::Status Join(const ShardReply& rendezvous);
+  // The ranks meet by `token`, or go on with the communicator of `kept_epoch`.
+  void Join(std::string token, Epoch kept_epoch);
   // Blocks of the rank's pool, which it answers for each KV group alike.
   absl::StatusOr<uint32_t> PoolBlocks(Rank rank,
                                       const weft::shard::v1::WarmupResponse& response) const;

@@ -185,7 +185,7 @@ void ShardGroup::MaybeForm(int64_t now_us) {
   for (const InfoResponse& info : infos) epoch_ = std::max<Epoch>(epoch_, info.epoch());
   ++epoch_;
   EnterState(GroupState::kJoining, absl::StrCat("joining epoch ", epoch_), now_us);
-  forming_.Begin(epoch_, infos.front());
+  forming_.Begin(epoch_, infos);
 }
 
 bool ShardGroup::AllReady(int64_t now_us) {
@@ -202,7 +202,8 @@ bool ShardGroup::AllReady(int64_t now_us) {
       // An epoch of a router that is gone (a higher number fences it), or one of ours whose end it
       // missed.
       const Epoch theirs = info->epoch();
-      SendLeave(rank, theirs == epoch_ ? epoch_ : std::max<Epoch>(theirs + 1, epoch_));
+      const bool ours = theirs == epoch_;
+      SendLeave(rank, ours ? epoch_ : std::max<Epoch>(theirs + 1, epoch_), !ours);
       health_.Forget(rank);
     } else if (info->state() == ShardState::SHARD_STATE_FAILED) {
       detail_ = absl::StrCat("rank ", rank, " failed: ", info->error());
@@ -314,7 +315,7 @@ void ShardGroup::Lose(const absl::Status& why, std::optional<Rank> dead, Restart
       }
       probe_->ShardUp(first_rank_ + rank, false);
     } else {
-      SendLeave(rank, epoch_);
+      SendLeave(rank, epoch_, /*whole=*/false);
     }
   }
   if (served) listener_->OnGroupLost(why, now_us);
@@ -326,10 +327,11 @@ void ShardGroup::LoseAfterCall(Rank rank, const absl::Status& why, int64_t now_u
        dead ? RestartReason::kExit : RestartReason::kComm, now_us);
 }
 
-void ShardGroup::SendLeave(Rank rank, Epoch epoch) {
+void ShardGroup::SendLeave(Rank rank, Epoch epoch, bool whole) {
   weft::shard::v1::LeaveGroupRequest request;
   request.set_epoch(epoch);
   request.set_router_id(router_id_);
+  request.set_keep(whole);
   leave_in_flight_[rank] = true;
   shards_.Send(rank, ShardCall::kLeaveGroup, request, {epoch_, 0}, kLeaveTimeoutUs);
 }
@@ -358,7 +360,7 @@ void ShardGroup::Leave(int64_t now_us) {
   closed_ = true;
   if (!InEpoch()) return;
   EnterState(GroupState::kConnecting, "leaving", now_us);
-  for (Rank rank = 0; rank < world(); ++rank) SendLeave(rank, epoch_);
+  for (Rank rank = 0; rank < world(); ++rank) SendLeave(rank, epoch_, /*whole=*/true);
 }
 
 bool ShardGroup::leaving() const {

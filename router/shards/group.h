@@ -107,7 +107,8 @@ class ShardGroup {
   void Formed(int64_t now_us);
 
   void OnStep(const ShardReply& reply, int64_t now_us);
-  void SendLeave(Rank rank, Epoch epoch);
+  // `whole`: no rank of that epoch is known to be lost.
+  void SendLeave(Rank rank, Epoch epoch, bool whole);
   void OnLeave(const ShardReply& reply);
 
   // Ends the epoch or the attempt. `dead`: the rank that is to be restarted, if one is known.

@@ -96,6 +96,13 @@ absl::StatusOr<cudaError_t> NcclCommunicator::AwaitDevice(absl::FunctionRef<cuda
   return state;
 }
 
+bool NcclCommunicator::Healthy() {
+  if (aborted()) return false;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (communicator_ == nullptr) return world_ == 1;
+  return AsyncResult(communicator_) == ncclSuccess;
+}
+
 void NcclCommunicator::Abort() {
   if (!abort_begun_.exchange(true)) {
     aborted_at_ = absl::Now();

@@ -54,6 +54,8 @@ class NcclCommunicator : public Communicator {
   // device (a library loads a kernel) would wait for those kernels for ever. Any thread.
   void Abort() override;
   bool aborted() const { return aborted_.HasBeenNotified(); }
+  // Not aborted, and NCCL has met no error by itself: the next collective can begin.
+  bool Healthy();
   // Waits until Abort, at most `timeout`: between two looks at what can only be asked for.
   bool AbortedWithin(absl::Duration timeout) const {
     return aborted_.WaitForNotificationWithTimeout(timeout);

@@ -52,6 +52,7 @@ void Executor::Info(v1::InfoResponse* response) const {
   const bool joined = current_ != nullptr && current_->joined && !current_->ending;
   response->set_state(state_ == v1::SHARD_STATE_READY && joined ? v1::SHARD_STATE_JOINED : state_);
   response->set_epoch(joined ? current_->number : membership_.fence());
+  response->set_kept_epoch(kept_epoch_);
   response->set_holder_router_id(membership_.holder_id());
   if (loaded_ && model_.isa != nullptr) response->set_isa(model_.isa());
   v1::LoadProgress* load = response->mutable_load();
@@ -161,8 +162,12 @@ void Executor::JoinGroup(const v1::JoinGroupRequest& request, Done done) {
       auto epoch = std::make_shared<EpochState>();
       epoch->number = request.epoch();
       epoch->router_id = request.router_id();
-      pending_join_ = PendingJoin{std::move(epoch), request.token(), request.isa(),
-                                  absl::Now() + options_.join_timeout, std::move(done)};
+      pending_join_ = PendingJoin{std::move(epoch),
+                                  request.token(),
+                                  request.kept_epoch(),
+                                  request.isa(),
+                                  absl::Now() + options_.join_timeout,
+                                  std::move(done)};
       device_wake_.Signal();
     }
   }
@@ -194,6 +199,7 @@ void Executor::LeaveGroup(const v1::LeaveGroupRequest& request, Done done) {
       membership_.Raise(request.epoch(), request.router_id());
       membership_.Use(request.epoch());
       if (loaded_) model_.meeting->Withdraw(request.epoch());
+      if (request.keep() && CanPause()) current_->pauses = true;
       BeginEnd(absl::AbortedError(absl::StrCat("the router left epoch ", request.epoch())),
                &answers);
     }
@@ -272,12 +278,18 @@ void Executor::BeginEnd(const absl::Status& why, Answers* answers) {
   }
   if (current_ == nullptr || current_->ending) return;
   current_->ending = true;
-  AbortDevice();
+  current_->abort_at = absl::Now() + (current_->pauses ? kPausePatience : absl::ZeroDuration());
+  if (!current_->pauses) AbortDevice();
   FailPrepared(why, answers);
   FailWaiting(*current_, why, answers);
-  leave_deadline_ = IdleBy();
+  leave_deadline_ = std::max(IdleBy(), current_->abort_at + options_.leave_timeout);
   device_wake_.Signal();
   step_wake_.Signal();
+}
+
+bool Executor::CanPause() const {
+  return current_ != nullptr && !pending_join_.has_value() && current_->warmup.has_value() &&
+         !current_->ending && current_->broken.ok() && model_.runner->keeps_communicators();
 }
 
 absl::Time Executor::IdleBy() const {

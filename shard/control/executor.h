@@ -88,6 +88,9 @@ struct LoadedModel {
   std::function<std::string()> isa;
 };
 
+// What is launched when the epoch of a whole group ends has so long to end by itself.
+inline constexpr absl::Duration kPausePatience = absl::Milliseconds(300);
+
 class Executor {
  public:
   // Called exactly once, on any thread, under no lock.
@@ -134,6 +137,10 @@ class Executor {
     bool joined = false;
     // No new work; the device thread will end it.
     bool ending = false;
+    // It ends with the group whole: its communicator may be kept, and what runs is aborted only
+    // when it has not ended by itself until abort_at.
+    bool pauses = false;
+    absl::Time abort_at;
     // First error of a step; no later one runs.
     absl::Status broken;
     std::optional<v1::WarmupResponse> warmup;
@@ -145,6 +152,8 @@ class Executor {
   struct PendingJoin {
     std::shared_ptr<EpochState> epoch;
     std::string token;
+    // Not 0: go on with the communicator of this epoch.
+    Epoch kept_epoch = 0;
     std::string isa;
     absl::Time deadline;
     Done done;
@@ -186,8 +195,11 @@ class Executor {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Ends the claim that is granted, if one is; its call is answered with `why`.
   void ReleaseHold(const absl::Status& why, Answers* answers) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Aborts what runs, fails what waits; the device thread does the rest.
+  // Fails what waits and, unless the epoch pauses, aborts what runs; the device thread does the
+  // rest.
   void BeginEnd(const absl::Status& why, Answers* answers) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The current epoch serves and nothing in it has failed.
+  bool CanPause() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // A step failed: those that wait to be prepared are refused with it.
   void Break(EpochState& epoch, StepNumber step, const absl::Status& why, Answers* answers)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -211,6 +223,8 @@ class Executor {
   void RunEnd() ABSL_LOCKS_EXCLUDED(mutex_);
   void RunJoin() ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status Join(PendingJoin& join) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Drops what the runner keeps of another epoch. FAILED_PRECONDITION: it is not what is asked for.
+  absl::Status TakeKept(Epoch wanted) ABSL_LOCKS_EXCLUDED(mutex_);
   void RunWarmup() ABSL_LOCKS_EXCLUDED(mutex_);
   void RunLaunch() ABSL_LOCKS_EXCLUDED(mutex_);
   void RunTake() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -237,6 +251,8 @@ class Executor {
   std::optional<HoldCall> hold_ ABSL_GUARDED_BY(mutex_);
   uint64_t holds_made_ ABSL_GUARDED_BY(mutex_) = 0;
   std::shared_ptr<EpochState> current_ ABSL_GUARDED_BY(mutex_);
+  // The epoch whose communicator the runner keeps; 0 = none.
+  Epoch kept_epoch_ ABSL_GUARDED_BY(mutex_) = 0;
   // Waits for current_ to end.
   std::optional<PendingJoin> pending_join_ ABSL_GUARDED_BY(mutex_);
   std::vector<Done> leave_calls_ ABSL_GUARDED_BY(mutex_);

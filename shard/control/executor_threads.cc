@@ -79,7 +79,8 @@ void Executor::StepLoop() {
         const WatchedWait wait;
         step_wake_.WaitWithDeadline(&mutex_, std::min(leave_deadline_, again));
         // The first Abort misses a communicator that is on its way from the meeting to the runner.
-        if (current_ != nullptr && current_->ending) AbortDevice();
+        const bool late = current_ != nullptr && current_->ending;
+        if (late && absl::Now() >= current_->abort_at) AbortDevice();
       }
       prepare = CanPrepare();
       results.swap(results_);
@@ -227,21 +228,31 @@ Executor::Job Executor::NextJob() const {
 
 void Executor::RunEnd() {
   bool joined = false;
+  bool kept = false;
   {
     absl::MutexLock lock(&mutex_);
     joined = current_->joined;
+    kept = current_->pauses;
   }
-  if (joined) model_.runner->EndEpoch();
+  if (kept) {
+    kept = model_.runner->PauseEpoch(kPausePatience);
+  } else if (joined) {
+    model_.runner->EndEpoch();
+  }
   Answers answers;
   {
     absl::MutexLock lock(&mutex_);
+    kept_epoch_ = kept ? current_->number : 0;
     for (PreparedStep& step : launched_) {
       step.result = absl::AbortedError("the epoch was ended while the step ran");
       results_.push_back(std::move(step));
     }
     launched_.clear();
     step_wake_.Signal();
-    if (joined) WEFT_LOG_INFO("left the group epoch={}", current_->number);
+    if (joined) {
+      WEFT_LOG_INFO("left the group epoch={}{}", current_->number,
+                    kept ? " communicator=kept" : "");
+    }
     current_.reset();
     leave_deadline_ = absl::InfiniteFuture();
     for (Done& done : leave_calls_) answers.emplace_back(std::move(done), absl::OkStatus());
@@ -275,7 +286,8 @@ void Executor::RunJoin() {
     }
   }
   if (status.ok()) {
-    WEFT_LOG_INFO("joined the group epoch={} rank={}", join->epoch->number, options_.rank);
+    WEFT_LOG_INFO("joined the group epoch={} rank={}{}", join->epoch->number, options_.rank,
+                  join->kept_epoch != 0 ? " communicator=kept" : "");
   } else {
     WEFT_LOG_WARN("could not join epoch={}: {}", join->epoch->number, status.ToString());
   }
@@ -284,6 +296,8 @@ void Executor::RunJoin() {
 
 absl::Status Executor::Join(PendingJoin& join) {
   const auto ended = [] { return absl::AbortedError("the epoch was ended while it was joined"); };
+  WEFT_RETURN_IF_ERROR(TakeKept(join.kept_epoch));
+  if (join.kept_epoch != 0) return model_.runner->ResumeEpoch();
   {
     absl::MutexLock lock(&mutex_);
     if (join.epoch->ending) return ended();
@@ -299,6 +313,19 @@ absl::Status Executor::Join(PendingJoin& join) {
     if (join.epoch->ending) return ended();
   }
   return model_.runner->BeginEpoch(*std::move(communicator), join.isa);
+}
+
+absl::Status Executor::TakeKept(Epoch wanted) {
+  Epoch kept = 0;
+  {
+    absl::MutexLock lock(&mutex_);
+    kept = std::exchange(kept_epoch_, 0);
+  }
+  if (kept == wanted) return absl::OkStatus();
+  if (kept != 0) model_.runner->EndEpoch();
+  if (wanted == 0) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("kept_epoch: this shard has not kept the communicator of epoch ", wanted));
 }
 
 void Executor::RunWarmup() {

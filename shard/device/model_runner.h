@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "shard/comm/communicator.h"
 #include "shard/expert_load.h"
 #include "shard/step_batch.h"
@@ -49,8 +50,23 @@ class ModelRunner {
   // thread, after any of the calls above.
   virtual absl::Status device_status() const { return absl::OkStatus(); }
   // Ends the epoch: waits for launched steps, forgets all slots, drops the communicator. Weights
-  // and KV pool stay.
+  // and KV pool stay. Also drops what PauseEpoch kept.
   virtual void EndEpoch() = 0;
+
+  // A communicator takes long to make here, so PauseEpoch may be called. Any thread.
+  virtual bool keeps_communicators() const { return false; }
+  // Ends the epoch of a group whose ranks are all well: waits up to `patience` for launched steps
+  // to end by themselves, forgets all slots, and keeps the communicator for ResumeEpoch. False: the
+  // epoch has ended as by EndEpoch, because a step did not end well or in time.
+  virtual bool PauseEpoch(absl::Duration /*patience*/) {
+    EndEpoch();
+    return false;
+  }
+  // Begins an epoch on the communicator that PauseEpoch kept. REQUIRES: that was the last call, and
+  // every rank makes this one.
+  virtual absl::Status ResumeEpoch() {
+    return absl::FailedPreconditionError("this device keeps no communicator");
+  }
 
   // Aborts the wait in progress, if any. Any thread.
   virtual void Abort() = 0;

@@ -9,6 +9,8 @@ non-zero when one failed.
 """
 
 import argparse
+import contextlib
+import http.client
 import json
 import os
 import pathlib
@@ -17,10 +19,11 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PARTS = ("doors", "greedy", "kill", "stop", "drain", "bad")
+PARTS = ("doors", "greedy", "kill", "router", "stop", "drain", "bad")
 HANG_TIMEOUT_MS = 2000
 # Of a server's log beside a check that failed.
 LOG_LINES = 30
@@ -201,6 +204,41 @@ def as_undisturbed(server, expected, dtype):
     return compare(streams.ids, expected, dtype)
 
 
+def kill_router(server, expected, dtype, device):
+    """kill -9 of the router under load: its successor serves, and the communicators of a group of
+    GPUs are those of before."""
+    shards = [server.shard_pid(rank) for rank in range(server.shards)]
+    joined = server.log_text().count("joined the group")
+
+    def ask():
+        # The answer breaks with the router.
+        with contextlib.suppress(OSError, http.client.HTTPException, ValueError):
+            server.post("/generate", {"inputs": "One", "parameters": {
+                "max_new_tokens": STREAM_TOKENS, "ignore_eos_token": True}})
+
+    def ready():
+        with contextlib.suppress(OSError):
+            return server.request("GET", "/readyz")[0] == 200
+
+    clients = [threading.Thread(target=ask) for _ in range(8)]
+    for client in clients:
+        client.start()
+    wait_until(lambda: server.metric("weft_num_requests_running") == len(clients), "all to run")
+    pid, at = server.router_pid(), time.monotonic()
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not alive(pid) and ready(), "the next router", 60)
+    back_s = time.monotonic() - at
+    for client in clients:
+        client.join()
+    require([server.shard_pid(rank) for rank in range(server.shards)] == shards, "other shards")
+    words = [line for line in server.log_text().splitlines() if "joined the group" in line][joined:]
+    kept = sum("communicator=kept" in line for line in words)
+    if device == "cuda" and server.shards > 1:
+        require(kept == server.shards, f"{kept} of {server.shards} kept their communicator")
+    return f"back after {back_s:.2f} s, {kept} communicators kept: " + \
+        as_undisturbed(server, expected, dtype)
+
+
 def drain(server):
     """SIGTERM under all streams."""
     streams = Streams(server, STREAM_TOKENS)
@@ -253,6 +291,11 @@ class Checks:
             if "kill" in self.parts:
                 self.hits(server, at, dtype, signal.SIGKILL,
                           range(shards) if dtype == "float32" else [0])
+            if "router" in self.parts:
+                expected = undisturbed(server, STREAM_TOKENS)
+                for turn in ("first", "second"):
+                    self.check(server, f"{at}: {turn} kill of the router", kill_router, server,
+                               expected, dtype, self.device)
             if "drain" in self.parts:
                 self.check(server, f"{at}: SIGTERM drains", drain, server)
 
@@ -274,7 +317,7 @@ class Checks:
             self.report.check("cpu x1 float32: reference", self.reference)
         for shards in counts:
             for dtype in ("float32", "bfloat16"):
-                if self.parts & {"doors", "greedy", "kill", "drain"}:
+                if self.parts & {"doors", "greedy", "kill", "router", "drain"}:
                     self.report.check(f"{self.device} x{shards} {dtype}", self.serve, shards, dtype)
             if "stop" in self.parts:
                 self.report.check(f"{self.device} x{shards} hangs", self.stop, shards)

@@ -11,11 +11,13 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/check.h"
 #include "shard/device/model_runner.h"
@@ -33,6 +35,8 @@ struct FakeRunnerOptions {
   // is ready when `ready` says so.
   uint32_t launches = 1;
   std::function<bool()> ready;
+  // Communicators are kept between epochs.
+  bool keeps = false;
   // Of every step that samples.
   std::vector<uint32_t> invalid_rows;
   // What device_status says from the first failed step or warm-up on.
@@ -142,6 +146,26 @@ class FakeModelRunner : public ModelRunner {
     last_.clear();
   }
 
+  bool keeps_communicators() const override { return options_.keeps; }
+  bool PauseEpoch(absl::Duration patience) override {
+    const absl::Time deadline = absl::Now() + patience;
+    while (!ahead_.empty() && !Ready() && absl::Now() < deadline) std::this_thread::yield();
+    const bool ended = ahead_.empty() || Ready();
+    if (failed_ || !ended) {
+      EndEpoch();
+      return false;
+    }
+    ahead_.clear();
+    last_.clear();
+    return true;
+  }
+  absl::Status ResumeEpoch() override {
+    absl::MutexLock lock(&mutex_);
+    WEFT_CHECK(communicator_ != nullptr);
+    ++epochs_resumed_;
+    return absl::OkStatus();
+  }
+
   void Abort() override {
     absl::MutexLock lock(&mutex_);
     aborted_ = true;
@@ -151,6 +175,10 @@ class FakeModelRunner : public ModelRunner {
   int epochs_begun() const {
     absl::MutexLock lock(&mutex_);
     return epochs_begun_;
+  }
+  int epochs_resumed() const {
+    absl::MutexLock lock(&mutex_);
+    return epochs_resumed_;
   }
   int warmups() const {
     absl::MutexLock lock(&mutex_);
@@ -209,6 +237,7 @@ class FakeModelRunner : public ModelRunner {
   std::unique_ptr<HostCommunicator> communicator_ ABSL_GUARDED_BY(mutex_);
   bool aborted_ ABSL_GUARDED_BY(mutex_) = false;
   int epochs_begun_ ABSL_GUARDED_BY(mutex_) = 0;
+  int epochs_resumed_ ABSL_GUARDED_BY(mutex_) = 0;
   int warmups_ ABSL_GUARDED_BY(mutex_) = 0;
   int steps_ ABSL_GUARDED_BY(mutex_) = 0;
 };

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/check.h"
 #include "common/clock.h"
 #include "common/log.h"
@@ -22,6 +23,9 @@ namespace weft::shard {
 namespace {
 
 using kernels::cuda::kSamplerTopLogprobsMax;
+
+// Between two looks at a step that may end by itself.
+constexpr absl::Duration kPausePoll = absl::Microseconds(50);
 
 }  // namespace
 
@@ -181,6 +185,36 @@ void CudaModelRunnerImpl::EndEpoch() {
   ops_->BeginEpoch(nullptr, nullptr);
   const std::lock_guard<std::mutex> lock(mutex_);
   communicator_.reset();
+}
+
+absl::Status CudaModelRunnerImpl::TakeLaunched(absl::Time deadline) {
+  WEFT_RETURN_IF_ERROR(UseDevice());
+  while (!in_flight_.empty()) {
+    while (!Ready()) {
+      if (absl::Now() > deadline) return absl::DeadlineExceededError("a step has not ended");
+      if (communicator_->AbortedWithin(kPausePoll)) return absl::AbortedError("aborted");
+    }
+    WEFT_RETURN_IF_ERROR(Take().status());
+  }
+  return device_status_;
+}
+
+bool CudaModelRunnerImpl::PauseEpoch(absl::Duration patience) {
+  // Every collective that this rank began has ended with those of the others. One that only another
+  // rank began keeps that one from getting here.
+  if (!TakeLaunched(absl::Now() + patience).ok() || !communicator_->Healthy()) {
+    EndEpoch();
+    return false;
+  }
+  ops_->Reset();
+  return true;
+}
+
+absl::Status CudaModelRunnerImpl::ResumeEpoch() {
+  WEFT_CHECK(communicator_ != nullptr);
+  absl::Status device = UseDevice();
+  if (!device.ok()) EndEpoch();
+  return device;
 }
 
 void CudaModelRunnerImpl::Abort() {

@@ -44,6 +44,9 @@ class CudaModelRunnerImpl : public CudaModelRunner {
   int64_t work_left_us() const override;
   absl::Status device_status() const override { return device_status_; }
   void EndEpoch() override;
+  bool keeps_communicators() const override { return slice_.world > 1; }
+  bool PauseEpoch(absl::Duration patience) override;
+  absl::Status ResumeEpoch() override;
   void Abort() override;
 
   std::shared_ptr<ExpertLoad> expert_load() const override { return expert_counts_; }
@@ -84,6 +87,9 @@ class CudaModelRunnerImpl : public CudaModelRunner {
   absl::Status Lost(absl::Status status);
   // An error of the device, whatever its code.
   absl::Status DeviceLost(absl::Status status);
+  // Takes what is launched as it ends, until `deadline`. An error: a step has not ended, or not
+  // well.
+  absl::Status TakeLaunched(absl::Time deadline);
   // This rank's memory to the others and theirs to it, where that is possible.
   absl::Status ConnectPeers();
   absl::Status LaunchForward(const StepBatch& batch);

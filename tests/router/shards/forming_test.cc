@@ -52,7 +52,7 @@ uint32_t FormedBlocks(const std::vector<uint32_t>& pools, bool reverse) {
     infos[rank].set_context_tokens(100);
   }
   REQUIRE(forming.Check(infos).ok());
-  forming.Begin(1, infos[0]);
+  forming.Begin(1, infos);
   REQUIRE(forming.OnReply(Answer(0, ShardCall::kRendezvous, wire::RendezvousResponse())).ok());
   for (Rank rank = 0; rank < world; ++rank) {
     REQUIRE(forming.OnReply(Answer(rank, ShardCall::kJoinGroup, wire::JoinGroupResponse())).ok());

@@ -204,6 +204,7 @@ TEST_CASE("Joins, leaves and steps from many threads leave a shard that works",
   WARN("seed " << seed);
   FakeRunnerOptions fake;
   fake.step_duration = absl::Microseconds(200);
+  fake.keeps = true;
   ExecutorRig zero(fake, RankOptions(0, 2));
   ExecutorRig one(fake, RankOptions(1, 2));
   zero.Load();
@@ -219,7 +220,7 @@ TEST_CASE("Joins, leaves and steps from many threads leave a shard that works",
         ExecutorRig& rig = t % 2 == 0 ? zero : one;
         for (int i = 0; i < 150; ++i) {
           const uint64_t number = epoch.load() + random() % 2;
-          switch (random() % 6) {
+          switch (random() % 7) {
             case 0: {
               auto made = zero.Rendezvous(++epoch);
               absl::MutexLock lock(&token_mutex);
@@ -252,7 +253,10 @@ TEST_CASE("Joins, leaves and steps from many threads leave a shard that works",
               break;
             }
             case 3:
-              (void)rig.Leave(number);
+              (void)(random() % 2 == 0 ? rig.Leave(number) : rig.Pause(number));
+              break;
+            case 5:
+              (void)rig.Rejoin(++epoch, rig.Info().kept_epoch());
               break;
             case 4:
               (void)rig.Warmup(epoch.load());

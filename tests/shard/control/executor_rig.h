@@ -113,6 +113,14 @@ class ExecutorRig {
     return call.Wait();
   }
 
+  // Goes on with the communicator of `kept_epoch`.
+  absl::Status Rejoin(uint64_t epoch, uint64_t kept_epoch, uint64_t router = kRouter) {
+    PendingJoin call;
+    call.request.set_kept_epoch(kept_epoch);
+    StartJoin(&call, epoch, "", router);
+    return call.Wait();
+  }
+
   void StartLeave(PendingLeave* call, uint64_t epoch, uint64_t router = kRouter) {
     call->request.set_epoch(epoch);
     call->request.set_router_id(router);
@@ -121,6 +129,14 @@ class ExecutorRig {
 
   absl::Status Leave(uint64_t epoch, uint64_t router = kRouter) {
     PendingLeave call;
+    StartLeave(&call, epoch, router);
+    return call.Wait();
+  }
+
+  // As a router that finds the group whole.
+  absl::Status Pause(uint64_t epoch, uint64_t router = kRouter) {
+    PendingLeave call;
+    call.request.set_keep(true);
     StartLeave(&call, epoch, router);
     return call.Wait();
   }
