@@ -311,6 +311,21 @@ class Watching(unittest.TestCase):
                          board.strip())
         self.assertLess(len(board), 1 << 20)
 
+    def test_runbooks_are_where_the_values_say(self):
+        def alerts(rule):
+            one = render({"metrics": {"prometheusRule": {"enabled": True, **rule}}})
+            return [rule for group in one["PrometheusRule", "weft"]["spec"]["groups"]
+                    for rule in group["rules"] if "alert" in rule]
+
+        url = "https://wiki.example.com/weft/RUNBOOKS.md"
+        self.assertGreater(len(alerts({})), 10)
+        for own, given in zip(alerts({}), alerts({"runbookUrl": url})):
+            self.assertEqual(own["annotations"].pop("runbook_url"),
+                             f"docs/RUNBOOKS.md#{own['alert'].lower()}")
+            self.assertEqual(given["annotations"].pop("runbook_url"),
+                             f"{url}#{own['alert'].lower()}")
+            self.assertEqual(own, given)
+
     def test_monitors_find_each_port_of_metrics(self):
         for layout in LAYOUTS:
             objects = self.rendered(layout)

@@ -10,8 +10,8 @@ import unittest
 
 import yaml
 
-from helm_chart import (EXAMPLES, KUBERNETES, ROOT, SCRATCH, chart_of_tomorrow, containers, helm,
-                        programs, render, tool)
+from helm_chart import (CHART, EXAMPLES, KUBERNETES, ROOT, SCRATCH, chart_of_tomorrow, containers,
+                        helm, programs, render, tool)
 from skips import run_tests
 
 BIN = pathlib.Path(os.environ.get("WEFT_BIN_DIR", ROOT / "build/ci/bin"))
@@ -69,7 +69,7 @@ class Flags(unittest.TestCase):
         self.assertEqual(said.split()[:2], ["weft", chart["appVersion"]])
 
     def test_flags_that_the_chart_keeps_for_itself_are_flags(self):
-        text = (chart_of_tomorrow() / "templates/_checks.tpl").read_text()
+        text = (chart_of_tomorrow() / "templates/_check_flags.tpl").read_text()
         table = re.search(r'\$own := dict (.*?)-}}', text, re.S).group(1)
         kept = re.findall(r'"([^"]*)"', table)[::2]
         known = "".join(help_text(*one) for one in (("weft", "serve"), ("weft-router",),
@@ -79,6 +79,28 @@ class Flags(unittest.TestCase):
             self.assertTrue(f"--{flag} " in known or f"--{flag}=" in known or
                             f"--{flag}" in waited_for, flag)
         self.assertGreater(len(kept), 20)
+
+    def test_the_charts_list_of_flags_is_what_the_programs_say(self):
+        done = subprocess.run([ROOT / "deploy/helm/flags.py", "--bin", BIN], capture_output=True,
+                              text=True, timeout=60)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual((CHART / "files/flags.yaml").read_text(), done.stdout,
+                         "run deploy/helm/flags.py --bin BIN >deploy/helm/weft/files/flags.yaml")
+        takes = yaml.safe_load(done.stdout)
+        self.assertEqual(takes["weft-router"]["queue-requests-max"], "whole 1 .. 8192")
+        self.assertEqual(takes["weft-shard"]["kv-memory"], "text")
+
+    def test_what_the_list_calls_wrong_the_programs_refuse(self):
+        """One value of each kind, so that the words of the list mean what the programs do."""
+        for value, said in (("queue-requests-max=0", "0 is not in 1 .. 8192"),
+                            ("queue-requests-max=1.5", "1.5 is not in 1 .. 8192"),
+                            ("trace-sample=1.01", "1.01 is not in 0 .. 1"),
+                            ("prefix-cache=maybe", "maybe is neither true nor false"),
+                            ("no-such-flag=1", "--no-such-flag")):
+            done = subprocess.run([BIN / "weft-router", f"--{value}"], capture_output=True,
+                                  text=True, timeout=60)
+            self.assertEqual(done.returncode, 1, value)
+            self.assertIn(said, done.stderr)
 
     def test_the_programs_understand_the_rendered_command_lines(self):
         """All but the model, which is not there: that, and no flag, is what they have to say."""

@@ -15,33 +15,6 @@
 {{- end -}}
 {{- end -}}
 
-{{/* Flags that the chart sets from other values, with these. */}}
-{{- define "weft.checkFlags" -}}
-{{- $own := dict "model" "model.path" "served-model-name" "model.servedName" "model-alias" "model.aliases"
-  "shards" "shards" "device" "device" "host" "listenHost" "http-port" "ports.http" "grpc-port" "ports.grpc"
-  "admin-host" "listenHost" "admin-port" "ports.admin" "public-ops" "publicOps"
-  "drain-timeout-s" "drain.timeoutS" "api-keys" "auth.existingSecret" "tls-cert" "tls.existingSecret"
-  "tls-key" "tls.existingSecret" "tls-client-certs" "tls.clientCerts" "tls-client-ca" "tls.clientCaSecret"
-  "log-format" "logFormat" "metrics-host" "listenHost" "shard-metrics-port" "ports.shardMetrics"
-  "metrics-port" "ports.shardMetrics" "listen" "ports.shard" "world" "shards" "rank" "the pod's ordinal"
-  "rank-from-hostname" "the pod's ordinal" "comm-host" "the pod's address" "socket" "mode" "shard" "shards" "groups" "replicas" "shard-tls-cert" "groupTls" "shard-tls-key" "groupTls"
-  "shard-tls-ca" "groupTls" "tls-ca" "groupTls" "config" "flags" -}}
-{{- range $place := list "flags" "shardFlags" -}}
-{{- range $name, $_ := get $.Values $place -}}
-{{- if hasKey $own $name -}}
-{{- fail (printf "%s.%s: the chart sets --%s itself, from %s" $place $name $name (get $own $name)) -}}
-{{- end -}}
-{{- end -}}
-{{- end -}}
-{{- range $name, $_ := .Values.flags -}}
-{{- if hasKey $.Values.shardFlags $name -}}
-{{- if eq $.Values.mode "replica" -}}
-{{- fail (printf "flags.%s is also in shardFlags, and in mode: replica both go to one program: leave one out" $name) -}}
-{{- end -}}
-{{- end -}}
-{{- end -}}
-{{- end -}}
-
 {{- define "weft.checkModel" -}}
 {{- $given := list -}}
 {{- if .Values.model.existingClaim }}{{ $given = append $given "existingClaim" }}{{ end -}}
@@ -163,6 +136,7 @@
 {{- include "weft.checkStrategy" . -}}
 {{- include "weft.checkReplicas" . -}}
 {{- include "weft.checkFlags" . -}}
+{{- include "weft.checkFlagsOfPrograms" . -}}
 {{- include "weft.checkModel" . -}}
 {{- include "weft.checkTls" . -}}
 {{- include "weft.checkPorts" . -}}
