@@ -118,6 +118,12 @@ SENTENCES = [
     ({"shardFlags": {"watchdog-s": -0.5}}, '"-0.5" is not a number in its range, 0 to 86400'),
     (merged(SPLIT, {"shardFlags": {"running-max": -1}}),
      'shardFlags.running-max: "-1" is not a whole number in its range, 0 or more'),
+    ({"resources": {"requests": {"memory": "4Gi"}, "limits": {"memory": "4G"}}},
+     "resources.requests.memory: 4Gi is above limits.memory: 4G"),
+    ({"resources": {"requests": {"cpu": 2}, "limits": {"cpu": "1900m"}}},
+     "resources.requests.cpu: 2 is above limits.cpu: 1900m"),
+    ({"router": {"resources": {"requests": {"memory": "5Gi"}}}},
+     "router.resources.requests.memory: 5Gi is above limits.memory: 4Gi"),
     ({"tls": {"clientCerts": "required"}}, "tls.clientCerts: required needs tls.existingSecret"),
     ({"tls": {"certManager": {"enabled": True}}}, "tls.certManager: it needs issuerRef"),
     ({"tls": {"existingSecret": "a", "certManager": {"enabled": True, "issuerRef": {"name": "b"}}}},
@@ -188,7 +194,8 @@ class Values(unittest.TestCase):
             render(merged(values, {"flags": FLAGS, "shardFlags": shard}), chart=chart_of_tomorrow())
         render({"flags": {"kv-memory": 1 << 30}})
         render({"resources": {"limits": {"memory": 3 << 30, "nvidia.com/gpu": 1},
-                              "requests": {"cpu": "500m", "memory": "1.5Gi", "hugepages-2Mi": 0}}})
+                              "requests": {"cpu": "500m", "memory": "3145728Ki",
+                                           "hugepages-2Mi": 0}}})
 
     def test_each_sentence_of_the_chart_is_seen_here(self):
         text = "".join(one.read_text() for one in sorted(CHART.glob("templates/_check*.tpl")))

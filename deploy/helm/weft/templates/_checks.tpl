@@ -30,6 +30,27 @@
 {{- end -}}
 {{- end -}}
 
+{{/* A quantity of Kubernetes as a number. */}}
+{{- define "weft.quantity" -}}
+{{- $text := include "weft.scalar" . -}}
+{{- $suffix := regexFind "([KMGTPE]i|[numkMGTPE])$" $text -}}
+{{- $factors := dict "n" 1e-9 "u" 1e-6 "m" 1e-3 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "E" 1e18
+  "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "Pi" 1125899906842624 "Ei" 1152921504606846976 -}}
+{{- mulf (trimSuffix $suffix $text | float64) (get $factors $suffix | default 1) -}}
+{{- end -}}
+
+{{/* An API server refuses it too, but when it has taken other objects of the release. */}}
+{{- define "weft.checkResources" -}}
+{{- range $place, $resources := dict "resources" .Values.resources "router.resources" .Values.router.resources -}}
+{{- range $name, $request := default dict $resources.requests -}}
+{{- $limit := get (default dict $resources.limits) $name | default $request -}}
+{{- if gt (include "weft.quantity" $request | float64) (include "weft.quantity" $limit | float64) -}}
+{{- fail (printf "%s.requests.%s: %v is above limits.%s: %v" $place $name $request $name $limit) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "weft.checkTls" -}}
 {{- $tls := .Values.tls -}}
 {{- if and $tls.certManager.enabled (or $tls.existingSecret (not $tls.certManager.issuerRef)) -}}
@@ -138,6 +159,7 @@
 {{- include "weft.checkFlags" . -}}
 {{- include "weft.checkFlagsOfPrograms" . -}}
 {{- include "weft.checkModel" . -}}
+{{- include "weft.checkResources" . -}}
 {{- include "weft.checkTls" . -}}
 {{- include "weft.checkPorts" . -}}
 {{- include "weft.checkScaling" . -}}
