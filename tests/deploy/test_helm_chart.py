@@ -37,6 +37,18 @@ class Rendered(unittest.TestCase):
                 text = helm_template(files=[path], chart=chart_of_tomorrow())
                 self.assertEqual(kubeconform(text), "")
 
+    def test_the_claim_for_the_model_fits_the_schemas_and_the_chart(self):
+        text = (ROOT / "deploy/helm/model-volume.yaml").read_text()
+        self.assertEqual(kubeconform(text), "")
+        claim, pod = yaml.safe_load_all(text)
+        (template,) = [one for _, one in pod_templates(render())]
+        # What it writes is written as the user who reads it, to the claim that the chart mounts.
+        self.assertLessEqual(pod["spec"]["securityContext"].items(),
+                             template["spec"]["securityContext"].items())
+        for spec in (pod["spec"], template["spec"]):
+            self.assertEqual([one["persistentVolumeClaim"]["claimName"] for one in spec["volumes"]
+                              if "persistentVolumeClaim" in one], [claim["metadata"]["name"]])
+
     def test_what_does_not_fit_the_schemas_is_seen(self):
         text = helm_template()
         for fault, said in (

@@ -10,7 +10,7 @@ import unittest
 
 import yaml
 
-from helm_chart import (CHART, EXAMPLES, KUBERNETES, ROOT, SCRATCH, chart_of_tomorrow, containers,
+from helm_chart import (EXAMPLES, KUBERNETES, ROOT, SCRATCH, chart_of_tomorrow, containers,
                         helm, programs, render, tool)
 from skips import run_tests
 
@@ -79,28 +79,6 @@ class Flags(unittest.TestCase):
             self.assertTrue(f"--{flag} " in known or f"--{flag}=" in known or
                             f"--{flag}" in waited_for, flag)
         self.assertGreater(len(kept), 20)
-
-    def test_the_charts_list_of_flags_is_what_the_programs_say(self):
-        done = subprocess.run([ROOT / "deploy/helm/flags.py", "--bin", BIN], capture_output=True,
-                              text=True, timeout=60)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual((CHART / "files/flags.yaml").read_text(), done.stdout,
-                         "run deploy/helm/flags.py --bin BIN >deploy/helm/weft/files/flags.yaml")
-        takes = yaml.safe_load(done.stdout)
-        self.assertEqual(takes["weft-router"]["queue-requests-max"], "whole 1 .. 8192")
-        self.assertEqual(takes["weft-shard"]["kv-memory"], "text")
-
-    def test_what_the_list_calls_wrong_the_programs_refuse(self):
-        """One value of each kind, so that the words of the list mean what the programs do."""
-        for value, said in (("queue-requests-max=0", "0 is not in 1 .. 8192"),
-                            ("queue-requests-max=1.5", "1.5 is not in 1 .. 8192"),
-                            ("trace-sample=1.01", "1.01 is not in 0 .. 1"),
-                            ("prefix-cache=maybe", "maybe is neither true nor false"),
-                            ("no-such-flag=1", "--no-such-flag")):
-            done = subprocess.run([BIN / "weft-router", f"--{value}"], capture_output=True,
-                                  text=True, timeout=60)
-            self.assertEqual(done.returncode, 1, value)
-            self.assertIn(said, done.stderr)
 
     def test_the_programs_understand_the_rendered_command_lines(self):
         """All but the model, which is not there: that, and no flag, is what they have to say."""
@@ -175,6 +153,17 @@ class Documented(unittest.TestCase):
                 self.assertEqual(done.returncode, 0, done.stderr)
                 rendered += 1
         self.assertGreaterEqual(rendered, 8)
+
+    def test_a_prometheus_that_finds_the_monitors_finds_the_rules(self):
+        """One label selects both, so a command that gives it to one of them gives it to both."""
+        labelled = 0
+        for words in self.commands():
+            given = {word.partition("=")[0].removesuffix(".labels.release").rpartition(".")[2]
+                     for word in words if ".labels.release=" in word}
+            if given:
+                self.assertEqual(given, {"podMonitor", "prometheusRule"}, " ".join(words))
+                labelled += 1
+        self.assertEqual(labelled, 1)
 
     def test_the_endpoint_picker_is_told_metrics_that_there_are(self):
         values = yaml.safe_load((ROOT / "deploy/helm/endpoint-picker-values.yaml").read_text())
