@@ -158,7 +158,7 @@ class Api(unittest.TestCase):
         """The shell blocks of docs/OPERATIONS.md's way from an install to an alert, with files of
         their own."""
         text = (ROOT / "docs/OPERATIONS.md").read_text()
-        text = re.search(r"^## From install to an alert\n(.*?)^## ", text, re.M | re.S)[1]
+        text = text.partition("\n## From install to an alert\n")[2].partition("\n## ")[0]
         blocks = re.findall(r"^```sh\n(.*?)^```", text, re.M | re.S)
         return [one.replace("/tmp/weft-", f"{SCRATCH}/") for one in blocks]
 
@@ -186,10 +186,11 @@ class Api(unittest.TestCase):
                  for one in group["rules"] if "alert" in one]
         self.assertIn("https://wiki.example.com/weft/RUNBOOKS.md#weftmetricsabsent", links)
         # The alert of the walk is one for a server without pods.
-        scale = "/apis/apps/v1/namespaces/llm/deployments/weft/scale"
-        now = self.api.call("GET", scale)
-        now["spec"]["replicas"] = 0
-        self.assertEqual(self.api.call("PUT", scale, now)["spec"]["replicas"], 0)
+        deployment = "/apis/apps/v1/namespaces/llm/deployments/weft"
+        scale = self.api.call("GET", f"{deployment}/scale")
+        scale["spec"]["replicas"] = 0
+        self.api.call("PUT", f"{deployment}/scale", scale)
+        self.assertEqual(self.api.call("GET", deployment)["spec"]["replicas"], 0)
         self.done("uninstall", "weft", "--namespace", "llm")
 
     def test_what_the_server_refuses_is_not_installed(self):
