@@ -1,10 +1,16 @@
 """What Kubernetes and the projects whose objects the chart makes publish of those objects (an
 OpenAPI file, and definitions of custom resources), as JSON schemas for kubeconform. Unknown fields
 are errors, as with `kubectl apply --validate=strict`. Rules in CEL are left to an API server.
+
+    kubernetes_schemas.py FOLDER
+
+makes those of what deploy/setup.sh --kubernetes has fetched.
 """
 
 import json
+import os
 import pathlib
+import sys
 
 import yaml
 
@@ -129,3 +135,19 @@ def convert(source, folder):
 
     for path in sorted((source / "crds").glob("*.yaml")):
         from_crd(path.read_text(), folder, inline(meta))
+
+
+def main():
+    cache = os.environ.get("WEFT_CACHE")
+    if len(sys.argv) != 2 or not cache:
+        sys.exit("usage: source deploy/env.sh; kubernetes_schemas.py FOLDER")
+    source, folder = pathlib.Path(cache) / "kubernetes", pathlib.Path(sys.argv[1])
+    if not (source / "installed").exists():
+        sys.exit(f"{source} is missing: run deploy/setup.sh --kubernetes")
+    folder.mkdir(parents=True, exist_ok=True)
+    convert(source, folder)
+    print(f"{len(list(folder.glob('*.json')))} schemas in {folder}")
+
+
+if __name__ == "__main__":
+    main()

@@ -8,8 +8,10 @@ import subprocess
 import unittest
 import urllib.error
 
+import yaml
+
 from helm_cases import combinations
-from helm_chart import (CACHE, EXAMPLES, KUBERNETES, SCRATCH, chart_of_tomorrow,
+from helm_chart import (CACHE, EXAMPLES, KUBERNETES, ROOT, SCRATCH, chart_of_tomorrow,
                         pod_templates, render, schemas, tool)
 from kube_api import KubeApi
 from skips import run_tests, skip
@@ -140,6 +142,56 @@ class Api(unittest.TestCase):
                         self.pod(template, "llm")
                     self.assertIn("restricted", refused.exception.read().decode())
         self.assertGreaterEqual(count, 6)
+
+    def test_a_pod_that_fills_the_models_volume_is_let_in(self):
+        text = (ROOT / "deploy/helm/model-volume.yaml").read_text()
+        self.api.call("POST", "/api/v1/namespaces/llm/serviceaccounts",
+                      {"metadata": {"name": "default"}})
+        for one in yaml.safe_load_all(text):
+            self.api.call("POST", self.path(one, "llm") + "?dryRun=All", one)
+        one["spec"]["containers"][0]["securityContext"] = {}
+        with self.assertRaises(urllib.error.HTTPError) as refused:
+            self.api.call("POST", self.path(one, "llm") + "?dryRun=All", one)
+        self.assertEqual(refused.exception.code, 403)
+
+    def walk(self):
+        """The shell blocks of docs/OPERATIONS.md's way from an install to an alert, with files of
+        their own."""
+        text = (ROOT / "docs/OPERATIONS.md").read_text()
+        text = text.partition("\n## From install to an alert\n")[2].partition("\n## ")[0]
+        blocks = re.findall(r"^```sh\n(.*?)^```", text, re.M | re.S)
+        return [one.replace("/tmp/weft-", f"{SCRATCH}/") for one in blocks]
+
+    def test_the_documented_way_to_an_alert_installs_what_it_says(self):
+        tools = f"{CACHE / 'tools/bin'}:{os.environ['PATH']}"
+        said = []
+        for block in self.walk():
+            done = subprocess.run(
+                ["bash", "-euo", "pipefail", "-c", block], cwd=ROOT, capture_output=True, text=True,
+                timeout=120, env={"PATH": tools, "HOME": str(SCRATCH),
+                                  "KUBECONFIG": str(self.api.kubeconfig)})
+            self.assertEqual(done.returncode, 0, block + done.stdout + done.stderr)
+            said.append(done.stdout)
+        self.assertEqual(len(said), 3)
+        self.assertIn("0 chart(s) failed", said[0])
+        self.assertIn("Valid: 5, Invalid: 0, Errors: 0, Skipped: 0", said[0])
+        self.assertIn("STATUS: deployed", said[1])
+        self.assertIn("REVISION: 2", said[2])
+        at = "/apis/monitoring.coreos.com/v1/namespaces/llm"
+        monitor = self.api.call("GET", f"{at}/podmonitors/weft")
+        rule = self.api.call("GET", f"{at}/prometheusrules/weft")
+        for one in (monitor, rule):
+            self.assertEqual(one["metadata"]["labels"]["release"], "prometheus")
+        links = [one["annotations"]["runbook_url"] for group in rule["spec"]["groups"]
+                 for one in group["rules"] if "alert" in one]
+        self.assertIn("https://wiki.example.com/weft/RUNBOOKS.md#weftmetricsabsent", links)
+        # The alert of the walk is one for a server without pods.
+        deployment = "/apis/apps/v1/namespaces/llm/deployments/weft"
+        scale = self.api.call("GET", f"{deployment}/scale")
+        scale["spec"]["replicas"] = 0
+        self.api.call("PUT", f"{deployment}/scale", scale)
+        self.assertEqual(self.api.call("GET", deployment)["spec"]["replicas"], 0)
+        self.done("uninstall", "weft", "--namespace", "llm")
 
     def test_what_the_server_refuses_is_not_installed(self):
         wrong = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "bad"},

@@ -37,6 +37,18 @@ class Rendered(unittest.TestCase):
                 text = helm_template(files=[path], chart=chart_of_tomorrow())
                 self.assertEqual(kubeconform(text), "")
 
+    def test_the_claim_for_the_model_fits_the_schemas_and_the_chart(self):
+        text = (ROOT / "deploy/helm/model-volume.yaml").read_text()
+        self.assertEqual(kubeconform(text), "")
+        claim, pod = yaml.safe_load_all(text)
+        (template,) = [one for _, one in pod_templates(render())]
+        # What it writes is written as the user who reads it, to the claim that the chart mounts.
+        self.assertLessEqual(pod["spec"]["securityContext"].items(),
+                             template["spec"]["securityContext"].items())
+        for spec in (pod["spec"], template["spec"]):
+            self.assertEqual([one["persistentVolumeClaim"]["claimName"] for one in spec["volumes"]
+                              if "persistentVolumeClaim" in one], [claim["metadata"]["name"]])
+
     def test_what_does_not_fit_the_schemas_is_seen(self):
         text = helm_template()
         for fault, said in (
@@ -310,6 +322,21 @@ class Watching(unittest.TestCase):
         self.assertEqual(objects["ConfigMap", "weft-dashboard"]["data"]["weft.json"].strip(),
                          board.strip())
         self.assertLess(len(board), 1 << 20)
+
+    def test_runbooks_are_where_the_values_say(self):
+        def alerts(rule):
+            one = render({"metrics": {"prometheusRule": {"enabled": True, **rule}}})
+            return [rule for group in one["PrometheusRule", "weft"]["spec"]["groups"]
+                    for rule in group["rules"] if "alert" in rule]
+
+        url = "https://wiki.example.com/weft/RUNBOOKS.md"
+        self.assertGreater(len(alerts({})), 10)
+        for own, given in zip(alerts({}), alerts({"runbookUrl": url})):
+            self.assertEqual(own["annotations"].pop("runbook_url"),
+                             f"docs/RUNBOOKS.md#{own['alert'].lower()}")
+            self.assertEqual(given["annotations"].pop("runbook_url"),
+                             f"{url}#{own['alert'].lower()}")
+            self.assertEqual(own, given)
 
     def test_monitors_find_each_port_of_metrics(self):
         for layout in LAYOUTS:

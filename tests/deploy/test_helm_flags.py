@@ -10,8 +10,8 @@ import unittest
 
 import yaml
 
-from helm_chart import (EXAMPLES, KUBERNETES, ROOT, SCRATCH, chart_of_tomorrow, containers, helm,
-                        programs, render, tool)
+from helm_chart import (EXAMPLES, KUBERNETES, ROOT, SCRATCH, chart_of_tomorrow, containers,
+                        helm, programs, render, tool)
 from skips import run_tests
 
 BIN = pathlib.Path(os.environ.get("WEFT_BIN_DIR", ROOT / "build/ci/bin"))
@@ -69,7 +69,7 @@ class Flags(unittest.TestCase):
         self.assertEqual(said.split()[:2], ["weft", chart["appVersion"]])
 
     def test_flags_that_the_chart_keeps_for_itself_are_flags(self):
-        text = (chart_of_tomorrow() / "templates/_checks.tpl").read_text()
+        text = (chart_of_tomorrow() / "templates/_check_flags.tpl").read_text()
         table = re.search(r'\$own := dict (.*?)-}}', text, re.S).group(1)
         kept = re.findall(r'"([^"]*)"', table)[::2]
         known = "".join(help_text(*one) for one in (("weft", "serve"), ("weft-router",),
@@ -153,6 +153,17 @@ class Documented(unittest.TestCase):
                 self.assertEqual(done.returncode, 0, done.stderr)
                 rendered += 1
         self.assertGreaterEqual(rendered, 8)
+
+    def test_a_prometheus_that_finds_the_monitors_finds_the_rules(self):
+        """One label selects both, so a command that gives it to one of them gives it to both."""
+        labelled = 0
+        for words in self.commands():
+            given = {word.partition("=")[0].removesuffix(".labels.release").rpartition(".")[2]
+                     for word in words if ".labels.release=" in word}
+            if given:
+                self.assertEqual(given, {"podMonitor", "prometheusRule"}, " ".join(words))
+                labelled += 1
+        self.assertEqual(labelled, 1)
 
     def test_the_endpoint_picker_is_told_metrics_that_there_are(self):
         values = yaml.safe_load((ROOT / "deploy/helm/endpoint-picker-values.yaml").read_text())

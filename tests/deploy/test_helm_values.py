@@ -12,6 +12,12 @@ from skips import run_tests
 
 SPLIT = {"mode": "split", "shards": 2, "groupTls": {"certManager": {"enabled": True}}}
 
+# What the checks of flags let through: the ends of ranges, and each way to write a value.
+FLAGS = {"queue-requests-max": 8192, "io-threads": "1", "queue-tokens-max": 1099511627776,
+         "trace-sample": 0, "watchdog-s": ".5", "prefix-cache": False,
+         "strict-fields": "1", "otlp-endpoint": "http://127.0.0.1:4318",
+         "cors-origins": ["http://a", "http://b"], "metrics-compat": "tgi"}
+
 # (values, where, what is said of it)
 SCHEMA = [
     ({"mode": "pods"}, "/mode", "value must be one of 'replica', 'split', 'leaderworkerset'"),
@@ -48,6 +54,15 @@ SCHEMA = [
     ({"drain": {"timeoutS": 100000}}, "/drain/timeoutS", "maximum: got 100,000, want 86,400"),
     ({"drainTimeoutS": 3}, "", "additional properties 'drainTimeoutS' not allowed"),
     ({"resources": {"request": {}}}, "/resources", "additional properties 'request' not allowed"),
+    ({"resources": {"limits": {"memory": "3GB"}}}, "/resources/limits/memory",
+     "'3GB' does not match pattern"),
+    ({"resources": {"requests": {"cpu": "two"}}}, "/resources/requests/cpu",
+     "'two' does not match pattern"),
+    ({"resources": {"requests": {"cpu": -1}}}, "/resources/requests/cpu", "minimum: got -1"),
+    ({"resources": {"limits": {"memroy": "3Gi"}}}, "/resources/limits",
+     "additional properties 'memroy' not allowed"),
+    ({"router": {"resources": {"limits": {"memory": "4GiB"}}}}, "/router/resources/limits/memory",
+     "'4GiB' does not match pattern"),
     ({"topologySpreadConstraints": [{}]}, "/topologySpreadConstraints/0", "missing properties"),
     ({"shm": {"sizeLimit": "1 GB"}}, "/shm/sizeLimit", "does not match pattern"),
     ({"strategy": {"type": "Blue"}}, "/strategy/type", "value must be one of 'RollingUpdate'"),
@@ -61,6 +76,10 @@ SCHEMA = [
     ({"networkPolicy": {"clients": {}}}, "/networkPolicy/clients", "got object, want array"),
     ({"metrics": {"podMonitor": {"interval": "15"}}}, "/metrics/podMonitor/interval",
      "does not match pattern"),
+    ({"metrics": {"prometheusRule": {"runbookUrl": "wiki"}}}, "/metrics/prometheusRule/runbookUrl",
+     "does not match pattern"),
+    ({"metrics": {"prometheusRule": {"runbookUrl": "https://a/b#c"}}},
+     "/metrics/prometheusRule/runbookUrl", "does not match pattern"),
     ({"autoscaling": {"kvUsage": 80}}, "/autoscaling/kvUsage", "maximum: got 80, want 1"),
     ({"autoscaling": {"kvUsage": 0}}, "/autoscaling/kvUsage", "exclusiveMinimum: got 0, want 0"),
     ({"autoscaling": {"keda": {"serverAddress": "prometheus:9090"}}},
@@ -81,6 +100,30 @@ SENTENCES = [
      "ordinal"),
     ({"flags": {"kv-memory": "1GiB"}, "shardFlags": {"kv-memory": "2GiB"}},
      "flags.kv-memory is also in shardFlags"),
+    ({"flags": {"no-such-flag": 1}}, "flags.no-such-flag: weft serve of weft 0.1.0 has no flag "
+     "--no-such-flag; `weft serve --help` lists those that it has"),
+    (merged(SPLIT, {"shardFlags": {"no-such-flag": 1}}), "shardFlags.no-such-flag: weft-shard of "),
+    (merged(SPLIT, {"flags": {"kv-memory": "1GiB"}}), "flags.kv-memory: weft-router has no flag "
+     "--kv-memory; weft-shard has it: shardFlags.kv-memory"),
+    (merged(SPLIT, {"shardFlags": {"io-threads": 2}}), "weft-router has it: flags.io-threads"),
+    ({"flags": {"io-threads": [1, 2]}}, "flags.io-threads: --io-threads takes one value, no list"),
+    ({"flags": {"prefix-cache": "maybe"}}, 'flags.prefix-cache: "maybe" is neither true nor false'),
+    ({"flags": {"queue-requests-max": 0}},
+     'flags.queue-requests-max: "0" is not a whole number in its range, 1 to 8192'),
+    ({"flags": {"queue-requests-max": 8193}}, '"8193" is not a whole number in its range, 1 to'),
+    ({"flags": {"queue-requests-max": 1.5}}, '"1.5" is not a whole number in its range, 1 to'),
+    ({"flags": {"queue-requests-max": "many"}}, '"many" is not a whole number in its range, 1 to'),
+    ({"flags": {"queue-tokens-max": 1099511627777}}, '"1099511627777" is not a whole number in '),
+    ({"flags": {"trace-sample": 1.01}}, '"1.01" is not a number in its range, 0 to 1'),
+    ({"shardFlags": {"watchdog-s": -0.5}}, '"-0.5" is not a number in its range, 0 to 86400'),
+    (merged(SPLIT, {"shardFlags": {"running-max": -1}}),
+     'shardFlags.running-max: "-1" is not a whole number in its range, 0 or more'),
+    ({"resources": {"requests": {"memory": "4Gi"}, "limits": {"memory": "4G"}}},
+     "resources.requests.memory: 4Gi is above limits.memory: 4G"),
+    ({"resources": {"requests": {"cpu": 2}, "limits": {"cpu": "1900m"}}},
+     "resources.requests.cpu: 2 is above limits.cpu: 1900m"),
+    ({"router": {"resources": {"requests": {"memory": "5Gi"}}}},
+     "router.resources.requests.memory: 5Gi is above limits.memory: 4Gi"),
     ({"tls": {"clientCerts": "required"}}, "tls.clientCerts: required needs tls.existingSecret"),
     ({"tls": {"certManager": {"enabled": True}}}, "tls.certManager: it needs issuerRef"),
     ({"tls": {"existingSecret": "a", "certManager": {"enabled": True, "issuerRef": {"name": "b"}}}},
@@ -145,8 +188,17 @@ class Values(unittest.TestCase):
             with self.subTest(json.dumps(values)):
                 self.assertIn(sentence, self.said(values))
 
+    def test_right_values_of_flags_are_taken(self):
+        shard = {"kv-memory": "1GiB", "threads": 1024, "memory-fraction": 0.85}
+        for values in ({}, SPLIT):
+            render(merged(values, {"flags": FLAGS, "shardFlags": shard}), chart=chart_of_tomorrow())
+        render({"flags": {"kv-memory": 1 << 30}})
+        render({"resources": {"limits": {"memory": 3 << 30, "nvidia.com/gpu": 1},
+                              "requests": {"cpu": "500m", "memory": "3145728Ki",
+                                           "hugepages-2Mi": 0}}})
+
     def test_each_sentence_of_the_chart_is_seen_here(self):
-        text = (CHART / "templates/_checks.tpl").read_text()
+        text = "".join(one.read_text() for one in sorted(CHART.glob("templates/_check*.tpl")))
         # The part of each sentence before its first gap; what waits for programs is another test's.
         sentences = re.findall(r'fail (?:\(printf\s+)?"([^"]+)"', text)
         begins = {re.split(r"%[a-z]", one)[0] for one in sentences}

@@ -15,33 +15,6 @@
 {{- end -}}
 {{- end -}}
 
-{{/* Flags that the chart sets from other values, with these. */}}
-{{- define "weft.checkFlags" -}}
-{{- $own := dict "model" "model.path" "served-model-name" "model.servedName" "model-alias" "model.aliases"
-  "shards" "shards" "device" "device" "host" "listenHost" "http-port" "ports.http" "grpc-port" "ports.grpc"
-  "admin-host" "listenHost" "admin-port" "ports.admin" "public-ops" "publicOps"
-  "drain-timeout-s" "drain.timeoutS" "api-keys" "auth.existingSecret" "tls-cert" "tls.existingSecret"
-  "tls-key" "tls.existingSecret" "tls-client-certs" "tls.clientCerts" "tls-client-ca" "tls.clientCaSecret"
-  "log-format" "logFormat" "metrics-host" "listenHost" "shard-metrics-port" "ports.shardMetrics"
-  "metrics-port" "ports.shardMetrics" "listen" "ports.shard" "world" "shards" "rank" "the pod's ordinal"
-  "rank-from-hostname" "the pod's ordinal" "comm-host" "the pod's address" "socket" "mode" "shard" "shards" "groups" "replicas" "shard-tls-cert" "groupTls" "shard-tls-key" "groupTls"
-  "shard-tls-ca" "groupTls" "tls-ca" "groupTls" "config" "flags" -}}
-{{- range $place := list "flags" "shardFlags" -}}
-{{- range $name, $_ := get $.Values $place -}}
-{{- if hasKey $own $name -}}
-{{- fail (printf "%s.%s: the chart sets --%s itself, from %s" $place $name $name (get $own $name)) -}}
-{{- end -}}
-{{- end -}}
-{{- end -}}
-{{- range $name, $_ := .Values.flags -}}
-{{- if hasKey $.Values.shardFlags $name -}}
-{{- if eq $.Values.mode "replica" -}}
-{{- fail (printf "flags.%s is also in shardFlags, and in mode: replica both go to one program: leave one out" $name) -}}
-{{- end -}}
-{{- end -}}
-{{- end -}}
-{{- end -}}
-
 {{- define "weft.checkModel" -}}
 {{- $given := list -}}
 {{- if .Values.model.existingClaim }}{{ $given = append $given "existingClaim" }}{{ end -}}
@@ -54,6 +27,27 @@
 {{- end -}}
 {{- if and (or (hasPrefix "/" .Values.model.path) (has ".." (splitList "/" .Values.model.path))) -}}
 {{- fail (printf "model.path: %q must be relative to the volume's root and stay inside it" .Values.model.path) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* A quantity of Kubernetes as a number. */}}
+{{- define "weft.quantity" -}}
+{{- $text := include "weft.scalar" . -}}
+{{- $suffix := regexFind "([KMGTPE]i|[numkMGTPE])$" $text -}}
+{{- $factors := dict "n" 1e-9 "u" 1e-6 "m" 1e-3 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "E" 1e18
+  "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "Pi" 1125899906842624 "Ei" 1152921504606846976 -}}
+{{- mulf (trimSuffix $suffix $text | float64) (get $factors $suffix | default 1) -}}
+{{- end -}}
+
+{{/* An API server refuses it too, but when it has taken other objects of the release. */}}
+{{- define "weft.checkResources" -}}
+{{- range $place, $resources := dict "resources" .Values.resources "router.resources" .Values.router.resources -}}
+{{- range $name, $request := default dict $resources.requests -}}
+{{- $limit := get (default dict $resources.limits) $name | default $request -}}
+{{- if gt (include "weft.quantity" $request | float64) (include "weft.quantity" $limit | float64) -}}
+{{- fail (printf "%s.requests.%s: %v is above limits.%s: %v" $place $name $request $name $limit) -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 
@@ -163,7 +157,9 @@
 {{- include "weft.checkStrategy" . -}}
 {{- include "weft.checkReplicas" . -}}
 {{- include "weft.checkFlags" . -}}
+{{- include "weft.checkFlagsOfPrograms" . -}}
 {{- include "weft.checkModel" . -}}
+{{- include "weft.checkResources" . -}}
 {{- include "weft.checkTls" . -}}
 {{- include "weft.checkPorts" . -}}
 {{- include "weft.checkScaling" . -}}
