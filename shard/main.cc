@@ -81,7 +81,9 @@ absl::StatusOr<std::unique_ptr<OpsServer>> StartOps(const ShardFlags& flags,
     return HealthOf(executor, patience);
   };
   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<OpsServer> server, OpsServer::Start(options));
-  PrintLine(absl::StrCat("metrics on http://", server->address(), "/metrics"));
+  const std::string where = absl::StrCat("metrics on http://", server->address(), "/metrics");
+  PrintLine(where);
+  WEFT_LOG_INFO("{}", where);
   return server;
 }
 

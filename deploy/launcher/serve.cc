@@ -131,10 +131,10 @@ class Server {
     }
   }
 
-  // What a shard prints is for the launcher: where it listens, which its log says too, and how far
-  // its load is.
+  // What a shard prints is for the launcher: where it listens and shows its metrics, which its log
+  // says too, and how far its load is.
   bool OnShardLine(const std::string& child, const std::string& line) {
-    if (absl::StartsWith(line, "listening ")) return true;
+    if (absl::StartsWith(line, "listening ") || absl::StartsWith(line, "metrics on ")) return true;
     absl::string_view rank_text = child;
     size_t rank = 0;
     if (!absl::ConsumePrefix(&rank_text, "shard-") || !absl::SimpleAtoi(rank_text, &rank) ||
