@@ -73,9 +73,17 @@ TEST_CASE("Shards that come back as another model get no epoch until they are ri
       // The ranks agree on less than the scheduler was made for.
       {[](GroupRig& rig) { rig.infos[1].set_running_max(7); },
        [](GroupRig& rig) { rig.infos[1].set_running_max(9); }, "running_max: expected 8, found 7"},
-      {[](GroupRig& rig) { rig.infos[1].set_step_tokens_max(63); },
-       [](GroupRig& rig) { rig.infos[1].set_step_tokens_max(65); },
+      {[](GroupRig& rig) {
+         for (wire::InfoResponse& info : rig.infos) info.set_step_tokens_max(63);
+       },
+       [](GroupRig& rig) {
+         for (wire::InfoResponse& info : rig.infos) info.set_step_tokens_max(65);
+       },
        "step_tokens_max: expected 64, found 63"},
+      // Before they meet, where the ranks would say it in floats.
+      {[](GroupRig& rig) { rig.infos[1].set_step_tokens_max(65); },
+       [](GroupRig& rig) { rig.infos[1].set_step_tokens_max(64); },
+       "rank 1 differs from rank 0: step tokens 65 instead of 64"},
   };
   for (const Case& test : cases) {
     INFO(test.why);
