@@ -341,8 +341,15 @@ class Supervisor::Impl : public std::enable_shared_from_this<Supervisor::Impl> {
     Member* member = members_[rank].get();
     // Gone, or replaced, since the router looked: what it asks for has happened.
     if (!member->child || member->child->pid() != pid) return "ok\n";
-    WEFT_LOG_WARN("shard-{} (pid {}) is killed on the router's word: {}", rank, pid,
-                  words.size() > 3 ? words[3] : "no reason given");
+    const std::string why = words.size() > 3 ? words[3] : "no reason given";
+    // A router notices a shard's end too, and may be quicker than the pipes to say so: a signal 9
+    // that somebody else sent must not look like the launcher's.
+    if (member->child->Ended()) {
+      WEFT_LOG_INFO("shard-{} (pid {}) had ended already when the router gave it up: {}", rank, pid,
+                    why);
+      return "ok\n";
+    }
+    WEFT_LOG_WARN("shard-{} (pid {}) is killed on the router's word: {}", rank, pid, why);
     member->child->Signal(SIGKILL);
     return "ok\n";
   }

@@ -1,18 +1,23 @@
 #include "deploy/launcher/supervisor.h"
 
 #include <signal.h>
+#include <sys/wait.h>
 
 #include <catch2/catch.hpp>
 #include <functional>
 #include <memory>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "boost/asio/buffer.hpp"
 #include "boost/asio/local/stream_protocol.hpp"
 #include "boost/asio/read_until.hpp"
 #include "boost/asio/steady_timer.hpp"
 #include "boost/asio/write.hpp"
+#include "tests/common/log_lines.h"
 #include "tests/common/temp_dir.h"
 
 namespace weft::launcher {
@@ -71,6 +76,36 @@ class Fixture {
   std::string hopeless_;
   bool stopped_ = false;
   bool drained_ = false;
+};
+
+// The router's end of the supervisor's socket.
+class RouterEnd {
+ public:
+  explicit RouterEnd(Fixture* fixture) : socket_(fixture->io_) {
+    socket_.connect(stream_protocol::endpoint(fixture->folder_.path() + "/supervisor.sock"));
+    Read();
+  }
+  ~RouterEnd() {
+    boost::system::error_code ignored;
+    socket_.close(ignored);
+  }
+  void Say(const std::string& line) { boost::asio::write(socket_, boost::asio::buffer(line)); }
+
+  std::vector<std::string> answers;
+
+ private:
+  void Read() {
+    boost::asio::async_read_until(socket_, boost::asio::dynamic_buffer(input_), '\n',
+                                  [this](const boost::system::error_code& error, size_t bytes) {
+                                    if (error) return;
+                                    answers.push_back(input_.substr(0, bytes - 1));
+                                    input_.erase(0, bytes);
+                                    Read();
+                                  });
+  }
+
+  stream_protocol::socket socket_;
+  std::string input_;
 };
 
 // Waits in the shell itself, so that no grandchild holds the pipes after a SIGKILL.
@@ -201,48 +236,67 @@ TEST_CASE("The socket takes restart orders and tells of deaths", "[launcher]") {
   fixture.supervisor_->MarkHealthy();
   const pid_t pid = fixture.supervisor_->ShardPid(0);
 
-  stream_protocol::socket socket(fixture.io_);
-  socket.connect(stream_protocol::endpoint(fixture.folder_.path() + "/supervisor.sock"));
-  std::string input;
-  std::vector<std::string> answers;
-  std::function<void()> read = [&] {
-    boost::asio::async_read_until(socket, boost::asio::dynamic_buffer(input), '\n',
-                                  [&](const boost::system::error_code& error, size_t bytes) {
-                                    if (error) return;
-                                    answers.push_back(input.substr(0, bytes - 1));
-                                    input.erase(0, bytes);
-                                    read();
-                                  });
-  };
-  read();
-  const auto say = [&](const std::string& line) {
-    boost::asio::write(socket, boost::asio::buffer(line));
-  };
+  RouterEnd router(&fixture);
   SECTION("a hung shard is killed and replaced") {
-    say(absl::StrCat("restart 0 ", pid, " no heartbeat for 5000 ms\n"));
-    fixture.RunUntil([&] { return answers.size() == 2 && fixture.Count("shard-0 up") == 2; });
-    CHECK(answers[0] == "ok");
-    CHECK(answers[1] == absl::StrCat("died 0 ", pid));
+    router.Say(absl::StrCat("restart 0 ", pid, " no heartbeat for 5000 ms\n"));
+    fixture.RunUntil(
+        [&] { return router.answers.size() == 2 && fixture.Count("shard-0 up") == 2; });
+    CHECK(router.answers[0] == "ok");
+    CHECK(router.answers[1] == absl::StrCat("died 0 ", pid));
     CHECK(fixture.supervisor_->ShardPid(0) != pid);
   }
   SECTION("an order for a process that is gone changes nothing") {
-    say("restart 0 1 stale\n");
-    fixture.RunUntil([&] { return answers.size() == 1; });
-    CHECK(answers[0] == "ok");
+    router.Say("restart 0 1 stale\n");
+    fixture.RunUntil([&] { return router.answers.size() == 1; });
+    CHECK(router.answers[0] == "ok");
     // One that was killed would not answer any more.
     for (const int signal : {SIGUSR1, SIGCONT}) REQUIRE(kill(pid, signal) == 0);
     fixture.RunUntil([&] { return fixture.Count("shard-0 alive") == 1; });
     CHECK(fixture.supervisor_->ShardPid(0) == pid);
-    CHECK(answers.size() == 1);
+    CHECK(router.answers.size() == 1);
   }
   SECTION("nonsense is answered by an error") {
-    say("restart 7 1 x\nhello\n");
-    fixture.RunUntil([&] { return answers.size() == 2; });
-    CHECK(absl::StartsWith(answers[0], "error no shard"));
-    CHECK(absl::StartsWith(answers[1], "error expected"));
+    router.Say("restart 7 1 x\nhello\n");
+    fixture.RunUntil([&] { return router.answers.size() == 2; });
+    CHECK(absl::StartsWith(router.answers[0], "error no shard"));
+    CHECK(absl::StartsWith(router.answers[1], "error expected"));
   }
-  boost::system::error_code ignored;
-  socket.close(ignored);
+}
+
+TEST_CASE("A shard that had ended already is not said to be killed by the router's order",
+          "[launcher]") {
+  Fixture fixture;
+  // Its end is told when its pipes are closed, which the process that it leaves behind holds.
+  REQUIRE(fixture.Start("sleep 60 & echo up $!; kill -STOP $$", kRuns).ok());
+  const auto holder = [&fixture](size_t nth) {
+    for (const std::string& line : fixture.lines_) {
+      absl::string_view text = line;
+      pid_t pid = 0;
+      if (absl::ConsumePrefix(&text, "shard-0 up ") && nth-- == 0 && absl::SimpleAtoi(text, &pid)) {
+        return pid;
+      }
+    }
+    return pid_t{0};
+  };
+  fixture.RunUntil([&] { return fixture.Count("shard-0 up") == 1; });
+  fixture.supervisor_->MarkHealthy();
+  const pid_t pid = fixture.supervisor_->ShardPid(0);
+  RouterEnd router(&fixture);
+  const test::LogLines log;
+  REQUIRE(kill(pid, SIGKILL) == 0);
+  siginfo_t ended = {};
+  REQUIRE(waitid(P_PID, static_cast<id_t>(pid), &ended, WEXITED | WNOWAIT) == 0);
+  router.Say(absl::StrCat("restart 0 ", pid, " connection lost\n"));
+  fixture.RunUntil([&] { return router.answers.size() == 1; });
+  CHECK(router.answers[0] == "ok");
+  CHECK(log.Count("is killed on the router's word") == 0);
+  CHECK(log.Count("had ended already when the router gave it up: connection lost") == 1);
+  REQUIRE(holder(0) > 0);
+  REQUIRE(kill(holder(0), SIGKILL) == 0);
+  fixture.RunUntil([&] { return fixture.Count("shard-0 up") == 2; });
+  CHECK(log.Count("ended with signal 9") == 1);
+  REQUIRE(holder(1) > 0);
+  CHECK(kill(holder(1), SIGKILL) == 0);
 }
 
 }  // namespace
