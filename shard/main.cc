@@ -209,8 +209,7 @@ absl::Status Serve(const ShardFlags& flags, ShutdownSignals signals) {
     std::_Exit(kExitStuck);
   };
   options.on_broken_model = [&flags](const std::string& why) {
-    spdlog::default_logger()->flush();
-    PrintLine(absl::StrCat(flags.model, ": ", why));
+    LogLastWords(absl::StrCat("weft-shard: ", flags.model, ": ", why));
     std::_Exit(kExitStartup);
   };
   Executor executor(std::move(options), EarlyFacts(flags), progress);

@@ -76,11 +76,12 @@ class Server {
     callbacks.on_line = [this](const std::string& child, const std::string& line, bool is_stdout) {
       OnLine(child, line, is_stdout);
     };
-    callbacks.on_hopeless = [this](const std::string& child, const std::string& how) {
-      OnHopeless(child, how);
-    };
+    callbacks.on_hopeless = [this](const std::string& child, const std::string& how,
+                                   const std::string& why) { OnHopeless(child, how, why); };
     callbacks.on_stopped = [this](bool drained) {
       if (!drained && exit_code_ == kExitOk) exit_code_ = kExitCut;
+      // Whoever looks for the reason reads the last line, and others have written meanwhile.
+      if (!no_start_.empty()) WEFT_LOG_ERROR("{}", no_start_);
       io_.stop();
     };
     supervisor_ =
@@ -171,9 +172,11 @@ class Server {
                            " grpc=", HostPort(options_.router.host, options_.router.grpc_port)));
   }
 
-  void OnHopeless(const std::string& child, const std::string& how) {
+  void OnHopeless(const std::string& child, const std::string& how, const std::string& why) {
     ClearProgress();
-    WEFT_LOG_ERROR("{} could not start ({}); stopping", child, how);
+    no_start_ = absl::StrCat(child, " could not start (", how, ")");
+    WEFT_LOG_ERROR("{}; stopping", no_start_);
+    if (!why.empty()) absl::StrAppend(&no_start_, ": ", why);
     exit_code_ = kExitStartup;
     supervisor_->Stop();
     supervisor_->Stop();
@@ -259,6 +262,8 @@ class Server {
   // The progress line that stands on the terminal, or was logged last.
   std::string shown_;
   absl::Time last_line_ = absl::InfinitePast();
+  // Which child could not start, and why; empty when none was given up.
+  std::string no_start_;
   bool ready_ = false;
   bool stopping_ = false;
   int exit_code_ = kExitOk;

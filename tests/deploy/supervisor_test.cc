@@ -39,8 +39,10 @@ class Fixture {
       lines_.push_back(child + " " + line);
       if (on_line) on_line();
     };
-    callbacks.on_hopeless = [this](const std::string& child, const std::string& how) {
+    callbacks.on_hopeless = [this](const std::string& child, const std::string& how,
+                                   const std::string& why) {
       hopeless_ = child + ": " + how;
+      why_ = why;
       supervisor_->Stop();
     };
     callbacks.on_stopped = [this](bool drained) {
@@ -74,6 +76,7 @@ class Fixture {
   std::vector<std::string> lines_;
   std::function<void()> on_line;
   std::string hopeless_;
+  std::string why_;
   bool stopped_ = false;
   bool drained_ = false;
 };
@@ -130,6 +133,27 @@ TEST_CASE("A child that leaves by itself during start-up is hopeless", "[launche
   REQUIRE(fixture.Start("exit 1", kEndsOnTerm).ok());
   fixture.RunUntil([&] { return fixture.stopped_; });
   CHECK(fixture.hopeless_ == "shard-0: exit code 1");
+}
+
+TEST_CASE("A child that is given up is given up with its own words", "[launcher]") {
+  struct Case {
+    const char* shard;
+    const char* router;
+    const char* why;
+  };
+  for (const Case& c :
+       {Case{"echo weft-shard: no memory >&2; echo bye >&2; exit 1", kEndsOnTerm, "no memory"},
+        Case{kEndsOnTerm, "echo weft-router: no port >&2; exit 1", "no port"},
+        Case{kEndsOnTerm, "echo 01:02:03.004 error router: no keys >&2; exit 1", "no keys"},
+        // What is printed is for the launcher, and who is killed has said nothing of that.
+        Case{"echo weft-shard: x; exit 1", kEndsOnTerm, ""},
+        Case{"echo weft-shard: x >&2; kill -KILL $$", kEndsOnTerm, ""}}) {
+    Fixture fixture;
+    REQUIRE(fixture.Start(c.shard, c.router).ok());
+    fixture.RunUntil([&] { return fixture.stopped_; });
+    CAPTURE(c.shard, c.router, fixture.hopeless_);
+    CHECK(fixture.why_ == c.why);
+  }
 }
 
 TEST_CASE("A shard that loses its device during start-up is started again, and not for ever",
