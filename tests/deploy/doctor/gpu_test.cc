@@ -98,6 +98,11 @@ TEST_CASE("GPUs out of reach and a small /dev/shm are warned of", "[doctor]") {
   CHECK(absl::StrContains(Only(report(2), "/dev/shm").way_out, "256 MiB: --shm-size"));
   host.dev_shm_bytes = absl::nullopt;
   CHECK(Only(report(2), "/dev/shm").verdict == Verdict::kFail);
+  // GPUs that are not there reach nobody's memory.
+  for (const uint32_t there : {0u, 2u}) {
+    gpus = Gpus(there);
+    CHECK_FALSE(absl::StrContains(report(3).Text(), "GPUs among each other"));
+  }
 }
 
 TEST_CASE("CPU shards that cannot meet are a failure with the reasons there may be", "[doctor]") {
