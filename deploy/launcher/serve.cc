@@ -20,6 +20,7 @@
 #include "boost/asio/io_context.hpp"
 #include "boost/asio/posix/stream_descriptor.hpp"
 #include "boost/asio/steady_timer.hpp"
+#include "common/cgroup.h"
 #include "common/exit_code.h"
 #include "common/flags.h"
 #include "common/host_port.h"
@@ -278,6 +279,7 @@ int RunServe(int argc, char** argv) {
   int exit_code = kExitOk;
   const int outcome = RunCommand(flags, argc, argv, [&]() -> absl::Status {
     WEFT_ASSIGN_OR_RETURN(const LogFormat format, ParseLogFormat(options.router.log_format));
+    WEFT_RETURN_IF_ERROR(CheckProcessMemory(HostMemoryLimit(""), options));
     WEFT_ASSIGN_OR_RETURN(const std::string model, ResolveModel(options));
     WEFT_RETURN_IF_ERROR(CheckShardCount(model, options));
     WEFT_ASSIGN_OR_RETURN(ShutdownSignals signals, ShutdownSignals::Create(Hangup::kReloads));
