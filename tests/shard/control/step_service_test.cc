@@ -259,7 +259,11 @@ TEST_CASE("A socket left over is replaced, anything else is not", "[shard][servi
   CHECK(absl::StrContains(too_long.status().message(), "at most 99"));
   CHECK(absl::IsInvalidArgument(
       ShardServer::Start(OnSocket("relative.sock"), *rig.executor, nullptr).status()));
-  CHECK_FALSE(ShardServer::Start(OnSocket("/nowhere/at/all.sock"), *rig.executor, nullptr).ok());
+  const std::string deep = folder.path() + "/one/two";
+  CHECK(ShardServer::Start(OnSocket(deep + "/0.sock"), *rig.executor, nullptr).status().message() ==
+        absl::StrCat("--socket: making ", deep,
+                     ": No such file or directory; only this last folder is made: mkdir -p ",
+                     deep));
   CHECK(absl::IsInvalidArgument(
       ShardServer::Start(ListenOptions{}, *rig.executor, nullptr).status()));
 }
