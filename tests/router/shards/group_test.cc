@@ -104,6 +104,21 @@ TEST_CASE("Shards that come back as another model get no epoch until they are ri
   }
 }
 
+TEST_CASE("A shard that is missing has loaded nothing", "[router][shards]") {
+  GroupRig rig(2);
+  const auto answer = [&rig](Rank rank, uint64_t done) {
+    wire::InfoResponse info = rig.infos[rank];
+    info.set_state(wire::SHARD_STATE_LOADING);
+    info.mutable_load()->set_bytes_done(done);
+    info.mutable_load()->set_bytes_total(1000);
+    rig.Answer(rank, ShardCall::kInfo, absl::OkStatus(), info.SerializeAsString());
+  };
+  rig.group->OnTimer(rig.now_us);
+  CHECK(rig.group->percent() == 0);
+  answer(0, 1000);
+  CHECK(rig.group->percent() == 50);
+}
+
 TEST_CASE("Shards that do not fit end a launcher's router, and have another one wait",
           "[router][shards]") {
   for (const bool supervised : {true, false}) {
