@@ -15,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/clock.h"
 #include "common/exit_code.h"
 #include "common/library_log.h"
 #include "common/log.h"
@@ -27,6 +28,7 @@
 #include "grpc/support/log.h"
 #include "shard/comm/interface_name.h"
 #include "shard/control/executor.h"
+#include "shard/control/handshake_faults.h"
 #include "shard/control/probe.h"
 #include "shard/control/step_service.h"
 #include "shard/flags.h"
@@ -238,7 +240,12 @@ absl::Status Serve(const ShardFlags& flags, ShutdownSignals signals) {
 
 // gRPC would write to stderr itself, and wait for it.
 void TakeGrpcLog() {
-  gpr_set_log_function([](gpr_log_func_args* line) { LogLibraryLine("grpc", line->message); });
+  gpr_set_log_function([](gpr_log_func_args* line) {
+    static HandshakeFaults& faults = *new HandshakeFaults();
+    const std::string fault = faults.Judge(line->message, MonotonicClock().NowUs());
+    if (!fault.empty()) WEFT_LOG_WARN("{}", fault);
+    LogLibraryLine("grpc", line->message);
+  });
 }
 
 int Main(int argc, char** argv) {
