@@ -42,6 +42,14 @@ absl::Status WriteAll(int fd, absl::string_view bytes, const std::string& path) 
   return absl::OkStatus();
 }
 
+// People name these files.
+absl::Status WithWayOut(const absl::Status& why) {
+  absl::string_view way_out;
+  if (absl::IsNotFound(why)) way_out = "; put one there, or name another file";
+  if (absl::IsPermissionDenied(why)) way_out = "; let the user read it that this process runs as";
+  return absl::Status(why.code(), absl::StrCat(why.message(), way_out));
+}
+
 // Gives the new file what the old one at `target` had.
 absl::Status CopyRights(int fd, const std::string& target, absl::optional<unsigned> mode) {
   struct stat old {};
@@ -61,7 +69,9 @@ absl::Status CopyRights(int fd, const std::string& target, absl::optional<unsign
 }  // namespace
 
 absl::StatusOr<std::string> ReadSmallFile(const std::string& path, size_t bytes_max) {
-  WEFT_ASSIGN_OR_RETURN(const RegularFile file, OpenRegularFile(path));
+  const absl::StatusOr<RegularFile> opened = OpenRegularFile(path);
+  if (!opened.ok()) return WithWayOut(opened.status());
+  const RegularFile& file = *opened;
   const int fd = file.fd;
   const absl::Cleanup close_fd = [fd] { close(fd); };
   std::string bytes;

@@ -17,7 +17,7 @@ namespace weft {
 
 // The bytes of a regular file. NOT_FOUND, PERMISSION_DENIED and so on as open(2) says;
 // INVALID_ARGUMENT for a directory, FIFO or device (none is waited for) and for a file of more than
-// `bytes_max`. Messages begin with `path`.
+// `bytes_max`. Messages begin with `path` and name the way out.
 absl::StatusOr<std::string> ReadSmallFile(const std::string& path, size_t bytes_max);
 
 // Replaces `path` (where it is a symbolic link, what it points to) by a file of `bytes`, on the

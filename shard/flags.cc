@@ -56,12 +56,13 @@ absl::StatusOr<uint32_t> TrailingNumber(const std::string& name) {
   if (digits == 0 || name[digits - 1] != '-' || !absl::SimpleAtoi(name.substr(digits), &number)) {
     return absl::InvalidArgumentError(
         absl::StrCat("--rank-from-hostname: the host's name \"", name,
-                     "\" does not end in a dash and a number; give --rank"));
+                     "\" does not end in a dash and a number; give --rank instead"));
   }
   return number;
 }
 
-absl::Status ResolveRank(const ShardFlagValues& values, ShardFlags* flags) {
+// `rank_given`: --rank has a value of its own, perhaps the one that it has by default.
+absl::Status ResolveRank(const ShardFlagValues& values, bool rank_given, ShardFlags* flags) {
   flags->world = values.world;
   flags->log_name = absl::StrCat("shard-", values.host_group * values.world + values.rank);
   if (values.host_group >= values.host_groups) {
@@ -71,8 +72,10 @@ absl::Status ResolveRank(const ShardFlagValues& values, ShardFlags* flags) {
   if (!values.rank_from_hostname) {
     return CheckRange("rank", flags->rank, 0u, flags->world - 1);
   }
-  if (values.rank != 0) {
-    return absl::InvalidArgumentError("--rank: --rank-from-hostname is given as well");
+  if (rank_given) {
+    return absl::InvalidArgumentError(
+        "--rank: --rank-from-hostname is given as well, and the two exclude each other; leave one "
+        "out");
   }
   char name[HOST_NAME_MAX + 1] = {};
   if (gethostname(name, sizeof(name) - 1) != 0) {
@@ -155,7 +158,7 @@ absl::Status ParseShardFlags(int argc, char** argv, ShardFlags* flags, std::stri
       flags->model_label.empty() && !names.empty()) {
     flags->model_label = names.front();
   }
-  WEFT_RETURN_IF_ERROR(ResolveRank(values, flags));
+  WEFT_RETURN_IF_ERROR(ResolveRank(values, parser.Origin("rank") != "default", flags));
   flags->listen = {values.socket, values.listen, values.tls_cert, values.tls_key, values.tls_ca};
   WEFT_ASSIGN_OR_RETURN(flags->random_weights, ResolveWeights(values.weights));
   WEFT_RETURN_IF_ERROR(CheckDevice(values.device));

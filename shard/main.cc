@@ -15,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/clock.h"
 #include "common/exit_code.h"
 #include "common/library_log.h"
 #include "common/log.h"
@@ -27,6 +28,7 @@
 #include "grpc/support/log.h"
 #include "shard/comm/interface_name.h"
 #include "shard/control/executor.h"
+#include "shard/control/handshake_faults.h"
 #include "shard/control/probe.h"
 #include "shard/control/step_service.h"
 #include "shard/flags.h"
@@ -81,7 +83,9 @@ absl::StatusOr<std::unique_ptr<OpsServer>> StartOps(const ShardFlags& flags,
     return HealthOf(executor, patience);
   };
   WEFT_ASSIGN_OR_RETURN(std::unique_ptr<OpsServer> server, OpsServer::Start(options));
-  PrintLine(absl::StrCat("metrics on http://", server->address(), "/metrics"));
+  const std::string where = absl::StrCat("metrics on http://", server->address(), "/metrics");
+  PrintLine(where);
+  WEFT_LOG_INFO("{}", where);
   return server;
 }
 
@@ -207,8 +211,7 @@ absl::Status Serve(const ShardFlags& flags, ShutdownSignals signals) {
     std::_Exit(kExitStuck);
   };
   options.on_broken_model = [&flags](const std::string& why) {
-    spdlog::default_logger()->flush();
-    PrintLine(absl::StrCat(flags.model, ": ", why));
+    LogLastWords(absl::StrCat("weft-shard: ", flags.model, ": ", why));
     std::_Exit(kExitStartup);
   };
   Executor executor(std::move(options), EarlyFacts(flags), progress);
@@ -237,7 +240,12 @@ absl::Status Serve(const ShardFlags& flags, ShutdownSignals signals) {
 
 // gRPC would write to stderr itself, and wait for it.
 void TakeGrpcLog() {
-  gpr_set_log_function([](gpr_log_func_args* line) { LogLibraryLine("grpc", line->message); });
+  gpr_set_log_function([](gpr_log_func_args* line) {
+    static HandshakeFaults& faults = *new HandshakeFaults();
+    const std::string fault = faults.Judge(line->message, MonotonicClock().NowUs());
+    if (!fault.empty()) WEFT_LOG_WARN("{}", fault);
+    LogLibraryLine("grpc", line->message);
+  });
 }
 
 int Main(int argc, char** argv) {

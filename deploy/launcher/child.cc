@@ -84,6 +84,14 @@ class Child::Impl : public std::enable_shared_from_this<Child::Impl> {
     if (running_) syscall(SYS_pidfd_send_signal, pidfd_.native_handle(), signal_number, nullptr, 0);
   }
 
+  bool Ended() const {
+    if (!running_) return true;
+    // What is not reaped keeps its pid. WNOWAIT leaves it to Reap.
+    siginfo_t ended = {};
+    return waitid(P_PID, static_cast<id_t>(pid_), &ended, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+           ended.si_pid == pid_;
+  }
+
   // The owner is going: no callback from here on.
   void Abandon() {
     callbacks_ = Callbacks();
@@ -195,6 +203,7 @@ absl::StatusOr<std::unique_ptr<Child>> Child::Spawn(boost::asio::io_context& io,
 Child::Child(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Child::~Child() { impl_->Abandon(); }
 pid_t Child::pid() const { return impl_->pid(); }
+bool Child::Ended() const { return impl_->Ended(); }
 void Child::Signal(int signal_number) { impl_->Signal(signal_number); }
 
 }  // namespace weft::launcher

@@ -39,6 +39,8 @@ class Child {
   Child& operator=(const Child&) = delete;
 
   pid_t pid() const;
+  // The process has ended, perhaps before on_exit says so.
+  bool Ended() const;
   // Sends a signal; nothing happens when the child is gone.
   void Signal(int signal_number);
 

@@ -20,6 +20,7 @@
 #include "boost/asio/io_context.hpp"
 #include "boost/asio/posix/stream_descriptor.hpp"
 #include "boost/asio/steady_timer.hpp"
+#include "common/cgroup.h"
 #include "common/exit_code.h"
 #include "common/flags.h"
 #include "common/host_port.h"
@@ -76,11 +77,12 @@ class Server {
     callbacks.on_line = [this](const std::string& child, const std::string& line, bool is_stdout) {
       OnLine(child, line, is_stdout);
     };
-    callbacks.on_hopeless = [this](const std::string& child, const std::string& how) {
-      OnHopeless(child, how);
-    };
+    callbacks.on_hopeless = [this](const std::string& child, const std::string& how,
+                                   const std::string& why) { OnHopeless(child, how, why); };
     callbacks.on_stopped = [this](bool drained) {
       if (!drained && exit_code_ == kExitOk) exit_code_ = kExitCut;
+      // Whoever looks for the reason reads the last line, and others have written meanwhile.
+      if (!no_start_.empty()) WEFT_LOG_ERROR("{}", no_start_);
       io_.stop();
     };
     supervisor_ =
@@ -131,10 +133,10 @@ class Server {
     }
   }
 
-  // What a shard prints is for the launcher: where it listens, which its log says too, and how far
-  // its load is.
+  // What a shard prints is for the launcher: where it listens and shows its metrics, which its log
+  // says too, and how far its load is.
   bool OnShardLine(const std::string& child, const std::string& line) {
-    if (absl::StartsWith(line, "listening ")) return true;
+    if (absl::StartsWith(line, "listening ") || absl::StartsWith(line, "metrics on ")) return true;
     absl::string_view rank_text = child;
     size_t rank = 0;
     if (!absl::ConsumePrefix(&rank_text, "shard-") || !absl::SimpleAtoi(rank_text, &rank) ||
@@ -171,9 +173,11 @@ class Server {
                            " grpc=", HostPort(options_.router.host, options_.router.grpc_port)));
   }
 
-  void OnHopeless(const std::string& child, const std::string& how) {
+  void OnHopeless(const std::string& child, const std::string& how, const std::string& why) {
     ClearProgress();
-    WEFT_LOG_ERROR("{} could not start ({}); stopping", child, how);
+    no_start_ = absl::StrCat(child, " could not start (", how, ")");
+    WEFT_LOG_ERROR("{}; stopping", no_start_);
+    if (!why.empty()) absl::StrAppend(&no_start_, ": ", why);
     exit_code_ = kExitStartup;
     supervisor_->Stop();
     supervisor_->Stop();
@@ -259,6 +263,8 @@ class Server {
   // The progress line that stands on the terminal, or was logged last.
   std::string shown_;
   absl::Time last_line_ = absl::InfinitePast();
+  // Which child could not start, and why; empty when none was given up.
+  std::string no_start_;
   bool ready_ = false;
   bool stopping_ = false;
   int exit_code_ = kExitOk;
@@ -273,6 +279,7 @@ int RunServe(int argc, char** argv) {
   int exit_code = kExitOk;
   const int outcome = RunCommand(flags, argc, argv, [&]() -> absl::Status {
     WEFT_ASSIGN_OR_RETURN(const LogFormat format, ParseLogFormat(options.router.log_format));
+    WEFT_RETURN_IF_ERROR(CheckProcessMemory(HostMemoryLimit(""), options));
     WEFT_ASSIGN_OR_RETURN(const std::string model, ResolveModel(options));
     WEFT_RETURN_IF_ERROR(CheckShardCount(model, options));
     WEFT_ASSIGN_OR_RETURN(ShutdownSignals signals, ShutdownSignals::Create(Hangup::kReloads));

@@ -11,6 +11,7 @@
 #include "common/limits.h"
 #include "common/model_path.h"
 #include "common/status.h"
+#include "shard/device/cpu/memory_plan.h"
 #include "shard/device/cuda/runner.h"
 #include "shard/weights/slice_plan.h"
 
@@ -77,6 +78,16 @@ absl::Status CheckGpusApart(const std::string& device, uint32_t shards, uint32_t
 }
 
 }  // namespace
+
+absl::Status CheckProcessMemory(const MemoryLimit& host, const ServeOptions& options) {
+  const uint64_t bytes = options.replicas * shard::HostProcessBytes(options.shards);
+  if (host.bytes == 0 || host.bytes >= bytes) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("launcher, router and ", options.all_shards(),
+                   options.all_shards() == 1 ? " shard" : " shards", " take ", bytes >> 20,
+                   " MiB before they load anything, of ", host.bytes >> 20, " MiB ", host.name,
+                   ": raise the limit; `weft inspect MODEL` says what the model takes"));
+}
 
 absl::StatusOr<std::unique_ptr<shard::ModelFiles>> OpenModel(const std::string& path,
                                                              const std::string& weights,

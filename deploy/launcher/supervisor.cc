@@ -25,6 +25,7 @@
 #include "common/status.h"
 #include "common/wait_status.h"
 #include "deploy/launcher/child.h"
+#include "deploy/launcher/last_words.h"
 
 namespace weft::launcher {
 namespace {
@@ -41,10 +42,6 @@ using boost::asio::local::stream_protocol;
 // A client that does not read, or sends more than this without a newline, is dropped.
 constexpr size_t kSocketBytesMax = 64 << 10;
 constexpr size_t kClientsMax = 8;
-// How a shard's line begins that says why it cannot start, and how much of it fits into the
-// router's line.
-constexpr absl::string_view kLastWords = "weft-shard: ";
-constexpr size_t kLastWordsBytesMax = 800;
 
 std::chrono::nanoseconds ToChrono(absl::Duration duration) {
   return absl::ToChronoNanoseconds(duration);
@@ -125,7 +122,7 @@ class Supervisor::Impl : public std::enable_shared_from_this<Supervisor::Impl> {
     uint64_t starts = 0;
     absl::Time started;
     RestartHistory history;
-    // What the process said last of why it cannot start; empty while it has said nothing.
+    // What the process said last of what is wrong; empty while it has said nothing.
     std::string last_words;
     boost::asio::steady_timer restart_timer;
   };
@@ -155,8 +152,8 @@ class Supervisor::Impl : public std::enable_shared_from_this<Supervisor::Impl> {
     Child::Callbacks callbacks;
     member->last_words.clear();
     callbacks.on_line = [this, member](const std::string& line, bool is_stdout) {
-      if (!is_stdout && absl::StartsWith(line, kLastWords)) {
-        member->last_words = line.substr(kLastWords.size(), kLastWordsBytesMax);
+      if (std::string words = is_stdout ? "" : LastWords(line); !words.empty()) {
+        member->last_words = std::move(words);
       }
       if (callbacks_.on_line) callbacks_.on_line(member->spec.name, line, is_stdout);
     };
@@ -195,7 +192,8 @@ class Supervisor::Impl : public std::enable_shared_from_this<Supervisor::Impl> {
     const RestartDecision decision = DecideRestart(
         wait_status, healthy_, absl::Now() - member->started, options_.restart, &member->history);
     if (decision.give_up) {
-      GiveUp(*member, how);
+      // Who was killed did not come to say why.
+      GiveUp(*member, how, WIFEXITED(wait_status) ? member->last_words : "");
       return;
     }
     WEFT_LOG_WARN("{} (pid {}) ended with {}; starting it again in {} ms", member->spec.name, pid,
@@ -203,9 +201,9 @@ class Supervisor::Impl : public std::enable_shared_from_this<Supervisor::Impl> {
     RestartAfter(member, decision.wait);
   }
 
-  void GiveUp(const Member& member, const std::string& how) {
+  void GiveUp(const Member& member, const std::string& how, const std::string& why) {
     if (auto on_hopeless = std::exchange(callbacks_.on_hopeless, nullptr)) {
-      on_hopeless(member.spec.name, how);
+      on_hopeless(member.spec.name, how, why);
     }
   }
 
@@ -218,7 +216,7 @@ class Supervisor::Impl : public std::enable_shared_from_this<Supervisor::Impl> {
           const absl::Status status = self->StartMember(member);
           if (status.ok()) return;
           if (!self->healthy_) {
-            self->GiveUp(*member, std::string(status.message()));
+            self->GiveUp(*member, std::string(status.message()), /*why=*/"");
             return;
           }
           WEFT_LOG_ERROR("{}", std::string(status.message()));
@@ -341,8 +339,15 @@ class Supervisor::Impl : public std::enable_shared_from_this<Supervisor::Impl> {
     Member* member = members_[rank].get();
     // Gone, or replaced, since the router looked: what it asks for has happened.
     if (!member->child || member->child->pid() != pid) return "ok\n";
-    WEFT_LOG_WARN("shard-{} (pid {}) is killed on the router's word: {}", rank, pid,
-                  words.size() > 3 ? words[3] : "no reason given");
+    const std::string why = words.size() > 3 ? words[3] : "no reason given";
+    // A router notices a shard's end too, and may be quicker than the pipes to say so: a signal 9
+    // that somebody else sent must not look like the launcher's.
+    if (member->child->Ended()) {
+      WEFT_LOG_INFO("shard-{} (pid {}) had ended already when the router gave it up: {}", rank, pid,
+                    why);
+      return "ok\n";
+    }
+    WEFT_LOG_WARN("shard-{} (pid {}) is killed on the router's word: {}", rank, pid, why);
     member->child->Signal(SIGKILL);
     return "ok\n";
   }

@@ -48,8 +48,11 @@ class Supervisor {
     absl::AnyInvocable<void(const std::string& child, const std::string& line, bool is_stdout)>
         on_line;
     // A child came to an end that a restart cannot mend (restart_policy.h), or could not be started
-    // at all before MarkHealthy. Called at most once; Stop follows from the owner.
-    absl::AnyInvocable<void(const std::string& child, const std::string& how)> on_hopeless;
+    // at all before MarkHealthy. `why` is what it said of it itself, empty when it said nothing.
+    // Called at most once; Stop follows from the owner.
+    absl::AnyInvocable<void(const std::string& child, const std::string& how,
+                            const std::string& why)>
+        on_hopeless;
     // Everything has stopped. `drained`: the router ended as it was told to; false when it died or
     // was killed meanwhile, which cuts off the requests that it still had.
     absl::AnyInvocable<void(bool drained)> on_stopped;

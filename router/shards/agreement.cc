@@ -164,12 +164,17 @@ absl::StatusOr<GroupAgreement> Agree(absl::Span<const InfoResponse> infos) {
           "shard ", rank, ": expected sizes above zero, found running_max ", info.running_max(),
           ", step_tokens_max ", info.step_tokens_max(), ", context ", info.context_tokens()));
     }
+    // What the ranks exchange in a step has room for so many tokens.
+    if (info.step_tokens_max() != first.step_tokens_max()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("rank ", rank, " differs from rank 0: step tokens ", info.step_tokens_max(),
+                       " instead of ", first.step_tokens_max(),
+                       "; start all shards with the same --step-tokens-max"));
+    }
     agreement.running_max =
         rank == 0 ? info.running_max() : std::min(agreement.running_max, info.running_max());
-    agreement.step_tokens_max = rank == 0
-                                    ? info.step_tokens_max()
-                                    : std::min(agreement.step_tokens_max, info.step_tokens_max());
   }
+  agreement.step_tokens_max = first.step_tokens_max();
   for (const std::string& isa : first.isa_supported()) {
     const bool everywhere = std::all_of(infos.begin(), infos.end(), [&](const InfoResponse& info) {
       return std::find(info.isa_supported().begin(), info.isa_supported().end(), isa) !=

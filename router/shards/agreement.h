@@ -21,6 +21,7 @@ struct GroupAgreement {
   std::string isa;
   // Smallest of all ranks.
   uint32_t running_max = 0;
+  // The same on all ranks.
   uint32_t step_tokens_max = 0;
 };
 

@@ -62,7 +62,8 @@ absl::StatusOr<std::unique_ptr<ShardClient>> MakeShardClient(Rank rank, const st
   if (absl::StartsWith(address, "unix:")) {
     const absl::StatusOr<LocalAddress> local = UnixAddress(absl::StripPrefix(address, "unix:"));
     if (!local.ok()) return BadAddress(rank, address, local.status().message());
-    return std::make_unique<Http2ShardClient>(rank, *local, std::move(sink), poller, clock);
+    return std::make_unique<Http2ShardClient>(rank, address, *local, std::move(sink), poller,
+                                              clock);
   }
   const size_t colon = address.rfind(':');
   uint32_t port = 0;
@@ -76,7 +77,7 @@ absl::StatusOr<std::unique_ptr<ShardClient>> MakeShardClient(Rank rank, const st
   const int given = !tls.cert.empty() + !tls.key.empty() + !tls.ca.empty();
   LocalAddress local;
   if (given == 0 && LoopbackAddress(host, static_cast<uint16_t>(port), &local)) {
-    return std::make_unique<Http2ShardClient>(rank, local, std::move(sink), poller, clock);
+    return std::make_unique<Http2ShardClient>(rank, address, local, std::move(sink), poller, clock);
   }
   if (given != 3) {
     return BadAddress(rank, address,

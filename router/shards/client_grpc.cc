@@ -239,8 +239,9 @@ class GrpcShardClient : public ShardClient {
       if (why.ok()) why_.clear();
       if (why.error_code() == grpc::StatusCode::UNAVAILABLE) why_ = why.error_message();
       // While an attempt is under way there is no answer; the one before it has the same.
-      reply.status = absl::DeadlineExceededError(why.ok() ? "no connection until now"
-                                                          : NoConnection(address_, why_));
+      reply.status = absl::DeadlineExceededError(
+          why.ok() ? "no connection until now"
+                   : NoConnection(ShardRoute::kMutualTls, address_, why_));
     }
     Deliver(std::move(in_flight));
   }

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/limits.h"
+#include "router/shards/connect_reason.h"
 
 namespace weft::router {
 namespace {
@@ -30,9 +31,11 @@ absl::Status ConnectionError(absl::string_view what, int error) {
 
 }  // namespace
 
-Http2ShardClient::Http2ShardClient(Rank rank, const LocalAddress& address, ShardReplySink sink,
-                                   Poller* poller, const Clock* clock, Http2StreamId worn_at)
+Http2ShardClient::Http2ShardClient(Rank rank, std::string name, const LocalAddress& address,
+                                   ShardReplySink sink, Poller* poller, const Clock* clock,
+                                   Http2StreamId worn_at)
     : rank_(rank),
+      name_(std::move(name)),
       address_(address),
       sink_(std::move(sink)),
       poller_(poller),
@@ -259,8 +262,9 @@ void Http2ShardClient::Expire(int64_t now_us) {
   const auto first_late =
       std::stable_partition(waiting_.begin(), waiting_.end(),
                             [&](const PendingCall& call) { return now_us < call.deadline_us; });
+  const ShardRoute route = is_local() ? ShardRoute::kUnixSocket : ShardRoute::kLoopback;
   const absl::Status unconnected =
-      absl::DeadlineExceededError(absl::StrCat("no connection in time: ", broken_.message()));
+      absl::DeadlineExceededError(NoConnection(route, name_, broken_.message()));
   for (auto it = first_late; it != waiting_.end(); ++it) Finish(*it, unconnected, "");
   waiting_.erase(first_late, waiting_.end());
   if (!expired.empty() && session_ != nullptr) Flush(now_us);

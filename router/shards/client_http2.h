@@ -29,11 +29,12 @@ struct LocalAddress {
 
 class Http2ShardClient : public ShardClient, private PollTarget {
  public:
-  // `poller` and `clock` must outlive this.
+  // `name` is what --shard calls `address`. `poller` and `clock` must outlive this.
   // A connection whose stream ids have passed `worn_at` is replaced when no call is on its way but
   // a claim, which is made anew on the next one.
-  Http2ShardClient(Rank rank, const LocalAddress& address, ShardReplySink sink, Poller* poller,
-                   const Clock* clock, Http2StreamId worn_at = Http2Session::kWornAt);
+  Http2ShardClient(Rank rank, std::string name, const LocalAddress& address, ShardReplySink sink,
+                   Poller* poller, const Clock* clock,
+                   Http2StreamId worn_at = Http2Session::kWornAt);
   ~Http2ShardClient() override;
 
   void Call(ShardCall call, const SharedBytes& request, ShardCallTag tag, int64_t timeout_us,
@@ -80,6 +81,7 @@ class Http2ShardClient : public ShardClient, private PollTarget {
   void Expire(int64_t now_us);
 
   const Rank rank_;
+  const std::string name_;
   const LocalAddress address_;
   const ShardReplySink sink_;
   Poller* const poller_;

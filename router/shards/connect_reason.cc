@@ -3,6 +3,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "absl/types/span.h"
 
 namespace weft::router {
 namespace {
@@ -15,7 +16,11 @@ struct WayOut {
   absl::string_view do_this;
 };
 
-constexpr WayOut kWaysOut[] = {
+constexpr absl::string_view kNotTaken =
+    "most likely the shard does not take this router's certificate: its --tls-ca must have signed "
+    "--shard-tls-cert, which must be within its dates";
+
+constexpr WayOut kTlsWaysOut[] = {
     {"Domain name not found",
      "nobody knows this name: is the shard's host or pod there, and is --shard spelt as its name "
      "is?"},
@@ -26,39 +31,57 @@ constexpr WayOut kWaysOut[] = {
     {"is not in peer certificate",
      "the shard's certificate is for another name: give it one with this name, or write its name "
      "in --shard"},
-    {"Socket closed",
-     "most likely the shard does not take this router's certificate: its --tls-ca must have "
-     "signed --shard-tls-cert, which must be within its dates"},
-    {"Connection reset",
-     "most likely the shard does not take this router's certificate: its --tls-ca must have "
-     "signed --shard-tls-cert, which must be within its dates"},
+    {"Socket closed", kNotTaken},
+    {"Connection reset", kNotTaken},
     {"wrong version number",
-     "who listens there speaks no TLS: is it the port of a shard's --listen?"},
+     "who listens there speaks no TLS: is it the port of a shard's --listen, and has that shard "
+     "--tls-cert, --tls-key and --tls-ca?"},
     {"Connection refused", "nobody listens there: does the shard run, and with this port?"},
+    {"", "is its host up, and does the network let this router through (firewall, NetworkPolicy)?"},
 };
 
-constexpr absl::string_view kSilence =
-    "is its host up, and does the network let this router through (firewall, NetworkPolicy)?";
+constexpr absl::string_view kWantsTls =
+    "most likely it wants TLS: give --shard-tls-cert, --shard-tls-key and --shard-tls-ca";
+
+constexpr WayOut kLoopbackWaysOut[] = {
+    {"Connection refused", "nobody listens there: does the shard run, and with this port?"},
+    {"closed the connection", kWantsTls},
+    {"Connection reset", kWantsTls},
+    {"", "is it the port of a shard's --listen, and does that shard run (and not stand still)?"},
+};
+
+constexpr WayOut kUnixWaysOut[] = {
+    {"Connection refused", "nobody listens there: does the shard run, and with this --socket?"},
+    {"No such file", "no shard has made this socket: does it run, and with this --socket?"},
+    {"Permission denied",
+     "only the user that the shard runs as may open its socket: run the router as that user"},
+    {"", "is it the --socket of a shard, and does that shard run (and not stand still)?"},
+};
+
+// The last way out of a route is for everything.
+absl::string_view FindWayOut(ShardRoute route, absl::string_view why) {
+  absl::Span<const WayOut> ways = kTlsWaysOut;
+  if (route == ShardRoute::kLoopback) ways = kLoopbackWaysOut;
+  if (route == ShardRoute::kUnixSocket) ways = kUnixWaysOut;
+  for (const WayOut& way : ways) {
+    if (absl::StrContains(why, way.said)) return way.do_this;
+  }
+  return "";
+}
 
 }  // namespace
 
 bool IsLookupFailure(absl::string_view why) { return absl::StrContains(why, kLookup); }
 
-std::string NoConnection(absl::string_view address, absl::string_view why) {
+std::string NoConnection(ShardRoute route, absl::string_view address, absl::string_view why) {
   if (why.empty()) {
-    return absl::StrCat("no connection: ", address, " does not answer; ", kSilence);
+    return absl::StrCat("no connection: ", address, " does not answer; ", FindWayOut(route, ""));
   }
   // "failed to connect to all addresses; last error: UNKNOWN: ipv4:10.0.0.5:7000: what broke"
   const size_t last = why.find(kLastError);
   if (last != absl::string_view::npos) why.remove_prefix(last + kLastError.size());
   why = absl::StripPrefix(absl::StripPrefix(why, "UNKNOWN: "), "UNAVAILABLE: ");
-  absl::string_view do_this = kSilence;
-  for (const WayOut& way : kWaysOut) {
-    if (!absl::StrContains(why, way.said)) continue;
-    do_this = way.do_this;
-    break;
-  }
-  return absl::StrCat("no connection: ", address, ": ", why, "; ", do_this);
+  return absl::StrCat("no connection: ", address, ": ", why, "; ", FindWayOut(route, why));
 }
 
 }  // namespace weft::router

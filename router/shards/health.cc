@@ -160,12 +160,16 @@ int64_t ShardHealth::hang_timeout_us() const {
 int ShardHealth::percent() const {
   uint64_t done = 0;
   uint64_t total = 0;
+  uint64_t known = 0;
   for (const RankState& state : ranks_) {
     if (!state.info.has_value()) continue;
     done += state.info->load().bytes_done();
     total += state.info->load().bytes_total();
+    ++known;
   }
-  return total == 0 ? 0 : static_cast<int>(100 * std::min(done, total) / total);
+  if (total == 0) return 0;
+  // Who has not answered has loaded nothing, of as much as the others have on average.
+  return static_cast<int>(100 * std::min(done, total) * known / (total * ranks_.size()));
 }
 
 }  // namespace weft::router

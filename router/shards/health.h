@@ -86,7 +86,7 @@ class ShardHealth {
   bool IsProcess(Rank rank, const weft::shard::v1::InfoResponse& info) const;
   // Process of the last accepted answer; 0 before it.
   uint64_t pid(Rank rank) const { return ranks_[rank].process.pid; }
-  // 0 .. 100 of the bytes to load.
+  // 0 .. 100 of the bytes to load, those of ranks that have not answered among them.
   int percent() const;
 
  private:

@@ -85,9 +85,10 @@ absl::StatusOr<Token> ParseToken(absl::string_view text) {
   return token;
 }
 
-absl::Status Differs(absl::string_view what, uint64_t found, uint64_t expected) {
+absl::Status Differs(absl::string_view what, uint64_t found, uint64_t expected,
+                     absl::string_view cause = "") {
   return absl::FailedPreconditionError(
-      absl::StrCat("token: ", what, " is ", found, ", this rank expects ", expected));
+      absl::StrCat("token: ", what, " is ", found, ", this rank expects ", expected, cause));
 }
 
 absl::Status CheckToken(const Token& token, const ShmShape& shape) {
@@ -96,7 +97,8 @@ absl::Status CheckToken(const Token& token, const ShmShape& shape) {
   if (token.capacity_floats != shape.capacity_floats) {
     return Differs("window size in floats (step tokens * widest row)",
                    static_cast<uint64_t>(token.capacity_floats),
-                   static_cast<uint64_t>(shape.capacity_floats));
+                   static_cast<uint64_t>(shape.capacity_floats),
+                   ": the --step-tokens-max or models of the shards differ");
   }
   return absl::OkStatus();
 }

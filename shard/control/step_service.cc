@@ -185,7 +185,10 @@ absl::Status PrepareSocketPath(const std::string& path) {
   }
   const std::string folder = path.substr(0, path.rfind('/'));
   if (!folder.empty() && mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
-    return absl::ErrnoToStatus(errno, absl::StrCat("--socket: making ", folder));
+    const absl::Status why = absl::ErrnoToStatus(errno, absl::StrCat("--socket: making ", folder));
+    if (!absl::IsNotFound(why)) return why;
+    return absl::NotFoundError(
+        absl::StrCat(why.message(), "; only this last folder is made: mkdir -p ", folder));
   }
   struct stat info {};
   if (lstat(path.c_str(), &info) != 0) {

@@ -41,6 +41,9 @@ TEST_CASE("What is no regular file is refused at once", "[common][small_file]") 
   }
   const auto missing = ReadSmallFile(folder.path() + "/none", 1000);
   CHECK(missing.status().code() == absl::StatusCode::kNotFound);
+  CHECK(missing.status().message() == folder.path() +
+                                          "/none: No such file or directory; put one "
+                                          "there, or name another file");
 }
 
 TEST_CASE("A file is replaced in one piece and keeps its mode", "[common][small_file]") {

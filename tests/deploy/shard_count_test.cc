@@ -5,6 +5,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "shard/device/cpu/memory_plan.h"
+#include "shard/device/cuda/planning.h"
 
 namespace weft::launcher {
 namespace {
@@ -42,6 +44,25 @@ TEST_CASE("More shards than GPUs are refused with how many there are", "[launche
     return index == 0 ? absl::OkStatus() : absl::FailedPreconditionError("GPU 1 is too old");
   };
   CHECK(absl::StrContains(CheckGpus("auto", 2, old).message(), "GPU 1 is too old"));
+}
+
+TEST_CASE("Memory in which the processes cannot be is refused before one is started",
+          "[launcher]") {
+  ServeOptions options;
+  options.shards = 2;
+  const uint64_t bytes = shard::HostProcessBytes(2);
+  // Router and shards; with CUDA's libraries more for the launcher and for each shard.
+  CHECK(bytes >> 20 == (shard::CudaIsBuilt().ok() ? 492 : 192));
+  CHECK(CheckProcessMemory({0, "RAM"}, options).ok());
+  CHECK(CheckProcessMemory({bytes, "RAM"}, options).ok());
+  const absl::Status status = CheckProcessMemory({bytes - 1, "RAM"}, options);
+  INFO(status);
+  CHECK(absl::StartsWith(status.message(),
+                         absl::StrCat("launcher, router and 2 shards take ", bytes >> 20, " MiB")));
+  CHECK(absl::StrContains(status.message(), "MiB RAM: raise the limit"));
+  options.replicas = 2;
+  CHECK_FALSE(CheckProcessMemory({2 * bytes - 1, "RAM"}, options).ok());
+  CHECK(CheckProcessMemory({2 * bytes, "RAM"}, options).ok());
 }
 
 TEST_CASE("More shards than a model has heads are refused before one is started", "[launcher]") {

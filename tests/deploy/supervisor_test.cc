@@ -1,18 +1,23 @@
 #include "deploy/launcher/supervisor.h"
 
 #include <signal.h>
+#include <sys/wait.h>
 
 #include <catch2/catch.hpp>
 #include <functional>
 #include <memory>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "boost/asio/buffer.hpp"
 #include "boost/asio/local/stream_protocol.hpp"
 #include "boost/asio/read_until.hpp"
 #include "boost/asio/steady_timer.hpp"
 #include "boost/asio/write.hpp"
+#include "tests/common/log_lines.h"
 #include "tests/common/temp_dir.h"
 
 namespace weft::launcher {
@@ -34,8 +39,10 @@ class Fixture {
       lines_.push_back(child + " " + line);
       if (on_line) on_line();
     };
-    callbacks.on_hopeless = [this](const std::string& child, const std::string& how) {
+    callbacks.on_hopeless = [this](const std::string& child, const std::string& how,
+                                   const std::string& why) {
       hopeless_ = child + ": " + how;
+      why_ = why;
       supervisor_->Stop();
     };
     callbacks.on_stopped = [this](bool drained) {
@@ -69,8 +76,39 @@ class Fixture {
   std::vector<std::string> lines_;
   std::function<void()> on_line;
   std::string hopeless_;
+  std::string why_;
   bool stopped_ = false;
   bool drained_ = false;
+};
+
+// The router's end of the supervisor's socket.
+class RouterEnd {
+ public:
+  explicit RouterEnd(Fixture* fixture) : socket_(fixture->io_) {
+    socket_.connect(stream_protocol::endpoint(fixture->folder_.path() + "/supervisor.sock"));
+    Read();
+  }
+  ~RouterEnd() {
+    boost::system::error_code ignored;
+    socket_.close(ignored);
+  }
+  void Say(const std::string& line) { boost::asio::write(socket_, boost::asio::buffer(line)); }
+
+  std::vector<std::string> answers;
+
+ private:
+  void Read() {
+    boost::asio::async_read_until(socket_, boost::asio::dynamic_buffer(input_), '\n',
+                                  [this](const boost::system::error_code& error, size_t bytes) {
+                                    if (error) return;
+                                    answers.push_back(input_.substr(0, bytes - 1));
+                                    input_.erase(0, bytes);
+                                    Read();
+                                  });
+  }
+
+  stream_protocol::socket socket_;
+  std::string input_;
 };
 
 // Waits in the shell itself, so that no grandchild holds the pipes after a SIGKILL.
@@ -95,6 +133,27 @@ TEST_CASE("A child that leaves by itself during start-up is hopeless", "[launche
   REQUIRE(fixture.Start("exit 1", kEndsOnTerm).ok());
   fixture.RunUntil([&] { return fixture.stopped_; });
   CHECK(fixture.hopeless_ == "shard-0: exit code 1");
+}
+
+TEST_CASE("A child that is given up is given up with its own words", "[launcher]") {
+  struct Case {
+    const char* shard;
+    const char* router;
+    const char* why;
+  };
+  for (const Case& c :
+       {Case{"echo weft-shard: no memory >&2; echo bye >&2; exit 1", kEndsOnTerm, "no memory"},
+        Case{kEndsOnTerm, "echo weft-router: no port >&2; exit 1", "no port"},
+        Case{kEndsOnTerm, "echo 01:02:03.004 error router: no keys >&2; exit 1", "no keys"},
+        // What is printed is for the launcher, and who is killed has said nothing of that.
+        Case{"echo weft-shard: x; exit 1", kEndsOnTerm, ""},
+        Case{"echo weft-shard: x >&2; kill -KILL $$", kEndsOnTerm, ""}}) {
+    Fixture fixture;
+    REQUIRE(fixture.Start(c.shard, c.router).ok());
+    fixture.RunUntil([&] { return fixture.stopped_; });
+    CAPTURE(c.shard, c.router, fixture.hopeless_);
+    CHECK(fixture.why_ == c.why);
+  }
 }
 
 TEST_CASE("A shard that loses its device during start-up is started again, and not for ever",
@@ -201,48 +260,67 @@ TEST_CASE("The socket takes restart orders and tells of deaths", "[launcher]") {
   fixture.supervisor_->MarkHealthy();
   const pid_t pid = fixture.supervisor_->ShardPid(0);
 
-  stream_protocol::socket socket(fixture.io_);
-  socket.connect(stream_protocol::endpoint(fixture.folder_.path() + "/supervisor.sock"));
-  std::string input;
-  std::vector<std::string> answers;
-  std::function<void()> read = [&] {
-    boost::asio::async_read_until(socket, boost::asio::dynamic_buffer(input), '\n',
-                                  [&](const boost::system::error_code& error, size_t bytes) {
-                                    if (error) return;
-                                    answers.push_back(input.substr(0, bytes - 1));
-                                    input.erase(0, bytes);
-                                    read();
-                                  });
-  };
-  read();
-  const auto say = [&](const std::string& line) {
-    boost::asio::write(socket, boost::asio::buffer(line));
-  };
+  RouterEnd router(&fixture);
   SECTION("a hung shard is killed and replaced") {
-    say(absl::StrCat("restart 0 ", pid, " no heartbeat for 5000 ms\n"));
-    fixture.RunUntil([&] { return answers.size() == 2 && fixture.Count("shard-0 up") == 2; });
-    CHECK(answers[0] == "ok");
-    CHECK(answers[1] == absl::StrCat("died 0 ", pid));
+    router.Say(absl::StrCat("restart 0 ", pid, " no heartbeat for 5000 ms\n"));
+    fixture.RunUntil(
+        [&] { return router.answers.size() == 2 && fixture.Count("shard-0 up") == 2; });
+    CHECK(router.answers[0] == "ok");
+    CHECK(router.answers[1] == absl::StrCat("died 0 ", pid));
     CHECK(fixture.supervisor_->ShardPid(0) != pid);
   }
   SECTION("an order for a process that is gone changes nothing") {
-    say("restart 0 1 stale\n");
-    fixture.RunUntil([&] { return answers.size() == 1; });
-    CHECK(answers[0] == "ok");
+    router.Say("restart 0 1 stale\n");
+    fixture.RunUntil([&] { return router.answers.size() == 1; });
+    CHECK(router.answers[0] == "ok");
     // One that was killed would not answer any more.
     for (const int signal : {SIGUSR1, SIGCONT}) REQUIRE(kill(pid, signal) == 0);
     fixture.RunUntil([&] { return fixture.Count("shard-0 alive") == 1; });
     CHECK(fixture.supervisor_->ShardPid(0) == pid);
-    CHECK(answers.size() == 1);
+    CHECK(router.answers.size() == 1);
   }
   SECTION("nonsense is answered by an error") {
-    say("restart 7 1 x\nhello\n");
-    fixture.RunUntil([&] { return answers.size() == 2; });
-    CHECK(absl::StartsWith(answers[0], "error no shard"));
-    CHECK(absl::StartsWith(answers[1], "error expected"));
+    router.Say("restart 7 1 x\nhello\n");
+    fixture.RunUntil([&] { return router.answers.size() == 2; });
+    CHECK(absl::StartsWith(router.answers[0], "error no shard"));
+    CHECK(absl::StartsWith(router.answers[1], "error expected"));
   }
-  boost::system::error_code ignored;
-  socket.close(ignored);
+}
+
+TEST_CASE("A shard that had ended already is not said to be killed by the router's order",
+          "[launcher]") {
+  Fixture fixture;
+  // Its end is told when its pipes are closed, which the process that it leaves behind holds.
+  REQUIRE(fixture.Start("sleep 60 & echo up $!; kill -STOP $$", kRuns).ok());
+  const auto holder = [&fixture](size_t nth) {
+    for (const std::string& line : fixture.lines_) {
+      absl::string_view text = line;
+      pid_t pid = 0;
+      if (absl::ConsumePrefix(&text, "shard-0 up ") && nth-- == 0 && absl::SimpleAtoi(text, &pid)) {
+        return pid;
+      }
+    }
+    return pid_t{0};
+  };
+  fixture.RunUntil([&] { return fixture.Count("shard-0 up") == 1; });
+  fixture.supervisor_->MarkHealthy();
+  const pid_t pid = fixture.supervisor_->ShardPid(0);
+  RouterEnd router(&fixture);
+  const test::LogLines log;
+  REQUIRE(kill(pid, SIGKILL) == 0);
+  siginfo_t ended = {};
+  REQUIRE(waitid(P_PID, static_cast<id_t>(pid), &ended, WEXITED | WNOWAIT) == 0);
+  router.Say(absl::StrCat("restart 0 ", pid, " connection lost\n"));
+  fixture.RunUntil([&] { return router.answers.size() == 1; });
+  CHECK(router.answers[0] == "ok");
+  CHECK(log.Count("is killed on the router's word") == 0);
+  CHECK(log.Count("had ended already when the router gave it up: connection lost") == 1);
+  REQUIRE(holder(0) > 0);
+  REQUIRE(kill(holder(0), SIGKILL) == 0);
+  fixture.RunUntil([&] { return fixture.Count("shard-0 up") == 2; });
+  CHECK(log.Count("ended with signal 9") == 1);
+  REQUIRE(holder(1) > 0);
+  CHECK(kill(holder(1), SIGKILL) == 0);
 }
 
 }  // namespace

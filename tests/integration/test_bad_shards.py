@@ -116,6 +116,11 @@ class BadShards(unittest.TestCase):
             ([f"--tls-cert={path('shard-0.crt')}", f"--tls-key={path('shard-0.key')}"],
              ["rank 1", "Peer name shard-1 is not in peer certificate",
               "give it one with this name"]))
+        # The shard that does not take the router's says so itself, and not at every attempt.
+        told = [line for line in self.lines()
+                if line["process"] == "shard-1" and "turned a connection away" in line["msg"]]
+        self.assertEqual(len(told), 1, told)
+        self.assertIn("--tls-ca has not signed its certificate", told[0]["msg"])
 
     def test_a_certificate_that_runs_out_while_its_shard_runs(self):
         hosts.sign_for_seconds(self.server.folder.name, "shard-1", 6)

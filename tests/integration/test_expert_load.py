@@ -1,5 +1,6 @@
 """Rows of experts on demand: from the flag of `weft serve` to the shards' /metrics."""
 
+import json
 import re
 import unittest
 import urllib.request
@@ -14,7 +15,7 @@ class ExpertLoadTest(unittest.TestCase):
     def shard_metrics(self, server, rank):
         """What the shard of a rank says of experts: {(layer, expert): rows}."""
         address = wait_until(
-            lambda: re.search(rf"shard-{rank}.*metrics on (http://\S+)", server.log_text()),
+            lambda: re.search(rf"shard-{rank}.*metrics on (http://[^\s\"]+)", server.log_text()),
             "the address of a shard's metrics").group(1)
         with urllib.request.urlopen(address, timeout=30) as answer:
             text = answer.read().decode()
@@ -24,7 +25,7 @@ class ExpertLoadTest(unittest.TestCase):
 
     def test_rows_of_requests_are_counted_on_shard_0(self):
         with WeftServer("--expert-load", "--shard-metrics-port=0", "--device=cpu",
-                        model=GOLDENS / "qwen3_moe", shards=2) as server:
+                        "--log-format=json", model=GOLDENS / "qwen3_moe", shards=2) as server:
             before = self.shard_metrics(server, 0)
             self.assertEqual(before, {(layer, expert): 0 for layer in range(LAYERS)
                                       for expert in range(EXPERTS)})
@@ -39,6 +40,11 @@ class ExpertLoadTest(unittest.TestCase):
             self.assertEqual(rows, [PER_TOKEN * (usage["prompt_tokens"] + new - 1),
                                     PER_TOKEN * new])
             self.assertEqual(self.shard_metrics(server, 1), {})
+            # Where a shard shows its metrics is its own line and no error of the launcher's.
+            lines = [json.loads(line) for line in server.log_text().splitlines()]
+            told = [line for line in lines if "metrics on" in line["msg"]]
+            self.assertEqual(sorted((line["process"], line["level"]) for line in told),
+                             [("shard-0", "info"), ("shard-1", "info")])
 
     def test_a_model_without_experts_says_so_once(self):
         with WeftServer("--expert-load", "--shard-metrics-port=0", "--device=cpu",

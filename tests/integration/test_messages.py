@@ -65,7 +65,27 @@ class MessagesTest(unittest.TestCase):
                                      *(f"{name}={value}" for name, value in ports.items()))
                 self.assertEqual(code, 1)
                 self.assertIn(f"{flag} {port}: cannot listen on 127.0.0.1:{port}: address already "
-                              "in use; name another port", said)
+                              "in use; name another port", said.splitlines()[-1])
+
+    def test_a_start_that_cannot_work_ends_with_the_reason(self):
+        arguments = ["serve", f"--model={DEMO_MODEL}", "--device=cpu", "--http-port=0",
+                     "--grpc-port=0", "--kv-memory=1KiB"]
+        reason = (f"shard-0 could not start (exit code 1): {DEMO_MODEL}: --kv-memory 1024 bytes hold "
+                  "no KV block")
+        code, _, said = weft(*arguments)
+        self.assertEqual(code, 1, said)
+        self.assertIn(f" error weft: {reason}", said.splitlines()[-1])
+        code, _, said = weft(*arguments, "--log-format=json")
+        self.assertEqual(code, 1, said)
+        last = json.loads(said.splitlines()[-1])
+        self.assertEqual((last["process"], last["level"]), ("weft", "error"))
+        self.assertTrue(last["msg"].startswith(reason), last)
+        # Of the router it is an error of its log.
+        for form in ("text", "json"):
+            code, _, said = weft(*arguments[:-1], f"--log-format={form}", "--api-keys=no-keys.json")
+            self.assertEqual(code, 1, said)
+            self.assertIn("router could not start (exit code 1): --api-keys: no-keys.json: ",
+                          said.splitlines()[-1])
 
     def test_a_gpu_that_is_not_here(self):
         if pathlib.Path("/proc/driver/nvidia/version").exists():
@@ -73,8 +93,9 @@ class MessagesTest(unittest.TestCase):
         code, _, said = weft("serve", f"--model={DEMO_MODEL}", "--device=cuda", "--http-port=0",
                              "--grpc-port=0")
         self.assertEqual(code, 1, said)
-        self.assertEqual(said.count("--device cuda: no NVIDIA driver on this host: install"), 1, said)
-        self.assertIn("or use --device cpu", said)
+        # Once by the shard, and as the last line.
+        self.assertEqual(said.count("--device cuda: no NVIDIA driver on this host: install"), 2, said)
+        self.assertIn("or use --device cpu", said.splitlines()[-1])
 
     def test_variables_that_nobody_reads_and_a_model_that_nobody_named(self):
         wrong = {"WEFT_MODLE": "/no/such", "WEFT_CACHE": os.environ.get("WEFT_CACHE", "/tmp"),

@@ -102,6 +102,7 @@ TEST_CASE("Flags that are wrong are refused by name", "[shard][flags]") {
       {"--model"},
       {"--rank", "--rank=2", "--world=2"},
       {"--rank", "--rank=1", "--world=2", "--rank-from-hostname"},
+      {"exclude each other", "--rank=0", "--world=2", "--rank-from-hostname"},
       {"--comm-ports", "--comm-ports=7100-7199", "--device=cpu"},
       {"--comm-ports", "--comm-host=127.0.0.1", "--comm-ports=0-7", "--device=cpu"},
       {"--comm-ports", "--comm-host=127.0.0.1", "--comm-ports=8-7", "--device=cpu"},

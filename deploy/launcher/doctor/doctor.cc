@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "common/cgroup.h"
 #include "common/exit_code.h"
 #include "common/flags.h"
 #include "common/log.h"
@@ -18,12 +19,20 @@
 #include "deploy/launcher/doctor/ports.h"
 #include "deploy/launcher/run_command.h"
 #include "deploy/launcher/run_dir.h"
+#include "deploy/launcher/shard_count.h"
+#include "shard/device/cpu/memory_plan.h"
 #include "shard/device/cuda/runner.h"
 
 namespace weft::launcher {
 
 Report Diagnose(const Host& host, const ServeOptions& options) {
   Report report;
+  // In less than the least server takes the kernel might end this process before its last check.
+  const MemoryLimit memory = HostMemoryLimit(host.root());
+  if (memory.bytes > 0 && memory.bytes < shard::HostProcessBytes(1)) {
+    report.Fail("memory", CheckProcessMemory(memory, options));
+    return report;
+  }
   // Before GPUs are opened: it asks for them in a process of its own.
   const std::unique_ptr<shard::ModelFiles> files = CheckModel(options, &report);
   CheckKeys(host, options, &report);

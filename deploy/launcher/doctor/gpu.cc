@@ -29,7 +29,9 @@ void ShowGpus(uint32_t shards, const shard::GpuSurvey& gpus, Report* report) {
 }
 
 void CheckReach(uint32_t shards, const shard::GpuSurvey& gpus, Report* report) {
-  for (uint32_t index = 0; index < shards && index < gpus.gpus.size(); ++index) {
+  // CheckGpuDevices has said that some are missing.
+  if (gpus.gpus.size() < shards) return;
+  for (uint32_t index = 0; index < shards; ++index) {
     for (const uint32_t other : gpus.gpus[index].out_of_reach) {
       if (other >= shards) continue;
       return report->Warn("GPUs among each other",

@@ -6,7 +6,6 @@
 #include "absl/strings/match.h"
 #include "common/limits.h"
 #include "common/log.h"
-#include "common/small_file.h"
 #include "common/status.h"
 #include "router/doors/identity/key_file.h"
 
@@ -78,7 +77,7 @@ absl::Status Identity::Reload() {
 }
 
 absl::Status Identity::Load() {
-  WEFT_ASSIGN_OR_RETURN(const std::string text, ReadSmallFile(options_.key_file, kKeyFileBytesMax));
+  WEFT_ASSIGN_OR_RETURN(const std::string text, ReadKeyFile(options_.key_file));
   const KeyDigest text_digest = hasher_.Hash(text);
   if (text_digest_ == text_digest) return absl::OkStatus();
   WEFT_ASSIGN_OR_RETURN(const KeyFile file, ParseKeyFile(options_.key_file, text));

@@ -273,8 +273,15 @@ absl::StatusOr<KeyFile> ParseKeyFile(const std::string& path, absl::string_view 
   return Reader(path).Read(root);
 }
 
+absl::StatusOr<std::string> ReadKeyFile(const std::string& path) {
+  absl::StatusOr<std::string> text = ReadSmallFile(path, kKeyFileBytesMax);
+  if (!absl::IsNotFound(text.status())) return text;
+  return absl::NotFoundError(absl::StrCat(
+      text.status().message(), "; `weft key new --tenant NAME --file ", path, "` makes one"));
+}
+
 absl::StatusOr<KeyFile> LoadKeyFile(const std::string& path) {
-  WEFT_ASSIGN_OR_RETURN(const std::string text, ReadSmallFile(path, kKeyFileBytesMax));
+  WEFT_ASSIGN_OR_RETURN(const std::string text, ReadKeyFile(path));
   return ParseKeyFile(path, text);
 }
 

@@ -44,7 +44,9 @@ struct KeyFile {
 // INVALID_ARGUMENT "path:line: what was expected" for anything that is not understood, unknown
 // fields included. `path` serves for messages alone.
 absl::StatusOr<KeyFile> ParseKeyFile(const std::string& path, absl::string_view text);
-// Reads and parses. Errors of open(2) begin with the path.
+// The bytes of a key file. Errors of open(2) begin with the path and name the way out.
+absl::StatusOr<std::string> ReadKeyFile(const std::string& path);
+// Reads and parses.
 absl::StatusOr<KeyFile> LoadKeyFile(const std::string& path);
 // JSON that ParseKeyFile reads back as the same, and one key of it.
 std::string FormatKeyFile(const KeyFile& file);

@@ -13,6 +13,13 @@ namespace {
 
 // Of a process, besides what is planned: code, stacks, heap, pages of files under way.
 constexpr uint64_t kProcessBytes = uint64_t{64} << 20;
+// Of each process that has CUDA's libraries in it, also where it computes on the CPU: the loader
+// writes addresses into that much of their pages.
+#ifdef WEFT_WITH_CUDA_LIBRARIES
+constexpr uint64_t kLibraryBytes = uint64_t{100} << 20;
+#else
+constexpr uint64_t kLibraryBytes = 0;
+#endif
 
 std::string Mib(uint64_t bytes) { return absl::StrCat(bytes >> 20, " MiB"); }
 
@@ -38,8 +45,7 @@ struct GroupBytes {
 absl::Status FitIntoHost(const MemoryFlags& flags, uint32_t world, const GroupBytes& group,
                          MemoryPlan* plan) {
   if (flags.host.bytes == 0) return absl::OkStatus();
-  // The shards' and the router's.
-  const uint64_t processes = (world + 1) * kProcessBytes;
+  const uint64_t processes = HostProcessBytes(world);
   const uint64_t fixed = group.weights + group.workspace + processes;
   const uint64_t fitting = flags.host.bytes > fixed ? (flags.host.bytes - fixed) / group.block : 0;
   if (fitting < plan->kv_blocks) {
@@ -70,6 +76,11 @@ absl::Status FitIntoHost(const MemoryFlags& flags, uint32_t world, const GroupBy
 }
 
 }  // namespace
+
+uint64_t HostProcessBytes(uint32_t world) {
+  // The shards and the router; and the shards and the launcher.
+  return (world + 1) * kProcessBytes + (world + 1) * kLibraryBytes;
+}
 
 kernels::cpu::KvType KernelKvType(NumberType type) {
   WEFT_CHECK(type != NumberType::kAuto);

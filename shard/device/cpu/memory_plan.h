@@ -36,6 +36,10 @@ KvShape KvShapeOf(const DecoderSpec& spec, const KvGroups& groups, const SlicePl
 // Bytes of a rank's tensors in the files (ModelFiles::SliceBytes).
 using SliceBytes = absl::FunctionRef<uint64_t(const SlicePlan&)>;
 
+// What `world` shards, their router and their launcher take of the host's memory before they load
+// anything.
+uint64_t HostProcessBytes(uint32_t world);
+
 // Plans rank `slice.rank` of `slice.world`; all ranks come to the same number of blocks.
 // RESOURCE_EXHAUSTED, naming --kv-memory and the least that works, when the pool could not hold one
 // block, and naming needs and limit and what would fit when all shards of the host do not fit into

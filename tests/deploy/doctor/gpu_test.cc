@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "deploy/launcher/doctor/doctor.h"
 #include "deploy/launcher/doctor/memory.h"
 #include "shard/device/cuda/planning.h"
 #include "tests/deploy/doctor/fake_host.h"
@@ -98,6 +99,11 @@ TEST_CASE("GPUs out of reach and a small /dev/shm are warned of", "[doctor]") {
   CHECK(absl::StrContains(Only(report(2), "/dev/shm").way_out, "256 MiB: --shm-size"));
   host.dev_shm_bytes = absl::nullopt;
   CHECK(Only(report(2), "/dev/shm").verdict == Verdict::kFail);
+  // GPUs that are not there reach nobody's memory.
+  for (const uint32_t there : {0u, 2u}) {
+    gpus = Gpus(there);
+    CHECK_FALSE(absl::StrContains(report(3).Text(), "GPUs among each other"));
+  }
 }
 
 TEST_CASE("CPU shards that cannot meet are a failure with the reasons there may be", "[doctor]") {
@@ -125,6 +131,15 @@ TEST_CASE("CPU shards are held against RAM and the control group", "[doctor]") {
   const Finding busy = Memory(host, options, "llama-3.2-1b");
   CHECK(busy.verdict == Verdict::kWarn);
   CHECK(absl::StrContains(busy.found, "only 976 MiB of RAM are free now"));
+}
+
+TEST_CASE("Where not even the processes fit nothing else is looked at", "[doctor]") {
+  FakeHost host;
+  host.Limit("memory.max", absl::StrCat(100 << 20, "\n"));
+  const Report report = Diagnose(host, Serve("cpu", 2));
+  REQUIRE(report.findings().size() == 1);
+  CHECK(report.findings()[0].verdict == Verdict::kFail);
+  CHECK(absl::StrContains(report.findings()[0].found, "launcher, router and 2 shards take"));
 }
 
 TEST_CASE("RAM that is free now has to hold weights and pools", "[doctor]") {

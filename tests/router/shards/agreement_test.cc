@@ -23,7 +23,7 @@ std::vector<wire::InfoResponse> Infos(uint32_t world) {
     info.set_spec_hash(9);
     info.add_kv_groups()->set_block_tokens(16);
     info.set_running_max(64 - rank);
-    info.set_step_tokens_max(512 + rank);
+    info.set_step_tokens_max(512);
     info.set_context_tokens(1000);
     info.add_isa_supported("avx512");
     info.add_isa_supported("avx2");
@@ -64,6 +64,9 @@ TEST_CASE("Shards that do not fit are named with what was expected and found", "
                             i[1].add_isa_supported("neon");
                           }),
                           "instruction set"));
+  CHECK(error([](auto& i) { i[1].set_step_tokens_max(256); }) ==
+        "rank 1 differs from rank 0: step tokens 256 instead of 512; start all shards with the "
+        "same --step-tokens-max");
 }
 
 TEST_CASE("KV groups share one pool: as many tokens and bytes in each one's blocks",

@@ -73,9 +73,17 @@ TEST_CASE("Shards that come back as another model get no epoch until they are ri
       // The ranks agree on less than the scheduler was made for.
       {[](GroupRig& rig) { rig.infos[1].set_running_max(7); },
        [](GroupRig& rig) { rig.infos[1].set_running_max(9); }, "running_max: expected 8, found 7"},
-      {[](GroupRig& rig) { rig.infos[1].set_step_tokens_max(63); },
-       [](GroupRig& rig) { rig.infos[1].set_step_tokens_max(65); },
+      {[](GroupRig& rig) {
+         for (wire::InfoResponse& info : rig.infos) info.set_step_tokens_max(63);
+       },
+       [](GroupRig& rig) {
+         for (wire::InfoResponse& info : rig.infos) info.set_step_tokens_max(65);
+       },
        "step_tokens_max: expected 64, found 63"},
+      // Before they meet, where the ranks would say it in floats.
+      {[](GroupRig& rig) { rig.infos[1].set_step_tokens_max(65); },
+       [](GroupRig& rig) { rig.infos[1].set_step_tokens_max(64); },
+       "rank 1 differs from rank 0: step tokens 65 instead of 64"},
   };
   for (const Case& test : cases) {
     INFO(test.why);
@@ -94,6 +102,21 @@ TEST_CASE("Shards that come back as another model get no epoch until they are ri
     rig.Form();
     CHECK(rig.formed == 2);
   }
+}
+
+TEST_CASE("A shard that is missing has loaded nothing", "[router][shards]") {
+  GroupRig rig(2);
+  const auto answer = [&rig](Rank rank, uint64_t done) {
+    wire::InfoResponse info = rig.infos[rank];
+    info.set_state(wire::SHARD_STATE_LOADING);
+    info.mutable_load()->set_bytes_done(done);
+    info.mutable_load()->set_bytes_total(1000);
+    rig.Answer(rank, ShardCall::kInfo, absl::OkStatus(), info.SerializeAsString());
+  };
+  rig.group->OnTimer(rig.now_us);
+  CHECK(rig.group->percent() == 0);
+  answer(0, 1000);
+  CHECK(rig.group->percent() == 50);
 }
 
 TEST_CASE("Shards that do not fit end a launcher's router, and have another one wait",

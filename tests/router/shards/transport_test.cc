@@ -197,6 +197,7 @@ TEST_CASE("A server that goes away ends what is in flight, and is found again",
         absl::StatusCode::kUnavailable);
   const ShardReply waited = caller.Call(ShardCall::kInfo, "in vain", kShortUs, true);
   CHECK(waited.status.code() == absl::StatusCode::kDeadlineExceeded);
+  CHECK(absl::StrContains(waited.status.message(), absl::StrCat("no connection: ", address)));
   caller.Start(ShardCall::kInfo, "back", 9, kLongUs, /*wait_for_ready=*/true);
   route.Serve(address);
   CHECK(caller.Replies(1)[0].body == "back");
@@ -237,6 +238,31 @@ TEST_CASE("Certificates that do not fit are named by the calls that wait for a c
   CAPTURE(unknown_router.status.ToString());
   CHECK(absl::IsDeadlineExceeded(unknown_router.status));
   CHECK(absl::StrContains(unknown_router.status.message(), "no connection: "));
+}
+
+TEST_CASE("A call in clear that waits in vain for a connection is told the way out",
+          "[router][transport]") {
+  const auto told = [](const std::string& address) {
+    // The first attempt may still be under way at the first deadline.
+    std::string message;
+    Caller caller(address);
+    for (int attempt = 0; attempt < 20 && !absl::StrContains(message, "; "); ++attempt) {
+      message = std::string(
+          caller.Call(ShardCall::kInfo, "x", kShortUs, /*wait_for_ready=*/true).status.message());
+    }
+    return message;
+  };
+  const test::TempDir dir;
+  const std::string nobody = absl::StrCat("unix:", dir.path(), "/none.sock");
+  CHECK(told(nobody) ==
+        absl::StrCat("no connection: ", nobody,
+                     ": cannot connect: No such file or directory; no "
+                     "shard has made this socket: does it run, and with this --socket?"));
+  const Route tls("mutual TLS");
+  const std::string secret = told(tls.server->address());
+  CAPTURE(secret);
+  CHECK(absl::StartsWith(secret, absl::StrCat("no connection: ", tls.server->address(), ": ")));
+  CHECK(absl::StrContains(secret, "most likely it wants TLS: give --shard-tls-cert"));
 }
 
 TEST_CASE("Renewed certificates are used by the next connection", "[router][transport]") {
@@ -409,8 +435,8 @@ TEST_CASE("A worn connection is replaced between calls, and nobody notices",
   local.size = sizeof(address);
   constexpr Http2StreamId kWornAt = 20;
   Http2ShardClient client(
-      0, local, [&](ShardReply reply) { replies.push_back(std::move(reply)); }, &poller, &clock,
-      kWornAt);
+      0, route.server->address(), local,
+      [&](ShardReply reply) { replies.push_back(std::move(reply)); }, &poller, &clock, kWornAt);
   const auto until = [&](auto done) {
     const int64_t end_us = clock.NowUs() + kLongUs;
     while (!done()) {

@@ -25,6 +25,7 @@
 #include "absl/time/time.h"
 #include "common/limits.h"
 #include "grpc/health/v1/health.grpc.pb.h"
+#include "shard/control/handshake_faults.h"
 #include "tests/common/temp_dir.h"
 #include "tests/shard/control/executor_rig.h"
 #include "tests/support/grpc_threads.h"
@@ -259,7 +260,11 @@ TEST_CASE("A socket left over is replaced, anything else is not", "[shard][servi
   CHECK(absl::StrContains(too_long.status().message(), "at most 99"));
   CHECK(absl::IsInvalidArgument(
       ShardServer::Start(OnSocket("relative.sock"), *rig.executor, nullptr).status()));
-  CHECK_FALSE(ShardServer::Start(OnSocket("/nowhere/at/all.sock"), *rig.executor, nullptr).ok());
+  const std::string deep = folder.path() + "/one/two";
+  CHECK(ShardServer::Start(OnSocket(deep + "/0.sock"), *rig.executor, nullptr).status().message() ==
+        absl::StrCat("--socket: making ", deep,
+                     ": No such file or directory; only this last folder is made: mkdir -p ",
+                     deep));
   CHECK(absl::IsInvalidArgument(
       ShardServer::Start(ListenOptions{}, *rig.executor, nullptr).status()));
 }
@@ -428,6 +433,27 @@ TEST_CASE("TCP is loopback, or mutual TLS, and a wildcard only with that", "[sha
   CHECK(client.Call(&v1::ShardService::Stub::Info, v1::InfoRequest(), &facts).ok());
   const absl::Status taken = start(OnTcp((*server)->address())).status();
   CHECK(absl::StrContains(taken.message(), "is the port taken"));
+}
+
+TEST_CASE("Connections that TLS turns away are told by their reason, once a minute each",
+          "[shard][service]") {
+  HandshakeFaults faults;
+  const auto fault = [](const char* why) {
+    return absl::StrCat("Handshake failed with fatal error SSL_ERROR_SSL: error:0A000086:SSL ",
+                        "routines::", why, ".");
+  };
+  const std::string unsigned_one = fault("certificate verify failed");
+  const std::string in_clear = fault("wrong version number");
+  CHECK(
+      absl::StrContains(faults.Judge(unsigned_one, 1), "--tls-ca has not signed its certificate"));
+  CHECK(faults.Judge(unsigned_one, HandshakeFaults::kSilenceUs).empty());
+  CHECK(absl::StrContains(faults.Judge(in_clear, 2), "it speaks no TLS"));
+  CHECK_FALSE(faults.Judge(unsigned_one, 1 + HandshakeFaults::kSilenceUs).empty());
+  CHECK(absl::StrContains(faults.Judge(fault("peer did not return a certificate"), 3),
+                          "it has no certificate"));
+  // What the other side says of this one's certificate, and what is no handshake.
+  CHECK(faults.Judge(fault("tlsv1 alert unknown ca"), 4).empty());
+  CHECK(faults.Judge("certificate verify failed", 5 + 2 * HandshakeFaults::kSilenceUs).empty());
 }
 
 }  // namespace weft::shard

@@ -171,6 +171,17 @@ TEST_CASE("A key file is bounded in bytes, tenants, keys and values", "[router][
   CHECK(absl::StrContains(LoadKeyFile(path).status().message(), "longer than"));
 }
 
+TEST_CASE("A key file that is missing is refused with the command that makes one",
+          "[router][identity]") {
+  const test::TempDir folder;
+  const std::string path = folder.path() + "/none.json";
+  const absl::Status missing = LoadKeyFile(path).status();
+  CHECK(absl::IsNotFound(missing));
+  CHECK(absl::StartsWith(missing.message(), path + ": No such file or directory; put one there"));
+  CHECK(absl::EndsWith(missing.message(),
+                       "`weft key new --tenant NAME --file " + path + "` makes one"));
+}
+
 TEST_CASE("Mutants of a key file are refused with a line or mean what they say",
           "[router][identity]") {
   const std::string seeds[] = {
