@@ -230,6 +230,7 @@ void ShardGroup::OnForming(const ShardReply& reply, int64_t now_us) {
 void ShardGroup::Formed(int64_t now_us) {
   const FormedGroup group = forming_.Take();
   failures_.OnFormed(now_us);
+  failed_attempt_.clear();
   ledger_.Reset(epoch_, world());
   health_.SetOnCpu(group.info.device() == "cpu");
   health_.Restart(now_us);
@@ -295,8 +296,12 @@ void ShardGroup::Lose(const absl::Status& why, std::optional<Rank> dead, Restart
   WEFT_CHECK(InEpoch());
   const bool served = state_ == GroupState::kServing;
   probe_->GroupLost(state_);
-  WEFT_LOG_WARN("group lost epoch={} state={} reason=\"{}\"{}", epoch_, GroupStateName(state_),
-                std::string(why.message()), tag_);
+  // Attempts go on for as long as they fail in the same way.
+  const std::string text(why.message());
+  if (served || std::exchange(failed_attempt_, text) != text) {
+    WEFT_LOG_WARN("group lost epoch={} state={} reason=\"{}\"{}", epoch_, GroupStateName(state_),
+                  text, tag_);
+  }
   if (served) {
     failures_.OnServingLost(now_us);
   } else {

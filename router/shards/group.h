@@ -142,6 +142,8 @@ class ShardGroup {
   std::string detail_;
   // Nothing is formed any more.
   bool closed_ = false;
+  // Why the last attempt to form a group failed, as logged; empty once one has served.
+  std::string failed_attempt_;
   // Highest epoch this router has tried to form; 0 before.
   Epoch epoch_ = 0;
   // By rank: LeaveGroup is on its way.

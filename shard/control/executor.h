@@ -245,6 +245,8 @@ class Executor {
   int64_t load_elapsed_us_ ABSL_GUARDED_BY(mutex_) = 0;
   // Written once by SetReady, before any epoch; the device thread then calls the runner.
   LoadedModel model_;
+  // The device thread's: how the last join ended.
+  absl::Status join_fault_;
   bool loaded_ ABSL_GUARDED_BY(mutex_) = false;
 
   GroupMembership membership_ ABSL_GUARDED_BY(mutex_);

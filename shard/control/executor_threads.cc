@@ -288,9 +288,11 @@ void Executor::RunJoin() {
   if (status.ok()) {
     WEFT_LOG_INFO("joined the group epoch={} rank={}{}", join->epoch->number, options_.rank,
                   join->kept_epoch != 0 ? " communicator=kept" : "");
-  } else {
+  } else if (join_fault_ != status) {
+    // A router tries again for as long as it is so.
     WEFT_LOG_WARN("could not join epoch={}: {}", join->epoch->number, status.ToString());
   }
+  join_fault_ = status;
   join->done(std::move(status));
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "tests/common/log_lines.h"
 #include "tests/router/shards/group_rig.h"
 
 namespace weft::router {
@@ -63,6 +64,35 @@ TEST_CASE("What an ended attempt to form an epoch answers late does not end the 
   CHECK(rig.group->state() == GroupState::kJoining);
   rig.Answer(0, ShardCall::kJoinGroup, absl::OkStatus());
   CHECK(rig.group->state() == GroupState::kWarming);
+}
+
+TEST_CASE("An attempt that fails as the one before it is not said again", "[router][shards]") {
+  GroupRig rig(2);
+  const test::LogLines log;
+  const auto begin = [&rig] {
+    rig.Leave();
+    rig.Grant();
+    for (int i = 0; i < 50 && rig.group->state() != GroupState::kJoining; ++i) rig.Poll();
+    REQUIRE(rig.group->state() == GroupState::kJoining);
+  };
+  const auto attempt = [&](const char* why) {
+    begin();
+    rig.Answer(0, ShardCall::kRendezvous, absl::InternalError(why));
+    REQUIRE(rig.group->state() != GroupState::kJoining);
+  };
+  for (int i = 0; i < 5; ++i) attempt("no room");
+  CHECK(log.Count("group lost") == 1);
+  attempt("no way");
+  attempt("no room");
+  CHECK(log.Count("group lost") == 3);
+  // Once a group has served it is another story.
+  begin();
+  rig.Form();
+  rig.group->OnShardDied({1, 101}, rig.now_us);
+  CHECK(log.Count("group lost") == 4);
+  rig.Replace(1, 201, 0);
+  attempt("no room");
+  CHECK(log.Count("group lost") == 5);
 }
 
 TEST_CASE("A rank that answers for another epoch or step ends the epoch", "[router][shards]") {

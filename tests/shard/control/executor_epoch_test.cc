@@ -11,6 +11,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/synchronization/barrier.h"
+#include "tests/common/log_lines.h"
 #include "tests/shard/control/executor_rig.h"
 
 namespace weft::shard {
@@ -196,6 +197,17 @@ TEST_CASE("A join without its peers ends by itself and by LeaveGroup", "[shard][
   CHECK(absl::IsAborted(join.Wait()));
   CHECK(absl::IsInvalidArgument(patient.Join(2, "no token at all")));
   CHECK(patient.Info().state() == v1::SHARD_STATE_READY);
+}
+
+TEST_CASE("A join that fails as the one before it is not said again", "[shard][executor]") {
+  ExecutorRig rig({}, RankOptions(0, 2));
+  rig.Load();
+  const test::LogLines log;
+  for (const Epoch epoch : {1, 2, 3}) CHECK(absl::IsInvalidArgument(rig.Join(epoch, "no token")));
+  CHECK(log.Count("could not join") == 1);
+  CHECK(absl::IsFailedPrecondition(rig.Join(4, "weft-shm-1 1 4 3 64 /proc/1/fd/3")));
+  CHECK(absl::IsInvalidArgument(rig.Join(5, "no token")));
+  CHECK(log.Count("could not join") == 3);
 }
 
 TEST_CASE("Joins, leaves and steps from many threads leave a shard that works",
