@@ -22,7 +22,7 @@ void FailurePolicy::AskRestart(Rank rank, uint64_t pid, RestartReason reason,
   if (restart_pids_[rank] == pid) return;  // asked already, or known to be under way
   restart_pids_[rank] = pid;
   if (restarter_ == nullptr) return;
-  WEFT_LOG_WARN("asking for a restart rank={} pid={}", rank, pid);
+  WEFT_LOG_WARN("asking for a restart rank={} pid={}", first_rank_ + rank, pid);
   restarter_->Restart(rank, pid, std::string(why.message()));
 }
 

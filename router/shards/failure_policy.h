@@ -19,8 +19,14 @@ namespace weft::router {
 class FailurePolicy {
  public:
   // `restarter` may be null: then shards come back by themselves. Both must outlive this.
-  FailurePolicy(uint32_t world, ShardRestarter* restarter, Probe* probe)
-      : restarter_(restarter), probe_(probe), restart_pids_(world, 0), counted_pids_(world, 0) {}
+  // `first_rank` is what the log calls rank 0: there, ranks whose processes come and go are counted
+  // through all groups, as the launcher counts them.
+  FailurePolicy(uint32_t world, Rank first_rank, ShardRestarter* restarter, Probe* probe)
+      : first_rank_(first_rank),
+        restarter_(restarter),
+        probe_(probe),
+        restart_pids_(world, 0),
+        counted_pids_(world, 0) {}
 
   // -- Restarts --------------------------------------------------------------------------------
   // Has the process `pid` of `rank` replaced, unless that is under way. A `pid` of 0 is nobody.
@@ -45,6 +51,7 @@ class FailurePolicy {
  private:
   void Count(Rank rank, uint64_t pid, RestartReason reason);
 
+  const Rank first_rank_;
   ShardRestarter* const restarter_;
   Probe* const probe_;
   // By rank, the process whose restart was asked for; 0 = none.

@@ -43,7 +43,7 @@ ShardGroup::ShardGroup(const ShardGroupOptions& options,
       health_(options.health, &shards_, probe),
       claims_(options.router_id, options.launcher, &shards_),
       forming_(options.router_id, options.model, &shards_, options.check_model),
-      failures_(shards_.world(), restarter, probe),
+      failures_(shards_.world(), first_rank_, restarter, probe),
       leave_in_flight_(shards_.world(), false),
       last_words_(shards_.world()) {
   WEFT_CHECK(router_id_ != 0);

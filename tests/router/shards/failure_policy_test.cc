@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/common/log_lines.h"
+
 namespace weft::router {
 namespace {
 
@@ -18,15 +20,20 @@ class CountingRestarter : public ShardRestarter {
 TEST_CASE("A restart is asked for once until a group forms", "[router][shards]") {
   CountingRestarter restarter;
   Probe probe;
-  FailurePolicy failures(2, &restarter, &probe);
+  FailurePolicy failures(2, /*first_rank=*/4, &restarter, &probe);
   const auto ask = [&failures](uint64_t pid) {
     failures.AskRestart(1, pid, RestartReason::kTimeout, absl::InternalError("no sign of life"));
   };
   ask(0);
   CHECK(restarter.asked.empty());
-  ask(7);
-  ask(7);
-  CHECK(restarter.asked == std::vector<uint64_t>{7});
+  {
+    const test::LogLines log;
+    ask(7);
+    ask(7);
+    CHECK(restarter.asked == std::vector<uint64_t>{7});
+    // Rank 1 of this group as the launcher counts, to whom it is shard-5.
+    CHECK(log.Count("asking for a restart rank=5 pid=7") == 1);
+  }
   CHECK(failures.Restarting(1, 7));
   CHECK_FALSE(failures.Restarting(0, 7));
   // The same process serves again, as one whose connection broke and came back: when it is found
@@ -45,7 +52,7 @@ TEST_CASE("A restart is asked for once until a group forms", "[router][shards]")
 TEST_CASE("Attempts to form a group wait longer each time, up to two seconds, until one forms",
           "[router][shards]") {
   Probe probe;
-  FailurePolicy failures(1, nullptr, &probe);
+  FailurePolicy failures(1, /*first_rank=*/0, nullptr, &probe);
   CHECK(failures.MayAttempt(0));
   int64_t now_us = 1000;
   for (const int64_t wait_us :
