@@ -279,9 +279,13 @@ int RunServe(int argc, char** argv) {
   int exit_code = kExitOk;
   const int outcome = RunCommand(flags, argc, argv, [&]() -> absl::Status {
     WEFT_ASSIGN_OR_RETURN(const LogFormat format, ParseLogFormat(options.router.log_format));
-    WEFT_RETURN_IF_ERROR(CheckProcessMemory(HostMemoryLimit(""), options));
+    // Of the smallest server: in less not even the model's headers can be read. Numbers of shards
+    // that cannot be are named before what they would take.
+    const MemoryLimit memory = HostMemoryLimit("");
+    WEFT_RETURN_IF_ERROR(CheckProcessMemory(memory, ServeOptions()));
     WEFT_ASSIGN_OR_RETURN(const std::string model, ResolveModel(options));
     WEFT_RETURN_IF_ERROR(CheckShardCount(model, options));
+    WEFT_RETURN_IF_ERROR(CheckProcessMemory(memory, options));
     WEFT_ASSIGN_OR_RETURN(ShutdownSignals signals, ShutdownSignals::Create(Hangup::kReloads));
     WEFT_RETURN_IF_ERROR(InitLogging("weft", format, options.router.log_level));
     for (const auto& unknown : flags.UnknownVariables(environ)) WEFT_LOG_WARN("{}", unknown.Line());

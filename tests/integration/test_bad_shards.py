@@ -304,6 +304,13 @@ class BadPlaces(unittest.TestCase):
                 said = ends_at_once(*shard, within=group.within())
             self.assertIn(words, said)
             self.assertIn("raise the limit", said)
+        # Nor does a launcher, with a build with CUDA's libraries, get far: it says so first.
+        with hosts.MemoryGroup(112 << 20) as group:
+            said = ends_at_once(BIN / "weft", "serve", f"--model={DEMO_MODEL}", "--device=cpu",
+                                "--shards=2", "--http-port=0", "--grpc-port=0",
+                                within=group.within())
+        self.assertIn("MiB before they load anything, of 112 MiB", said)
+        self.assertIn("raise the limit", said)
         with hosts.MemoryGroup(400 << 20) as group:
             said = ends_at_once(*shard, "--kv-memory=1GiB", within=group.within())
             self.assertIn("400 MiB", said)
