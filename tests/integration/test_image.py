@@ -70,12 +70,13 @@ class Refusals(unittest.TestCase):
         self.assertRegex(said.splitlines()[-1], expected)
 
     def test_a_memory_limit_that_the_model_does_not_fit(self):
-        self.refused(r"the shard would take \d+ MiB of 380 MiB RAM for this container .*raise the limit",
+        self.refused(r"the shard would take \d+ MiB of 380 MiB RAM for this container .*"
+                     r"raise the limit",
                      f"--model={MODEL}", options=["--memory=380m"])
 
     def test_a_memory_limit_that_the_processes_do_not_fit(self):
-        self.refused(r"launcher, router and 1 shard take \d+ MiB before they load anything, of 120 MiB "
-                     r"RAM for this container .*raise the limit",
+        self.refused(r"launcher, router and 1 shard take \d+ MiB before they load anything, of "
+                     r"120 MiB RAM for this container .*raise the limit",
                      f"--model={MODEL}", options=["--memory=120m"])
 
     def test_a_kv_pool_that_the_memory_limit_does_not_hold(self):
