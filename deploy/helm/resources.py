@@ -15,8 +15,10 @@ import subprocess
 import sys
 
 MIB = 1 << 20
+# CUDA's libraries, which are in the image's shards and launcher also where the CPU computes.
+LIBRARY_BYTES = 100 * MIB
 # A shard's process beside its plan, as it counts itself (docs/OPERATIONS.md, Memory and cores).
-PROCESS_BYTES = 64 * MIB
+PROCESS_BYTES = 64 * MIB + LIBRARY_BYTES
 # The router: texts and bodies at their default bounds, tokenizer, connections.
 ROUTER_BYTES = 1024 * MIB
 
@@ -81,7 +83,8 @@ def main():
     print(f"shards: {shards}\ndevice: {options.device}")
     if options.device == "cuda":
         return
-    total = math.ceil((shards * (each + PROCESS_BYTES) + plan["kv_bytes"] + ROUTER_BYTES) / MIB)
+    total = math.ceil((shards * (each + PROCESS_BYTES) + plan["kv_bytes"] + ROUTER_BYTES +
+                       LIBRARY_BYTES) / MIB)
     print(f"shardFlags: {{kv-memory: {math.ceil(plan['kv_bytes'] / MIB)}MiB}}")
     print(f"resources:\n  requests: {{memory: {total}Mi}}\n  limits: {{memory: {total}Mi}}")
 

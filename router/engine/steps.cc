@@ -129,9 +129,10 @@ void EngineLoop::OnGroupLost(const absl::Status& why, int64_t now_us) {
     return entry.second.prefill_epoch == group_->epoch();
   });
   const SchedulerStats stats = scheduler_->Stats();
-  WEFT_LOG_WARN("recovering live={} running={} waiting={} preempted={} reason=\"{}\"", live_.size(),
-                stats.running, stats.waiting, std::max<int64_t>(prefilled - stats.running, 0),
-                std::string(why.message()));
+  WEFT_LOG_WARN("recovering live={} running={} waiting={} preempted={} reason=\"{}\"{}",
+                live_.size(), stats.running, stats.waiting,
+                std::max<int64_t>(prefilled - stats.running, 0), std::string(why.message()),
+                shares_work() ? absl::StrCat(" group=", options_.group) : "");
   // Streams stay open and silent; new requests queue.
   scheduler_->OnGroupLost(now_us, &ended_);
   lost_us_ = now_us;
