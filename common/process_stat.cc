@@ -22,22 +22,26 @@ std::optional<ProcessStat> ReadProcessStat(uint64_t pid) {
   if (!std::getline(file, line, '\0')) return std::nullopt;
   // proc(5): the name in parentheses may hold blanks and line ends; utime, stime and starttime are
   // the 12th, 13th and 20th words after it, in clock ticks.
-  constexpr size_t kUser = 11, kSystem = 12, kStart = 19;
+  constexpr size_t kFlags = 6, kUser = 11, kSystem = 12, kStart = 19;
+  // PF_EXITING of the kernel's sched.h.
+  constexpr uint64_t kExiting = 4;
   const size_t end = line.rfind(')');
   if (end == std::string::npos) return std::nullopt;
   const std::vector<absl::string_view> words =
       absl::StrSplit(absl::string_view(line).substr(end + 1), ' ', absl::SkipEmpty());
   int64_t user_ticks = 0;
   int64_t system_ticks = 0;
+  uint64_t flags = 0;
   ProcessStat stat;
   // A zombie waits to be reaped and is gone for all else.
   if (words.size() <= kStart || words[0] == "Z" || words[0] == "X" ||
-      !absl::SimpleAtoi(words[kUser], &user_ticks) ||
+      !absl::SimpleAtoi(words[kFlags], &flags) || !absl::SimpleAtoi(words[kUser], &user_ticks) ||
       !absl::SimpleAtoi(words[kSystem], &system_ticks) ||
       !absl::SimpleAtoi(words[kStart], &stat.start_ticks)) {
     return std::nullopt;
   }
   stat.cpu_us = (user_ticks + system_ticks) * (1'000'000 / sysconf(_SC_CLK_TCK));
+  stat.ending = (flags & kExiting) != 0;
   return stat;
 }
 

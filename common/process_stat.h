@@ -15,6 +15,8 @@ struct ProcessStat {
   int64_t cpu_us = 0;
   // When it started, clock ticks after boot: tells a process from a later one of the same number.
   uint64_t start_ticks = 0;
+  // It ends: its memory and then its descriptors are being given back.
+  bool ending = false;
 };
 
 // Empty for a process that is gone or not to be seen.

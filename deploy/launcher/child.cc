@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -17,6 +18,7 @@
 #include "boost/asio/buffer.hpp"
 #include "boost/asio/posix/stream_descriptor.hpp"
 #include "boost/asio/read_until.hpp"
+#include "common/process_stat.h"
 
 namespace weft::launcher {
 namespace {
@@ -88,8 +90,13 @@ class Child::Impl : public std::enable_shared_from_this<Child::Impl> {
     if (!running_) return true;
     // What is not reaped keeps its pid. WNOWAIT leaves it to Reap.
     siginfo_t ended = {};
-    return waitid(P_PID, static_cast<id_t>(pid_), &ended, WEXITED | WNOHANG | WNOWAIT) == 0 &&
-           ended.si_pid == pid_;
+    if (waitid(P_PID, static_cast<id_t>(pid_), &ended, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+        ended.si_pid == pid_) {
+      return true;
+    }
+    // Its connections are closed some time before it can be waited for.
+    const std::optional<ProcessStat> stat = ReadProcessStat(static_cast<uint64_t>(pid_));
+    return !stat.has_value() || stat->ending;
   }
 
   // The owner is going: no callback from here on.

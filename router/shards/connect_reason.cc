@@ -20,6 +20,9 @@ constexpr absl::string_view kNotTaken =
     "most likely the shard does not take this router's certificate: its --tls-ca must have signed "
     "--shard-tls-cert, which must be within its dates";
 
+constexpr absl::string_view kNoShard =
+    "is it the port of a shard's --listen, and does that shard run (and not stand still)?";
+
 constexpr WayOut kTlsWaysOut[] = {
     {"Domain name not found",
      "nobody knows this name: is the shard's host or pod there, and is --shard spelt as its name "
@@ -36,6 +39,8 @@ constexpr WayOut kTlsWaysOut[] = {
     {"wrong version number",
      "who listens there speaks no TLS: is it the port of a shard's --listen, and has that shard "
      "--tls-cert, --tls-key and --tls-ca?"},
+    {"Handshake read failed", kNoShard},
+    {"ALPN", kNoShard},
     {"Connection refused", "nobody listens there: does the shard run, and with this port?"},
     {"", "is its host up, and does the network let this router through (firewall, NetworkPolicy)?"},
 };
@@ -47,7 +52,7 @@ constexpr WayOut kLoopbackWaysOut[] = {
     {"Connection refused", "nobody listens there: does the shard run, and with this port?"},
     {"closed the connection", kWantsTls},
     {"Connection reset", kWantsTls},
-    {"", "is it the port of a shard's --listen, and does that shard run (and not stand still)?"},
+    {"", kNoShard},
 };
 
 constexpr WayOut kUnixWaysOut[] = {

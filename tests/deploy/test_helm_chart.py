@@ -275,6 +275,10 @@ class Pods(unittest.TestCase):
             least = drain["preStopS"] + drain["timeoutS"] + 15 + drain["spareS"]
             grace = template["spec"]["terminationGracePeriodSeconds"]
             self.assertTrue(least <= grace < least + 1, grace)
+            # A router that goes on for a while after SIGTERM drains as long as others.
+            values["flags"] = {"shutdown-delay-s": 60.5}
+            (template,) = [one for _, one in pod_templates(render(values))]
+            self.assertEqual(template["spec"]["terminationGracePeriodSeconds"], grace + 61)
 
     def test_shards_outlive_their_router(self):
         """All pods of a release get SIGTERM together when it is uninstalled."""

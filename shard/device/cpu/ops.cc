@@ -30,6 +30,7 @@ CpuOps::CpuOps(const Parts& parts)
       kv_columns_(spec_.latent.rank > 0 ? 0 : int64_t{slice_.kv_heads.size()} * spec_.head_dim),
       qkv_columns_(query_columns_ + 2 * kv_columns_),
       attention_columns_(int64_t{slice_.heads.size()} * spec_.attention_dim()),
+      aborted_(parts.aborted),
       plan_(MakeCpuPlan(spec_, slice_.world, parts.rules)),
       rows_(parts.limits),
       routes_(spec_.experts, parts.limits.step_tokens_max) {
@@ -89,6 +90,9 @@ void CpuOps::ForRows(uint32_t rows, uint32_t grain,
 }
 
 absl::Status CpuOps::Execute(const PlanOp& op, PlanPart) {
+  if (aborted_.load(std::memory_order_relaxed)) {
+    return absl::AbortedError("the epoch was aborted while the step ran");
+  }
   switch (op.kind) {
     case OpKind::kEmbed:
       Embed(op);

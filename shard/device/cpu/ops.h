@@ -44,6 +44,8 @@ class CpuOps : public Ops {
     StepRowsLimits limits;
     // Joins of operations that it may make (cpu/planner.h).
     absl::Span<const PlanRule* const> rules;
+    // Set by any thread: no further operation of the step is begun.
+    const std::atomic<bool>& aborted;
   };
 
   // Everything in `parts` outlives the ops.
@@ -182,6 +184,7 @@ class CpuOps : public Ops {
   const int64_t kv_columns_;
   const int64_t qkv_columns_;
   const int64_t attention_columns_;
+  const std::atomic<bool>& aborted_;
   const LayerPlan plan_;
   // Query heads of this rank in order, and where those of each KV head begin.
   std::vector<uint32_t> heads_;

@@ -94,6 +94,8 @@ class CpuModelRunnerImpl : public CpuModelRunner {
   // Not absl's: ThreadSanitizer cannot see inside a packaged library.
   std::mutex mutex_;
   std::unique_ptr<HostCommunicator> communicator_;
+  // This epoch's steps end at their next operation.
+  std::atomic<bool> aborted_{false};
   bool warm_ = false;
   bool saturation_told_ = false;
   WarmupResult warmup_;
@@ -118,7 +120,7 @@ absl::Status CpuModelRunnerImpl::Load(ModelFiles& files, LoadProgress& progress,
                     wide ? ActivationType::kF32 : ActivationType::kBf16,
                     StepRowsLimits{flags.step_tokens_max, flags.running_max, spec_.vocab,
                                    spec_.context_tokens, plan_.kv_blocks, plan_.kv_groups.count()},
-                    options_.rules});
+                    options_.rules, aborted_});
   if (flags.expert_load && spec_.experts.count > 0) {
     expert_counts_ = std::make_shared<ExpertCounts>(spec_);
   }
@@ -139,6 +141,7 @@ absl::Status CpuModelRunnerImpl::BeginEpoch(std::unique_ptr<Communicator> commun
   EndEpoch();
   kernels_.store(kernels, std::memory_order_relaxed);
   const std::lock_guard<std::mutex> lock(mutex_);
+  aborted_ = false;
   // Made by MakeHostMeeting.
   communicator_.reset(static_cast<HostCommunicator*>(communicator.release()));
   ops_->BeginEpoch(*kernels, *communicator_);
@@ -241,7 +244,10 @@ void CpuModelRunnerImpl::EndEpoch() {
 
 void CpuModelRunnerImpl::Abort() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (communicator_ != nullptr) communicator_->Abort();
+  if (communicator_ == nullptr) return;
+  // A rank that waits for nobody is at work on the step itself.
+  aborted_ = true;
+  communicator_->Abort();
 }
 
 }  // namespace

@@ -34,6 +34,8 @@ TEST_CASE("A connection over TLS that does not come about says what broke and th
   CHECK(tells("x: Socket closed", "its --tls-ca must have signed --shard-tls-cert"));
   CHECK(tells("x: Connection reset by peer", "its --tls-ca must have signed --shard-tls-cert"));
   CHECK(tells("x: wrong version number", "speaks no TLS"));
+  CHECK(tells("x: Handshake read failed", "the port of a shard's --listen"));
+  CHECK(tells("x: missing selected ALPN property.", "the port of a shard's --listen"));
   CHECK(tells("DNS resolution failed for a:1: Domain name not found", "nobody knows this name"));
   CHECK(tells("DNS resolution failed for a:1: Timeout", "does the name server answer"));
   // What is not known, and what has not been heard of yet.

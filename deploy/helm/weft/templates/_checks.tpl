@@ -82,6 +82,17 @@
 {{- if and (eq .Values.mode "split") (eq (int .Values.replicas) 0) -}}
 {{- fail "replicas: 0 leaves a router of mode: split without shards; it ends at its start" -}}
 {{- end -}}
+{{- if eq .Values.mode "split" -}}
+{{- if gt (int .Values.replicas) 16 -}}
+{{- fail (printf "replicas: %d is above 16, the groups of shards that the router of mode: split may have" (int .Values.replicas)) -}}
+{{- end -}}
+{{- if gt (mul .Values.replicas .Values.shards) 64 -}}
+{{- fail (printf "replicas: with shards: %d they are %d shards; the router of mode: split may have 64" (int .Values.shards) (mul .Values.replicas .Values.shards)) -}}
+{{- end -}}
+{{- end -}}
+{{- if hasKey .Values.flags "replicas" -}}
+{{- fail "flags.replicas: a pod has one group of shards; `replicas` is how many pods there are" -}}
+{{- end -}}
 {{- end -}}
 
 {{- define "weft.checkPorts" -}}

@@ -83,9 +83,11 @@ app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
 {{- default (printf "%s-shard-tls" (include "weft.fullname" .)) .Values.groupTls.shardSecret -}}
 {{- end -}}
 
-{{/* Seconds in which a router has ended: it gets 10 s beyond its drain. */}}
+{{/* Seconds in which a router has ended: it gets 10 s beyond its drain, which begins after its own
+     delay. */}}
 {{- define "weft.routerEndS" -}}
-{{- add .Values.drain.preStopS (ceil .Values.drain.timeoutS) 10 -}}
+{{- $delay := get .Values.flags "shutdown-delay-s" | default 0 | float64 | ceil -}}
+{{- add .Values.drain.preStopS $delay (ceil .Values.drain.timeoutS) 10 -}}
 {{- end -}}
 
 {{/* Seconds that a pod gets to end: after the router shards have 5 s. */}}
