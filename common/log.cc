@@ -108,6 +108,28 @@ class JsonMessageFlag : public spdlog::custom_flag_formatter {
   }
 };
 
+// %* in a pattern: the message as text. Of what others wrote in it a terminal sees no control
+// character, and no line end begins a line that nobody logged.
+class TextMessageFlag : public spdlog::custom_flag_formatter {
+ public:
+  void format(const spdlog::details::log_msg& msg, const std::tm&, Buffer& dest) override {
+    static constexpr char kHex[] = "0123456789abcdef";
+    for (const char c : absl::string_view(msg.payload.data(), msg.payload.size())) {
+      const auto byte = static_cast<unsigned char>(c);
+      if (byte < 0x20 || byte == 0x7f) {
+        const char escape[] = {'\\', 'x', kHex[byte >> 4], kHex[byte & 15]};
+        dest.append(escape, escape + sizeof(escape));
+      } else {
+        dest.push_back(c);
+      }
+    }
+  }
+
+  std::unique_ptr<custom_flag_formatter> clone() const override {
+    return spdlog::details::make_unique<TextMessageFlag>();
+  }
+};
+
 // %& in a pattern: the level's name, in text as wide as the widest.
 class LevelFlag : public spdlog::custom_flag_formatter {
  public:
@@ -134,7 +156,7 @@ std::unique_ptr<spdlog::formatter> MakeFormatter(LogFormat format) {
     formatter->add_flag<JsonMessageFlag>('*').set_pattern(
         R"({"ts":"%Y-%m-%dT%H:%M:%S.%f%z","level":"%&","process":"%n","msg":%*})");
   } else {
-    formatter->set_pattern("%H:%M:%S.%e %^%&%$ %n: %v");
+    formatter->add_flag<TextMessageFlag>('*').set_pattern("%H:%M:%S.%e %^%&%$ %n: %*");
   }
   return formatter;
 }

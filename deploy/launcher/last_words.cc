@@ -38,6 +38,13 @@ absl::string_view TextError(absl::string_view line) {
 
 }  // namespace
 
+bool IsJsonObject(absl::string_view line) {
+  if (!absl::StartsWith(line, "{")) return false;
+  boost::system::error_code error;
+  const boost::json::value parsed = boost::json::parse({line.data(), line.size()}, error);
+  return !error && parsed.is_object();
+}
+
 std::string LastWords(absl::string_view line) {
   std::string words;
   if (absl::ConsumePrefix(&line, "weft-shard: ") || absl::ConsumePrefix(&line, "weft-router: ")) {

@@ -14,6 +14,9 @@ namespace weft::launcher {
 // of these. At most kLastWordsBytesMax bytes.
 std::string LastWords(absl::string_view line);
 
+// Whether a line is one of a JSON log: nothing else may stand there.
+bool IsJsonObject(absl::string_view line);
+
 inline constexpr size_t kLastWordsBytesMax = 800;
 
 }  // namespace weft::launcher

@@ -29,6 +29,7 @@
 #include "common/status.h"
 #include "deploy/launcher/commands.h"
 #include "deploy/launcher/config_watch.h"
+#include "deploy/launcher/last_words.h"
 #include "deploy/launcher/orphans.h"
 #include "deploy/launcher/run_command.h"
 #include "deploy/launcher/run_dir.h"
@@ -120,8 +121,8 @@ class Server {
     if (is_stdout && OnShardLine(child, line)) return;
     ClearProgress();
     // The lines of our own log carry the name already.
-    const bool named = json_ ? absl::StartsWith(line, "{")
-                             : absl::StrContains(line, absl::StrCat(" ", child, ": "));
+    const bool named =
+        json_ ? IsJsonObject(line) : absl::StrContains(line, absl::StrCat(" ", child, ": "));
     if (named) {
       LogRaw(absl::StrCat(line, "\n"));
     } else if (json_) {

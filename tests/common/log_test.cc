@@ -68,6 +68,16 @@ std::string LineOf(LogFormat format, const std::function<void()>& log) {
   return line.substr(line.find(begin));
 }
 
+TEST_CASE("What others wrote neither begins a line of text nor reaches a terminal", "[common]") {
+  const std::string line = Captured([] {
+    REQUIRE(InitLogging("router", LogFormat::kText, "info").ok());
+    WEFT_LOG_INFO("unknown key {}", "a\n12:00:00.000 info  router: forged \x1b[31m\x7f\t\xc3\xa9");
+  });
+  REQUIRE(InitLogging("test", LogFormat::kText, "info").ok());
+  CHECK(line.substr(line.find("unknown")) ==
+        "unknown key a\\x0a12:00:00.000 info  router: forged \\x1b[31m\\x7f\\x09\xc3\xa9\n");
+}
+
 TEST_CASE("Fields are members in JSON and words in text, whatever their text is", "[common]") {
   const std::string hostile = "a b=\"c\"\n\x1b[2J\xff";
   const auto log = [&] {

@@ -30,6 +30,14 @@ TEST_CASE("Other lines of a child are no reason", "[launcher]") {
   }
 }
 
+TEST_CASE("Only what is an object of JSON stands in a JSON log as it came", "[launcher]") {
+  CHECK(IsJsonObject(R"({"ts":"1","level":"info","msg":"x"})"));
+  for (const char* line : {"", "x", "{", "{rubbish}", "{\"msg\":\"\xff\"}", "[1]", "{} and more"}) {
+    INFO(line);
+    CHECK_FALSE(IsJsonObject(line));
+  }
+}
+
 TEST_CASE("A reason is cut to what the router takes in a line", "[launcher]") {
   const std::string long_line = absl::StrCat("weft-shard: ", std::string(5000, 'x'));
   CHECK(LastWords(long_line) == std::string(kLastWordsBytesMax, 'x'));
