@@ -74,7 +74,7 @@ class Units(unittest.TestCase):
                                     check=False).stdout.strip() in ("running", "degraded"),
                    "systemd", PATIENCE_S)
         run("cp /units/*.service /etc/systemd/system/; mkdir -p /etc/weft;"
-            "cp /units/sysusers.conf /etc/sysusers.d/weft.conf; systemd-sysusers")
+            "install -Dm644 /units/sysusers.conf /etc/sysusers.d/weft.conf; systemd-sysusers")
         for name, text in SETTINGS.items():
             cls.set(name, text)
         run("systemctl daemon-reload")
