@@ -42,9 +42,10 @@ void Append(absl::string_view text, Buffer* dest) {
   dest->append(text.data(), text.data() + text.size());
 }
 
+constexpr char kHex[] = "0123456789abcdef";
+
 // The inside of a JSON string. What is not UTF-8 becomes U+FFFD.
 void AppendEscaped(absl::string_view text, Buffer* dest) {
-  static constexpr char kHex[] = "0123456789abcdef";
   while (!text.empty()) {
     const unsigned char byte = static_cast<unsigned char>(text[0]);
     const size_t bytes = Utf8CharacterBytes(text);
@@ -113,7 +114,6 @@ class JsonMessageFlag : public spdlog::custom_flag_formatter {
 class TextMessageFlag : public spdlog::custom_flag_formatter {
  public:
   void format(const spdlog::details::log_msg& msg, const std::tm&, Buffer& dest) override {
-    static constexpr char kHex[] = "0123456789abcdef";
     for (const char c : absl::string_view(msg.payload.data(), msg.payload.size())) {
       const auto byte = static_cast<unsigned char>(c);
       if (byte < 0x20 || byte == 0x7f) {

@@ -10,11 +10,19 @@
 namespace weft::launcher {
 namespace {
 
+// Null where the line is no JSON.
+boost::json::value ParseLine(absl::string_view line) {
+  boost::system::error_code error;
+  boost::json::value parsed = boost::json::parse({line.data(), line.size()}, error);
+  return error ? boost::json::value() : parsed;
+}
+
 // The message of {"ts":...,"level":"error","process":...,"msg":...}.
 std::string JsonError(absl::string_view line) {
-  boost::system::error_code error;
-  const boost::json::value parsed = boost::json::parse({line.data(), line.size()}, error);
-  const boost::json::object* const object = error ? nullptr : parsed.if_object();
+  // Most lines are of requests, and are not parsed for this.
+  if (!absl::StrContains(line, "error")) return "";
+  const boost::json::value parsed = ParseLine(line);
+  const boost::json::object* const object = parsed.if_object();
   if (object == nullptr) return "";
   const boost::json::value* const level = object->if_contains("level");
   const boost::json::value* const message = object->if_contains("msg");
@@ -39,10 +47,7 @@ absl::string_view TextError(absl::string_view line) {
 }  // namespace
 
 bool IsJsonObject(absl::string_view line) {
-  if (!absl::StartsWith(line, "{")) return false;
-  boost::system::error_code error;
-  const boost::json::value parsed = boost::json::parse({line.data(), line.size()}, error);
-  return !error && parsed.is_object();
+  return absl::StartsWith(line, "{") && ParseLine(line).is_object();
 }
 
 std::string LastWords(absl::string_view line) {
