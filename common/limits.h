@@ -46,6 +46,8 @@ inline constexpr int64_t kJoinUsMax = kMeetUsMax + kConnectUsMax + 2'000'000;
 // this group; a shard that has just started knows no last one, so that its first has a bound apart.
 inline constexpr uint64_t kEpochJumpMax = uint64_t{1} << 20;
 inline constexpr uint64_t kFirstEpochMax = uint64_t{1} << 40;
+// A step waits so long for the masks of its rows, beside its forward; then its epoch fails.
+inline constexpr int64_t kMaskWaitUsMax = 10'000'000;
 // What a shard grants a step at most before it looks hung (shard/model/step_allowance.h).
 inline constexpr int64_t kStepAllowedUsMax = 60'000'000;
 // A device thread that is still not idle so long after its epoch was ended, and what was launched
@@ -61,8 +63,29 @@ inline constexpr size_t kRequestIdBytesMax = 128;
 inline constexpr size_t kStopSequencesMax = 16;
 inline constexpr size_t kStopSequenceBytesMax = 1024;
 inline constexpr size_t kLogitBiasMax = 1024;
+// Of one prompt, prompts of one request, and answers of one request.
+inline constexpr uint32_t kChoicesMax = 128;
+inline constexpr size_t kPromptsMax = 256;
+inline constexpr size_t kAnswersMax = 512;
+inline constexpr size_t kStopTokenIdsMax = 64;
+// Ids that a shard holds back until an answer has its least length: those that end it, the
+// model's own among them.
+inline constexpr size_t kHeldIdsMax = 256;
+inline constexpr size_t kAllowedIdsMax = 4096;
+inline constexpr size_t kBadWordsMax = 128;
+inline constexpr size_t kBadWordBytesMax = 128;
+inline constexpr size_t kCacheSaltBytesMax = 256;
+inline constexpr int64_t kDeadlineMsMax = 86'400'000;
 inline constexpr uint32_t kTopLogprobsMax = 20;
 inline constexpr size_t kChatMessagesMax = 1024;
+inline constexpr size_t kContentPartsMax = 1024;
+inline constexpr size_t kToolsMax = 128;
+// Of one message.
+inline constexpr size_t kToolCallsMax = 128;
+inline constexpr size_t kToolNameBytesMax = 64;
+inline constexpr size_t kToolCallIdBytesMax = 256;
+inline constexpr size_t kDocumentsMax = 1024;
+inline constexpr size_t kTemplateKwargsMax = 64;
 inline constexpr size_t kPromptBytesMax = 4u << 20;
 inline constexpr size_t kBodyBytesDefault = 4u << 20;
 // A longer JSON body is not parsed on the thread that serves its connection.
@@ -76,6 +99,37 @@ inline constexpr float kRepetitionPenaltyMin = 0.01f;
 inline constexpr float kRepetitionPenaltyMax = 10.0f;
 inline constexpr float kLogitBiasAbsMax = 100.0f;
 inline constexpr int32_t kPriorityAbsMax = 100;
+
+// -- Grammars ----------------------------------------------------------------------------------
+// Of a schema, a regular expression, a grammar; of choices together.
+inline constexpr size_t kGrammarBytesMax = 256u << 10;
+// CPU time of a compilation; of a mask, of a token consumed.
+inline constexpr int64_t kGrammarCompileUsMax = 2'000'000;
+inline constexpr int64_t kGrammarMaskUsMax = 20'000;
+// What llguidance counts, long before the two above in most cases: symbols of a grammar, nodes of
+// regular expressions that a compilation and a mask may make, items of the parser for a mask and
+// behind a token.
+inline constexpr size_t kGrammarSymbolsMax = 50'000;
+inline constexpr uint64_t kGrammarCompileFuelMax = 1'000'000;
+inline constexpr uint64_t kGrammarMaskFuelMax = 200'000;
+inline constexpr size_t kGrammarMaskItemsMax = 50'000;
+inline constexpr size_t kGrammarRowItemsMax = 2'500;
+// Of the states that matchers of one grammar have found; beyond, they begin anew.
+inline constexpr size_t kGrammarLexerBytesMax = 32u << 20;
+inline constexpr size_t kGrammarCacheBytesDefault = 256u << 20;
+// What ends the reasoning before a grammar: bytes or tokens, and how many such marks are kept.
+inline constexpr size_t kGrammarMarkMax = 64;
+inline constexpr size_t kGrammarMarksMax = 16;
+
+// -- Calls and reasoning in answers (router/text/parts) ---------------------------------------
+inline constexpr size_t kCalledNameBytesMax = 256;
+inline constexpr size_t kToolHeaderBytesMax = 1024;
+// Of a call that cannot be told from text yet, or of an argument whose type shows at its end.
+inline constexpr size_t kToolCallHeldBytesMax = 64u << 10;
+// Nested brackets in a call's arguments.
+inline constexpr size_t kToolArgumentsDepthMax = 128;
+// White space that belongs to the frame of a call when one follows.
+inline constexpr size_t kAnswerSpaceHeldBytesMax = 256;
 
 // -- Queues ------------------------------------------------------------------------------------
 inline constexpr uint32_t kQueueRequestsDefault = 4096;

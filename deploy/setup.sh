@@ -7,6 +7,9 @@
 #   --images     also what runs and checks container images in tests: podman, podman-compose, linters
 #   --kubernetes also what the chart's tests use: Helm, kubeconform, the schemas of Kubernetes and an
 #                API server of it, built here in fifteen minutes
+#   --browser    also what the tests of the page at /ui use: Chromium and what drives it
+#   --clients    also the large ones of the clients that tests use (1.5 GB): llama-index, lm-eval,
+#                guidellm, aiperf
 #   --fuzz       also the compiler that fuzzing needs (tests/fuzz/run.sh)
 #   --cuda       also what is missing of CUDA 13's compiler and libraries (1.1 GB) and NCCL 2.28
 #                (0.2 GB)
@@ -20,6 +23,8 @@ want_cuda=0
 want_fuzz=0
 want_images=0
 want_kubernetes=0
+want_browser=0
+want_clients=0
 for argument in "$@"; do
   case "$argument" in
     --no-model) want_model=0 ;;
@@ -28,10 +33,13 @@ for argument in "$@"; do
     --fuzz) want_fuzz=1 ;;
     --images) want_images=1 ;;
     --kubernetes) want_kubernetes=1 ;;
+    --browser) want_browser=1 ;;
+    --clients) want_clients=1 ;;
     -h|--help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
     *)
       echo "setup.sh: unknown option $argument" \
-        "(known: --no-model, --tests, --images, --kubernetes, --fuzz, --cuda)" >&2
+        "(known: --no-model, --tests, --images, --kubernetes, --browser, --clients, --fuzz," \
+        "--cuda)" >&2
       exit 2
       ;;
   esac
@@ -69,8 +77,11 @@ if [ "$want_tests" = 1 ]; then
   packages+=(protoc-gen-go protoc-gen-go-grpc protobuf-compiler-grpc-java-plugin)
   # Hosts of their own for tests: network namespaces, and what cuts them off.
   packages+=(iproute2 nftables openssl)
+fi
+if [ "$want_tests" = 1 ] || [ "$want_browser" = 1 ]; then
   command -v node >/dev/null && command -v npm >/dev/null || packages+=(nodejs npm)
 fi
+[ "$want_browser" = 0 ] || packages+=(chromium fonts-dejavu-core)
 
 [ "$want_fuzz" = 0 ] || packages+=(clang-19 libclang-rt-19-dev)
 
@@ -109,7 +120,7 @@ install_cmake() {
 check_rust() {
   local found
   found="$(rustc --version | cut -d' ' -f2)"
-  version_at_least "$found" 1.85 || fail "rustc $found is too old; weft needs 1.85 (apt: rustc-web)"
+  version_at_least "$found" 1.87 || fail "rustc $found is too old; weft needs 1.87 (apt: rustc-web)"
 }
 
 # -- Demo model -----------------------------------------------------------------------------------
@@ -139,12 +150,15 @@ PYTHON
 }
 
 # -- Python clients for the tests -----------------------------------------------------------------
+# VENV REQUIREMENTS [PACKAGE...]: clients that cannot be installed beside each other have a folder of
+# their own. The packages come without what they need, which is among the requirements.
 install_test_clients() {
-  local venv="$WEFT_CACHE/test-venv" wanted="$WEFT_ROOT/tests/integration/requirements.txt"
+  local venv="$WEFT_CACHE/$1" wanted="$WEFT_ROOT/tests/integration/$2"
   cmp -s "$wanted" "$venv/requirements.txt" && return
   echo "setup: installing the test clients into $venv"
   [ -x "$venv/bin/python3" ] || /usr/bin/python3 -m venv "$venv"
   "$venv/bin/pip" install -q -r "$wanted"
+  [ $# = 2 ] || "$venv/bin/pip" install -q --no-deps "${@:3}"
   cp "$wanted" "$venv/requirements.txt"
 }
 
@@ -184,11 +198,11 @@ install_test_prometheus() {
   rm -rf "$download"
 }
 
-# -- The TypeScript generator and compiler for the tests ------------------------------------------
-install_test_node() {
-  local folder="$WEFT_CACHE/test-node" wanted="$WEFT_ROOT/tests/proto"
+# -- Packages of Node.js for the tests ------------------------------------------------------------
+install_node_packages() {  # WHAT FOLDER SOURCE: package.json and its lock are in SOURCE
+  local folder="$WEFT_CACHE/$2" wanted="$WEFT_ROOT/$3"
   cmp -s "$wanted/package-lock.json" "$folder/installed" && return
-  echo "setup: installing the TypeScript generator into $folder"
+  echo "setup: installing $1 into $folder"
   mkdir -p "$folder"
   cp "$wanted/package.json" "$wanted/package-lock.json" "$folder/"
   (cd "$folder" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error)
@@ -368,8 +382,16 @@ install_packages
 install_cmake
 check_rust
 [ "$want_model" = 0 ] || install_model
-[ "$want_tests" = 0 ] || install_test_clients
-[ "$want_tests" = 0 ] || install_test_node
+if [ "$want_tests" = 1 ]; then
+  install_test_clients test-venv requirements.txt
+  install_test_clients test-venv-tgi requirements-tgi.txt
+  install_node_packages "the TypeScript generator and buf" test-node tests/proto
+  install_node_packages "clients in JavaScript" test-clients-node tests/integration/node
+fi
+# guidellm: without torch, of which it needs little (tests/integration/stand_ins).
+[ "$want_clients" = 0 ] ||
+  install_test_clients test-venv-clients requirements-clients.txt guidellm==0.8.1
+[ "$want_browser" = 0 ] || install_node_packages "the browser's driver" test-browser tests/ui
 [ "$want_tests" = 0 ] || install_test_prometheus
 [ "$want_images" = 0 ] || install_image_tools
 [ "$want_kubernetes" = 0 ] || { install_test_kubernetes; install_kube_api; }

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
+#include "router/context_length.h"
 #include "router/errors.h"
 
 namespace weft::router {
@@ -192,17 +193,17 @@ absl::StatusOr<uint32_t> Admission::OutputTokens(uint32_t prompt_tokens,
                                                  std::optional<uint32_t> max_tokens) const {
   const uint32_t longest = request_tokens_max();
   if (prompt_tokens >= longest) {
-    return FieldError("prompt", absl::StrCat("has ", prompt_tokens,
-                                             " tokens; prompt and output "
-                                             "together may have ",
-                                             longest));
+    return ContextLengthError(
+        "prompt", absl::StrCat("the prompt is too long: it has ", prompt_tokens, " tokens"),
+        longest);
   }
   const uint32_t room = longest - prompt_tokens;
   if (!max_tokens.has_value()) return room;
   if (*max_tokens > room) {
-    return FieldError("max_tokens",
-                      absl::StrCat("is ", *max_tokens, "; after a prompt of ", prompt_tokens,
-                                   " tokens at most ", room, " are left of ", longest));
+    return ContextLengthError("max_tokens",
+                              absl::StrCat("is ", *max_tokens, "; after a prompt of ",
+                                           prompt_tokens, " tokens at most ", room, " are left"),
+                              longest);
   }
   return *max_tokens;
 }

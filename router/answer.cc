@@ -130,6 +130,8 @@ absl::string_view FinishReasonName(FinishReason reason) {
       return "length";
     case FinishReason::kEosToken:
       return "eos_token";
+    case FinishReason::kStopToken:
+      return "stop_token";
     case FinishReason::kStopSequence:
       return "stop_sequence";
   }

@@ -48,6 +48,8 @@ struct AnswerHead {
   // What the tokens depend on beside the request (engine/fingerprint.h).
   std::string fingerprint;
   std::optional<ResumedPart> resumed;
+  // Of an answer whose parts are told apart: the prompt leaves it inside of reasoning.
+  bool reasoning_open = false;
 };
 
 // One of the most likely tokens at a position.
@@ -82,6 +84,8 @@ struct AnswerEnd {
   uint32_t prompt_tokens = 0;
   uint32_t output_tokens = 0;
   std::string stop_sequence;
+  // With FinishReason::kStopToken.
+  TokenId stop_token = kNoToken;
   uint64_t seed = 0;
   // Microseconds: until its text was read and its fields found good, from there to its first step,
   // and from there to the end.
@@ -107,7 +111,7 @@ class AnswerSink {
   virtual Waker* OnNews() = 0;
 };
 
-// "length", "eos_token" or "stop_sequence", as TGI writes it and the access log does.
+// "length", "eos_token", "stop_sequence" or "stop_token", as the access log has it.
 absl::string_view FinishReasonName(FinishReason reason);
 
 // "exact" or "inexact".

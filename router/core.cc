@@ -9,6 +9,8 @@
 #include "router/errors.h"
 #include "router/groups/placement.h"
 #include "router/serving.h"
+#include "router/text/parts/formats.h"
+#include "router/text/parts/part_parser.h"
 
 namespace weft::router {
 namespace {
@@ -69,6 +71,45 @@ absl::StatusOr<std::unique_ptr<ChatTemplate>> MakeTemplate(const EngineOptions& 
   return made;
 }
 
+// "auto" becomes what the chat template shows. A template that shows no format may still be told of
+// tools by its users, and answers may be held to calls: these are plain JSON.
+absl::StatusOr<AnswerParsers> ChooseParsers(const EngineOptions& options, const ModelText& text) {
+  const DetectedParsers detected = DetectParsers(text.chat_template);
+  AnswerParsers parsers;
+  parsers.tool_parser = options.tool_parser;
+  parsers.reasoning_parser = options.reasoning_parser;
+  if (options.tool_parser == "auto") {
+    parsers.tool_parser = std::string(detected.tool_parser);
+    if (detected.tool_parser == kNoParser && !text.chat_template.empty()) {
+      parsers.tool_parser = "json";
+    }
+  }
+  if (options.reasoning_parser == "auto") {
+    parsers.reasoning_parser = std::string(detected.reasoning_parser);
+  }
+  // What goes together only somebody who names both can know; what was found gives way.
+  const bool harmony_tools = parsers.tool_parser == kHarmony;
+  const bool harmony_reasoning = parsers.reasoning_parser == kHarmony;
+  if (harmony_tools != harmony_reasoning) {
+    if (options.tool_parser == "auto" && parsers.reasoning_parser != kNoParser) {
+      parsers.tool_parser = harmony_reasoning ? std::string(kHarmony) : "json";
+    } else if (options.reasoning_parser == "auto" && parsers.tool_parser != kNoParser) {
+      parsers.reasoning_parser = std::string(harmony_tools ? kHarmony : kNoParser);
+    }
+  }
+  PartParserOptions check;
+  check.tool_parser = parsers.tool_parser;
+  check.reasoning_parser = parsers.reasoning_parser;
+  const absl::Status known = MakePartParser(check).status();
+  if (!known.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--tool-parser, --reasoning-parser: ", known.message()));
+  }
+  WEFT_LOG_INFO("answers are read as tool_parser={} reasoning_parser={}", parsers.tool_parser,
+                parsers.reasoning_parser);
+  return parsers;
+}
+
 class CoreImpl : public Core {
  public:
   explicit CoreImpl(Probe* probe) : probe_(probe) {}
@@ -84,8 +125,14 @@ class CoreImpl : public Core {
     if (!text.chat_template.empty()) {
       WEFT_ASSIGN_OR_RETURN(chat_template, MakeTemplate(options, text, tokenizer.get()));
     }
+    std::unique_ptr<GrammarEngine> grammars;
+    if (!text.eos_ids.empty()) {
+      WEFT_ASSIGN_OR_RETURN(grammars, GrammarEngine::Create(*tokenizer, text.eos_ids));
+    }
+    WEFT_ASSIGN_OR_RETURN(AnswerParsers parsers, ChooseParsers(options, text));
     owned_ = std::make_unique<Serving>(std::move(options), std::move(text), std::move(tokenizer),
-                                       fingerprint, std::move(chat_template), probe_);
+                                       fingerprint, std::move(chat_template), std::move(grammars),
+                                       std::move(parsers), probe_);
     WEFT_RETURN_IF_ERROR(owned_->Start());
     serving_.store(owned_.get(), std::memory_order_release);
     return absl::OkStatus();
@@ -104,10 +151,11 @@ class CoreImpl : public Core {
     Serving* const serving = get();
     return serving != nullptr && serving->Run(bytes, std::move(read));
   }
-  absl::StatusOr<std::shared_ptr<Answer>> Submit(GenerateInput input, Admission::Permit permit,
-                                                 std::shared_ptr<AnswerSink> sink) override {
+  absl::StatusOr<std::vector<std::shared_ptr<Answer>>> SubmitChoices(
+      GenerateInput input, std::vector<Admission::Permit> permits,
+      std::shared_ptr<AnswerSink> sink) override {
     if (Serving* serving = get()) {
-      return serving->Submit(std::move(input), std::move(permit), std::move(sink));
+      return serving->Submit(std::move(input), std::move(permits), std::move(sink));
     }
     return Starting();
   }

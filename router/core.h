@@ -34,6 +34,10 @@ struct EngineOptions {
   TemplateHost* template_host = nullptr;
   // Control tokens in chat messages are read as such (text/chat_template.h).
   bool allow_control_tokens = false;
+  // Formats of calls and of reasoning in answers: names (text/parts/part_parser.h), "none", or
+  // "auto": what the chat template shows.
+  std::string tool_parser = "auto";
+  std::string reasoning_parser = "auto";
   // Name that requests use; empty = the model's own.
   std::string served_model_name;
   // By group, then one per rank in order: "unix:/path/shard-0.sock" or "host:port". 1 .. kGroupsMax

@@ -5,6 +5,7 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "router/context_length.h"
 
 namespace weft::router {
 namespace {
@@ -45,7 +46,20 @@ absl::Status RenameField(const absl::Status& status, absl::string_view field) {
   absl::string_view message = status.message();
   const std::string prefix = Prefix(*old);
   if (message.substr(0, prefix.size()) == prefix) message.remove_prefix(prefix.size());
-  return FieldError(field, message);
+  absl::Status renamed = FieldError(field, message);
+  if (const absl::optional<absl::Cord> reason = status.GetPayload(kReasonKey)) {
+    renamed.SetPayload(kReasonKey, *reason);
+  }
+  return renamed;
+}
+
+absl::Status ContextLengthError(absl::string_view field, absl::string_view message,
+                                uint32_t tokens_max) {
+  absl::Status status =
+      FieldError(field, absl::StrCat(message, "; this model's maximum context length is ",
+                                     tokens_max, " tokens, prompt and output together"));
+  status.SetPayload(kReasonKey, absl::Cord("CONTEXT_LENGTH_EXCEEDED"));
+  return status;
 }
 
 absl::Status OverloadedError(absl::string_view reason, absl::string_view message,

@@ -25,6 +25,12 @@ void DeclareModel(Flags& flags, RouterFlagValues* values) {
   flags.AddSwitch("allow-control-tokens", &values->allow_control_tokens,
                   "Control tokens in chat messages (<|im_start|> ...) are read as such: whoever "
                   "writes a message can then speak in any role, system too");
+  flags.Add("tool-parser", &values->tool_parser,
+            "Format in which answers call tools (docs/MODELS.md); auto = what the chat template "
+            "shows, none = calls stay text");
+  flags.Add("reasoning-parser", &values->reasoning_parser,
+            "Format in which answers mark reasoning; auto = what the chat template shows, none = "
+            "reasoning stays text");
   flags.AddList(
       "shard", &values->shards,
       "Address of a shard, once per rank in order: unix:/path or host:port; a name is asked of DNS "
@@ -70,6 +76,7 @@ void DeclareDoors(Flags& flags, RouterFlagValues* values) {
                   "HTTP port of operations, 0 = a free one, -1 = off");
   flags.Add("public-ops", &values->public_ops,
             "Operations routes (/readyz, /metrics ...) on the public port too; /config never is");
+  flags.Add("ui", &values->ui, "The page at /ui of the public port, to chat and to watch");
   flags.AddList("metrics-compat", &values->metrics_compat,
                 "/metrics also under the names of these servers: tgi, vllm; empty = none");
   flags.AddNumber("io-threads", &values->io_threads, 1, 256, "Threads that serve HTTP connections");

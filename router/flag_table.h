@@ -25,6 +25,8 @@ struct RouterFlagValues {
   std::string served_model_name;
   std::vector<std::string> model_aliases;
   bool allow_control_tokens = false;
+  std::string tool_parser = "auto";
+  std::string reasoning_parser = "auto";
   std::vector<std::string> shards;
   uint32_t groups = 1;
   std::string supervisor_socket;
@@ -42,6 +44,7 @@ struct RouterFlagValues {
   // -1 = off.
   int32_t admin_port = -1;
   bool public_ops = true;
+  bool ui = true;
   uint32_t io_threads;
   uint64_t connections_max = kConnectionsDefault;
   uint64_t body_bytes_max = kBodyBytesDefault;

@@ -53,6 +53,8 @@ EngineOptions MakeEngineOptions(const RouterFlagValues& values) {
   EngineOptions engine;
   engine.model_path = values.model;
   engine.allow_control_tokens = values.allow_control_tokens;
+  engine.tool_parser = values.tool_parser;
+  engine.reasoning_parser = values.reasoning_parser;
   engine.served_model_name = values.served_model_name;
   engine.shard_tls = {values.shard_tls_cert, values.shard_tls_key, values.shard_tls_ca};
   engine.supervisor_socket = values.supervisor_socket;
@@ -157,6 +159,8 @@ absl::Status Parse(int argc, char** argv, bool again, RouterFlags* flags, std::s
   flags->grpc = MakeGrpcOptions(values);
   flags->grpc_port = values.grpc_port;
   flags->public_ops = values.public_ops;
+  flags->ui = values.ui;
+  flags->http.own_page = values.ui;
   WEFT_ASSIGN_OR_RETURN(flags->metrics_compat, ParseMetricsCompat(values.metrics_compat));
   WEFT_ASSIGN_OR_RETURN(flags->traces,
                         ReadOtlpOptions(values.otlp_endpoint, values.trace_sample,

@@ -33,6 +33,8 @@ struct RouterFlags {
   uint16_t grpc_port = 0;
   // Operations routes on the public port too.
   bool public_ops = true;
+  // The page at /ui.
+  bool ui = true;
   // Where traces of requests go; none = they are off.
   std::optional<OtlpOptions> traces;
   // Whose names metrics have besides.

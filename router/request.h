@@ -4,8 +4,10 @@
 
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -13,6 +15,9 @@
 #include <vector>
 
 #include "common/ids.h"
+#include "router/answer_parts.h"
+#include "router/chat_prompt.h"
+#include "router/grammar_spec.h"
 
 namespace weft::router {
 
@@ -29,6 +34,10 @@ struct SamplingParams {
   float frequency_penalty = 0.0f;
   // Ascending ids, each once.
   std::vector<std::pair<TokenId, float>> logit_bias;
+  // None of `held_ids`, which end the answer, is sampled before it has so many tokens. Text in
+  // fills the ids in: ascending, each once.
+  uint32_t min_tokens = 0;
+  std::vector<TokenId> held_ids;
   bool logprobs = false;
   uint32_t top_logprobs = 0;
 
@@ -38,18 +47,14 @@ struct SamplingParams {
   }
 };
 
-struct ChatMessage {
-  std::string role;
-  std::string content;
-};
-
-struct ChatPrompt {
-  std::vector<ChatMessage> messages;
-  bool add_generation_prompt = true;
-};
-
 // Bytes of a fingerprint (engine/fingerprint.h).
 inline constexpr size_t kFingerprintBytesMax = 128;
+
+// Ascending, each once.
+inline void SortIds(std::vector<TokenId>* ids) {
+  std::sort(ids->begin(), ids->end());
+  ids->erase(std::unique(ids->begin(), ids->end()), ids->end());
+}
 
 // What a client has had of an answer whose stream broke (proto/weft/v1/generation.proto, Resume).
 struct ResumeInput {
@@ -75,10 +80,27 @@ struct GenerateInput {
   // Without a limit: what the context leaves.
   std::optional<uint32_t> max_tokens;
   std::vector<std::string> stop_sequences;
+  // Ids that end the answer as the model's own do, whatever ignore_eos says. Ascending, each once.
+  std::vector<TokenId> stop_token_ids;
+  // The stop string, or the text of the stop token, is part of the answer.
   bool include_stop_sequence = false;
   bool ignore_eos = false;
+  // The answer's tokens are of these alone; empty = any may be. Ascending, each once.
+  std::vector<TokenId> allowed_token_ids;
+  // Texts that the answer does not have, as one token or several.
+  std::vector<std::string> bad_words;
+  // What the answer fits, and what its door calls the field that says so.
+  std::optional<GrammarSpec> grammar;
+  std::string grammar_field;
+  // Its parts are told apart: control tokens are part of the text, but for those that end it, since
+  // they mark the parts. Null: the text is all there is.
+  std::shared_ptr<const PartsSpec> parts;
+  // Control tokens have no part in the text.
+  bool skip_special_tokens = true;
   // The first text event begins with the prompt's text.
   bool echo_prompt = false;
+  // Only requests of the tenant with the same one share cached prefixes; empty = all without one.
+  std::string cache_salt;
   // The answer goes on behind this; its seed is `seed`.
   std::optional<ResumeInput> resume;
   // Empty = the tenant's own.
@@ -88,7 +110,13 @@ struct GenerateInput {
 };
 
 // How an answer became complete.
-enum class FinishReason : uint8_t { kLength, kEosToken, kStopSequence };
+enum class FinishReason : uint8_t {
+  kLength,
+  kEosToken,
+  kStopSequence,
+  // One of the request's own stop_token_ids.
+  kStopToken,
+};
 
 // Why a request ended before its time.
 enum class CancelReason : uint8_t {

@@ -20,11 +20,14 @@
 #include "common/host_port.h"
 #include "common/log.h"
 #include "common/status.h"
+#include "router/doors/anthropic/routes.h"
 #include "router/doors/grpc/credentials.h"
 #include "router/doors/identity/open_address.h"
 #include "router/doors/openai/routes.h"
+#include "router/doors/ops/open_inference_routes.h"
 #include "router/doors/ops/routes.h"
 #include "router/doors/tgi/routes.h"
+#include "router/doors/ui/routes.h"
 
 namespace weft::router {
 namespace {
@@ -104,7 +107,10 @@ Router::Router(RouterFlags flags, ShutdownSignals signals, std::unique_ptr<Ident
   flags_.engine.tracer = tracer_.get();
   AddTgiRoutes(&doors_, &routes_);
   AddOpenAiRoutes(&doors_, &routes_);
+  AddAnthropicRoutes(&doors_, &routes_);
+  AddOpenInferenceRoutes(&doors_, &routes_);
   if (flags_.public_ops) AddOpsRoutes(&doors_, &routes_);
+  if (flags_.ui) AddUiRoutes(&routes_);
   AddOpsRoutes(&doors_, &admin_routes_);
   AddConfigRoute(&doors_, &admin_routes_);
   timeline_route_.AddTo(&admin_routes_);

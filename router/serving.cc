@@ -4,9 +4,11 @@
 #include <chrono>
 
 #include "absl/strings/str_cat.h"
+#include "common/check.h"
 #include "common/status.h"
 #include "router/engine/outcome.h"
 #include "router/errors.h"
+#include "router/text/answer_wishes.h"
 #include "router/text/prompt_reader.h"
 
 namespace weft::router {
@@ -50,11 +52,14 @@ constexpr size_t kTextCopies = 3;
 
 Serving::Serving(EngineOptions options, ModelText text, std::unique_ptr<Tokenizer> tokenizer,
                  const TokenizerFingerprint& fingerprint,
-                 std::unique_ptr<ChatTemplate> chat_template, Probe* probe)
+                 std::unique_ptr<ChatTemplate> chat_template,
+                 std::unique_ptr<GrammarEngine> grammars, AnswerParsers parsers, Probe* probe)
     : options_(std::move(options)),
       model_text_(std::move(text)),
       tokenizer_(std::move(tokenizer)),
       chat_template_(std::move(chat_template)),
+      grammars_(std::move(grammars)),
+      parsers_(std::move(parsers)),
       tokens_(tokenizer_.get()),
       probe_(probe),
       clock_(*options_.runtime.clock),
@@ -67,6 +72,7 @@ Serving::Serving(EngineOptions options, ModelText text, std::unique_ptr<Tokenize
           &clock_),
       text_out_(options_.text_threads, options_.runtime.stream_batches_max, probe, &clock_,
                 options_.runtime.executor),
+      mask_maker_(options_.text_threads, options_.runtime.executor),
       groups_(LoopOptions(options_, model_text_, *tokenizer_, fingerprint), WorldsOf(options_),
               &admission_, probe, options_.runtime),
       text_in_(options_.text_threads, options_.runtime.executor) {
@@ -112,7 +118,7 @@ absl::Status Serving::Start() {
     }
     return clients;
   };
-  return groups_.Start(make_clients, &text_out_, supervisor_.get(), recorders_);
+  return groups_.Start(make_clients, &text_out_, &mask_maker_, supervisor_.get(), recorders_);
 }
 
 // -- Requests ------------------------------------------------------------------------------------
@@ -149,17 +155,7 @@ bool Serving::Run(size_t bytes, absl::AnyInvocable<void()>&& read) {
   return false;
 }
 
-absl::StatusOr<std::shared_ptr<Answer>> Serving::Submit(GenerateInput input,
-                                                        Admission::Permit permit,
-                                                        std::shared_ptr<AnswerSink> sink) {
-  absl::optional<int32_t> asked;
-  if (input.priority.has_value()) asked = *input.priority;
-  const absl::StatusOr<int32_t> priority = ResolvePriority(*permit.tenant(), asked);
-  if (!priority.ok()) {
-    probe_->Failed(FailureReason::kValidation);
-    return priority.status();
-  }
-  input.priority = *priority;
+std::shared_ptr<Answer> Serving::MakeAnswer(const GenerateInput& input, Admission::Permit permit) {
   const SequenceId sequence = next_sequence_.fetch_add(1, std::memory_order_relaxed);
   auto answer = std::make_shared<Answer>(
       sequence, absl::StrCat("req-", absl::Hex(options_.runtime.random_id(), absl::kZeroPad16)),
@@ -172,18 +168,44 @@ absl::StatusOr<std::shared_ptr<Answer>> Serving::Submit(GenerateInput input,
       ids_by_correlation_[input.correlation_id].insert(answer->id());
     }
   }
+  return answer;
+}
+
+absl::StatusOr<std::vector<std::shared_ptr<Answer>>> Serving::Submit(
+    GenerateInput input, std::vector<Admission::Permit> permits, std::shared_ptr<AnswerSink> sink) {
+  WEFT_CHECK(!permits.empty());
+  absl::optional<int32_t> asked;
+  if (input.priority.has_value()) asked = *input.priority;
+  const absl::StatusOr<int32_t> priority = ResolvePriority(*permits.front().tenant(), asked);
+  if (!priority.ok()) {
+    probe_->Failed(FailureReason::kValidation);
+    return priority.status();
+  }
+  input.priority = *priority;
+  if (const absl::Status held = AddToolGrammar(*tokenizer_, &input); !held.ok()) {
+    probe_->Failed(FailureReason::kValidation);
+    return held;
+  }
   ArrivedRequest arrived;
   // A drawn seed is a whole number in every reader of JSON: clients give it back to go on.
   arrived.seed = input.seed.has_value() ? *input.seed : options_.runtime.random_id() >> 11;
-  arrived.text_worker = static_cast<uint32_t>(sequence % text_out_.workers());
+  arrived.text_workers = text_out_.workers();
   arrived.arrival_us = clock_.NowUs();
-  arrived.writer = AnswerWriter(answer, std::move(sink));
-  const size_t bytes = TextBytes(input);
+  std::vector<std::shared_ptr<Answer>> answers;
+  for (Admission::Permit& permit : permits) {
+    answers.push_back(MakeAnswer(input, std::move(permit)));
+    arrived.writers.emplace_back(answers.back(), sink);
+  }
+  size_t bytes = TextBytes(input);
+  // To compile a grammar may take as long as a long text does.
+  if (input.grammar.has_value() && grammars_ != nullptr && !grammars_->Knows(*input.grammar)) {
+    bytes = std::max(bytes, TextIn::kLongTextBytes);
+  }
   arrived.input = std::move(input);
   auto shared = std::make_shared<ArrivedRequest>(std::move(arrived));
   TextIn::Job job = [this, shared] { PrepareAndSend(std::move(*shared)); };
-  if (text_in_.Run(bytes, std::move(job))) return answer;
-  shared->writer.Abandon();
+  if (text_in_.Run(bytes, std::move(job))) return answers;
+  for (AnswerWriter& writer : shared->writers) writer.Abandon();
   probe_->Failed(FailureReason::kUnavailable);
   return ShuttingDown();
 }
@@ -193,13 +215,14 @@ void Serving::PrepareAndSend(ArrivedRequest arrived) {
   absl::Status status = Prepare(text_model(), admission_, groups_.vocab_size(),
                                 groups_.prefix_hasher(), clock_, probe_, &arrived, prepared.get());
   if (!status.ok()) {
-    CountUnfinished(arrived.writer.answer(), CancelPhase::kText, status, probe_);
-    arrived.writer.Fail(status);
+    CountUnfinished(arrived.writers.front().answer(), CancelPhase::kText, status, probe_);
+    for (AnswerWriter& writer : arrived.writers) writer.Fail(status);
     return;
   }
   // Whoever cancels after this point reaches whoever has it.
   if (groups_.Arrive(std::move(prepared))) return;
   probe_->Failed(FailureReason::kUnavailable);
+  for (const auto& follower : prepared->followers) follower->writer.Fail(ShuttingDown());
   prepared->writer.Fail(ShuttingDown());
 }
 
@@ -322,6 +345,8 @@ ModelFacts Serving::Model() const {
   facts.shards = options_.shards();
   facts.requests_max = admission_.requests_max();
   facts.has_chat_template = chat_template_ != nullptr;
+  facts.tool_parser = parsers_.tool_parser;
+  facts.reasoning_parser = parsers_.reasoning_parser;
   facts.created_unix_s = created_unix_s_;
   return facts;
 }
@@ -350,6 +375,7 @@ void Serving::Shutdown() {
   // In the order of a request's walk, so that each stage's last words find the next one there.
   text_in_.Stop();
   groups_.Stop();
+  mask_maker_.Stop();
   for (const auto& recorder : recorders_) recorder->Finish();
   supervisor_.reset();  // its news go to the loop's closed queue
   text_out_.Stop();

@@ -46,6 +46,12 @@ class Tokens : public TokenTable {
   const Tokenizer* const tokenizer_;
 };
 
+// Which formats of calls and of reasoning answers are read in (text/parts/part_parser.h).
+struct AnswerParsers {
+  std::string tool_parser = "none";
+  std::string reasoning_parser = "none";
+};
+
 // What exists once the model's text side is loaded. Members are in the order in which they are
 // made; each may use those above it, and goes before them.
 class Serving : public AnswerRegistry {
@@ -53,7 +59,7 @@ class Serving : public AnswerRegistry {
   // `probe` must outlive this.
   Serving(EngineOptions options, ModelText text, std::unique_ptr<Tokenizer> tokenizer,
           const TokenizerFingerprint& fingerprint, std::unique_ptr<ChatTemplate> chat_template,
-          Probe* probe);
+          std::unique_ptr<GrammarEngine> grammars, AnswerParsers parsers, Probe* probe);
   ~Serving() override { Shutdown(); }
 
   absl::Status Start();
@@ -62,8 +68,9 @@ class Serving : public AnswerRegistry {
   absl::StatusOr<Admission::Permit> Enter(const TenantRef& tenant, size_t body_bytes);
   absl::StatusOr<Admission::Permit> EnterText(const TenantRef& tenant, size_t body_bytes);
   bool Run(size_t bytes, absl::AnyInvocable<void()>&& read);
-  absl::StatusOr<std::shared_ptr<Answer>> Submit(GenerateInput input, Admission::Permit permit,
-                                                 std::shared_ptr<AnswerSink> sink);
+  absl::StatusOr<std::vector<std::shared_ptr<Answer>>> Submit(
+      GenerateInput input, std::vector<Admission::Permit> permits,
+      std::shared_ptr<AnswerSink> sink);
   void Tokenize(std::variant<std::string, ChatPrompt> prompt, bool add_special_tokens,
                 Admission::Permit permit, std::shared_ptr<const TextCall> call,
                 absl::AnyInvocable<void(absl::StatusOr<TokenizeResult>)> done);
@@ -90,8 +97,10 @@ class Serving : public AnswerRegistry {
 
  private:
   TextModel text_model() const {
-    return {tokenizer_.get(), chat_template_.get(), &model_text_.eos_ids};
+    return {tokenizer_.get(), chat_template_.get(), &model_text_.eos_ids, grammars_.get()};
   }
+  // The answer of one choice, known by its names.
+  std::shared_ptr<Answer> MakeAnswer(const GenerateInput& input, Admission::Permit permit);
   // Null for a request that is not traced.
   std::shared_ptr<RequestTrace> BeginTrace(const GenerateInput& input, const Answer& answer);
   void EndTrace(const Answer& answer);
@@ -112,6 +121,9 @@ class Serving : public AnswerRegistry {
   const ModelText model_text_;
   const std::unique_ptr<Tokenizer> tokenizer_;
   const std::unique_ptr<ChatTemplate> chat_template_;
+  // Null: no request may have a grammar.
+  const std::unique_ptr<GrammarEngine> grammars_;
+  const AnswerParsers parsers_;
   const Tokens tokens_;
   Probe* const probe_;
   const Clock& clock_;
@@ -126,6 +138,7 @@ class Serving : public AnswerRegistry {
 
   Admission admission_;
   TextOut text_out_;
+  MaskMaker mask_maker_;
   // None, or one for each group.
   std::vector<std::unique_ptr<Recorder>> recorders_;
   Groups groups_;

@@ -6,10 +6,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <utility>
 #include <vector>
 
 #include "common/ids.h"
+#include "shard/step_masks.h"
 
 namespace weft::shard {
 
@@ -25,8 +27,16 @@ struct SamplingParams {
   float frequency_penalty = 0.0f;
   uint64_t seed = 0;
   std::vector<std::pair<TokenId, float>> logit_bias;
+  uint32_t min_tokens = 0;
+  std::vector<TokenId> held_ids;
   bool logprobs = false;
   uint32_t top_logprobs = 0;
+
+  // Of a sequence with a prompt of `prompt_len` tokens, the token at `position` may be none of
+  // held_ids.
+  bool holds(uint32_t prompt_len, Position position) const {
+    return uint64_t{position} < uint64_t{prompt_len} + min_tokens;
+  }
 
   bool has_penalties() const {
     return repetition_penalty != 1.0f || presence_penalty != 0.0f || frequency_penalty != 0.0f;
@@ -57,6 +67,8 @@ struct StepSequence {
   bool from_last_sample = false;
   // A token is sampled after the last row.
   bool sample = false;
+  // That token is one of those that StepBatch::masks allows for the slot.
+  bool masked = false;
 };
 
 // The block table of one sequence in one KV group: blocks first .. first + count - 1 of the
@@ -81,6 +93,8 @@ struct StepBatch {
   uint32_t kv_groups = 1;
   std::vector<StepTable> tables;
   std::vector<BlockId> block_ids;
+  // Of the rows that are masked; null when none is.
+  std::shared_ptr<StepMasks> masks;
 
   const StepTable& table(size_t sequence, uint32_t group) const {
     return tables[sequence * kv_groups + group];

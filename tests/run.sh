@@ -70,7 +70,7 @@ for part in ${only//,/ }; do
 done
 
 wanted=(--tests --cuda --fuzz)
-[ "$mode" != full ] || wanted+=(--images --kubernetes)
+[ "$mode" != full ] || wanted+=(--images --kubernetes --browser --clients)
 deploy/setup.sh "${wanted[@]}"
 # shellcheck source=deploy/env.sh
 source deploy/env.sh

@@ -16,10 +16,10 @@
 #include "common/flags.h"
 #include "common/limits.h"
 #include "common/log.h"
-#include "common/model_path.h"
 #include "common/status.h"
 #include "deploy/launcher/commands.h"
 #include "deploy/launcher/matrix_load.h"
+#include "deploy/launcher/pull_model.h"
 #include "deploy/launcher/read_bandwidth.h"
 #include "deploy/launcher/run_command.h"
 #include "shard/kv/memory_texts.h"
@@ -260,7 +260,9 @@ absl::Status RunStep(StepOptions options) {
     return absl::InvalidArgumentError(
         "--model: name a model directory or a .gguf file, as in --model=DIR_OR_GGUF");
   }
-  WEFT_RETURN_IF_ERROR(Annotate(CheckModelPath(options.model), "--model"));
+  absl::StatusOr<std::string> model_path = FindModel(options.model, {});
+  if (!model_path.ok()) return Annotate(model_path.status(), "--model");
+  options.model = *std::move(model_path);
   WEFT_RETURN_IF_ERROR(shard::CheckRange("steps", options.steps, 1u, kContextTokensMax));
   WEFT_ASSIGN_OR_RETURN(const std::vector<uint32_t> batches,
                         ParseNumbers("batches", options.batches));

@@ -17,9 +17,9 @@
 #include "common/clock.h"
 #include "common/flags.h"
 #include "common/limits.h"
-#include "common/model_path.h"
 #include "common/status.h"
 #include "deploy/launcher/commands.h"
+#include "deploy/launcher/pull_model.h"
 #include "deploy/launcher/run_command.h"
 #include "shard/device/cuda/tuning.h"
 #include "shard/weights/loader.h"
@@ -80,12 +80,14 @@ absl::Status WriteTable(const std::string& path, const std::string& text) {
   return absl::OkStatus();
 }
 
-absl::Status RunTune(const TuneOptions& options) {
+absl::Status RunTune(TuneOptions options) {
   if (options.model.empty()) {
     return absl::InvalidArgumentError(
         "--model: name a model directory or a .gguf file, as in --model=DIR_OR_GGUF");
   }
-  WEFT_RETURN_IF_ERROR(Annotate(CheckModelPath(options.model), "--model"));
+  absl::StatusOr<std::string> model_path = FindModel(options.model, {});
+  if (!model_path.ok()) return Annotate(model_path.status(), "--model");
+  options.model = *std::move(model_path);
   if (options.out.empty()) {
     return absl::InvalidArgumentError("--out: name the table to write, as in --out=plans.txt");
   }

@@ -22,6 +22,8 @@ int RunInspect(int argc, char** argv);
 // Says whether `weft serve` with the same flags would start here: `ok`, `warn` or `fail` for each
 // check.
 int RunDoctor(int argc, char** argv);
+// Fetches a model's files from a hub into the cache.
+int RunPull(int argc, char** argv);
 // Has a running server write a timeline of its steps for a few seconds.
 int RunTrace(int argc, char** argv);
 // Plays a recording of the router's scheduler again and compares every decision.

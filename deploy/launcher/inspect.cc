@@ -211,7 +211,8 @@ absl::Status Inspect(const InspectOptions& options) {
 int RunInspect(int argc, char** argv) {
   InspectOptions options;
   Flags flags("weft inspect", "Says what is in a model and what memory its shards need.");
-  flags.Add("model", &options.model, "Model directory or .gguf file; empty = the demo model");
+  flags.Add("model", &options.model,
+            "Model directory, .gguf file, or org/name that was pulled; empty = the demo model");
   flags.Add("weights", &options.weights, "file, or random: only config.json is read");
   DeclarePlanFlags(flags, &options.plan);
   DeclareStepFlags(flags, &options.step);

@@ -23,6 +23,7 @@ constexpr char kUsage[] =
     "  weft serve    start a router and its shards on this host\n"
     "  weft chat     talk to a server in the terminal\n"
     "  weft bench    measure a server, a model's steps or its kernels\n"
+    "  weft pull     fetches a model from a hub into the cache\n"
     "  weft inspect  what is in a model, and what memory it needs\n"
     "  weft doctor   would weft serve start here? GPUs, memory, limits, ports, files\n"
     "  weft convert  safetensors and tokenizer.json for models that lack them\n"
@@ -44,7 +45,7 @@ constexpr Command kCommands[] = {
     {"bench", weft::launcher::RunBench, true},   {"inspect", weft::launcher::RunInspect, false},
     {"key", weft::launcher::RunKey, true},       {"convert", weft::launcher::RunConvert, true},
     {"replay", weft::launcher::RunReplay, true}, {"doctor", weft::launcher::RunDoctor, false},
-    {"trace", weft::launcher::RunTrace, true},
+    {"trace", weft::launcher::RunTrace, true},   {"pull", weft::launcher::RunPull, true},
 };
 
 int Run(const Command& command, int argc, char** argv) {

@@ -17,6 +17,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "absl/types/optional.h"
 #include "boost/asio/io_context.hpp"
 #include "boost/asio/posix/stream_descriptor.hpp"
 #include "boost/asio/steady_timer.hpp"
@@ -31,6 +32,7 @@
 #include "deploy/launcher/config_watch.h"
 #include "deploy/launcher/last_words.h"
 #include "deploy/launcher/orphans.h"
+#include "deploy/launcher/pull_model.h"
 #include "deploy/launcher/run_command.h"
 #include "deploy/launcher/run_dir.h"
 #include "deploy/launcher/serve_options.h"
@@ -44,10 +46,10 @@ namespace {
 // Everything runs on the main thread, and nothing on it waits: not for a child, not for stderr.
 class Server {
  public:
-  // `flags` were parsed into `options` and outlive this. `model` is what ResolveModel gave.
-  // `arguments` are what they were parsed from.
+  // `flags` were parsed into `options` and outlive this. `model` is what ResolveModel gave,
+  // `model_name` that of a hub's model. `arguments` are what they were parsed from.
   Server(const Flags& flags, std::vector<std::string> arguments, ServeOptions options,
-         std::string model, ShutdownSignals signals)
+         std::string model, std::string model_name, ShutdownSignals signals)
       : flags_(flags),
         arguments_(std::move(arguments)),
         options_(std::move(options)),
@@ -57,6 +59,7 @@ class Server {
         signal_descriptor_(io_, dup(signals_.fd())),
         progress_(options_.all_shards()) {
     places_.model = std::move(model);
+    places_.model_name = std::move(model_name);
   }
 
   absl::Status Start() {
@@ -271,6 +274,33 @@ class Server {
   int exit_code_ = kExitOk;
 };
 
+constexpr uint32_t kRetriesWithModel = 2;
+
+// With --pull: fetches the model. A hub that cannot be reached does not keep a model from being
+// served that was pulled before.
+absl::Status PullFirst(const ServeOptions& options) {
+  const absl::optional<hub::ModelId> id = HubModel(options.model);
+  if (!id.has_value()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--pull: --model `", options.model,
+                     "` is no model of a hub; expected org/name or org/name@revision"));
+  }
+  hub::PullOptions pull;
+  pull.id = *id;
+  pull.include = options.pull_include;
+  // Where a model can be served already, a hub that is away is not waited for.
+  if (ResolveModel(options).ok()) pull.transfer.retries = kRetriesWithModel;
+  const absl::Status status =
+      PullModel(pull, options.router.log_format == "json" ? PullOutput::kLog : PullOutput::kPlain)
+          .status();
+  if (!absl::IsUnavailable(status)) return Annotate(status, "--pull");
+  const absl::StatusOr<std::string> pulled = ResolveModel(options);
+  if (!pulled.ok()) return Annotate(status, "--pull");
+  WEFT_LOG_WARN("--pull: {}; serving what was pulled before: {}", std::string(status.message()),
+                *pulled);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 int RunServe(int argc, char** argv) {
@@ -284,11 +314,12 @@ int RunServe(int argc, char** argv) {
     // that cannot be are named before what they would take.
     const MemoryLimit memory = HostMemoryLimit("");
     WEFT_RETURN_IF_ERROR(CheckProcessMemory(memory, ServeOptions()));
+    WEFT_RETURN_IF_ERROR(InitLogging("weft", format, options.router.log_level));
+    if (options.pull) WEFT_RETURN_IF_ERROR(PullFirst(options));
     WEFT_ASSIGN_OR_RETURN(const std::string model, ResolveModel(options));
     WEFT_RETURN_IF_ERROR(CheckShardCount(model, options));
     WEFT_RETURN_IF_ERROR(CheckProcessMemory(memory, options));
     WEFT_ASSIGN_OR_RETURN(ShutdownSignals signals, ShutdownSignals::Create(Hangup::kReloads));
-    WEFT_RETURN_IF_ERROR(InitLogging("weft", format, options.router.log_level));
     for (const auto& unknown : flags.UnknownVariables(environ)) WEFT_LOG_WARN("{}", unknown.Line());
     if (options.model.empty()) {
       WEFT_LOG_INFO(
@@ -296,8 +327,9 @@ int RunServe(int argc, char** argv) {
           "another",
           model);
     }
+    const absl::optional<hub::ModelId> id = HubModel(options.model);
     Server server(flags, std::vector<std::string>(argv, argv + argc), std::move(options), model,
-                  std::move(signals));
+                  id.has_value() ? id->repository() : "", std::move(signals));
     WEFT_RETURN_IF_ERROR(server.Start());
     exit_code = server.Run();
     return absl::OkStatus();

@@ -14,6 +14,7 @@
 #include "common/log.h"
 #include "common/model_path.h"
 #include "common/status.h"
+#include "deploy/launcher/pull_model.h"
 
 namespace weft::launcher {
 namespace {
@@ -80,6 +81,9 @@ std::vector<std::string> Origins(const Flags& flags, const ServeOptions& options
   }
   if (options.replicas > 1) origins.emplace_back("groups", "weft serve");
   origins.emplace_back("model", options.model.empty() ? "weft serve" : flags.Origin("model"));
+  if (!places.model_name.empty() && options.router.served_model_name.empty()) {
+    origins.emplace_back("served-model-name", "weft serve");
+  }
   bool has_http_port = false;
   bool has_grpc_port = false;
   for (const Flags::GivenFlag& given : flags.Given(kRouter)) {
@@ -108,7 +112,13 @@ std::string DemoModelPath() {
 void DeclareServeFlags(Flags& flags, ServeOptions* options) {
   flags.Group("Server");
   flags.Add("model", &options->model,
-            "Model directory or .gguf file; without it the demo model is served");
+            "Model directory or .gguf file, or org/name[@revision] that weft pull has fetched; "
+            "without it the demo model is served");
+  flags.AddSwitch("pull", &options->pull,
+                  "Fetch --model org/name from the hub before the start, as weft pull does");
+  flags.AddList("pull-include", &options->pull_include,
+                "Only files that this glob matches, as '*Q4_K_M.gguf'; of several .gguf files it "
+                "also says which one is served");
   flags.AddNumber("shards", &options->shards, 1, kWorldMax, "Shard processes of a replica");
   flags.AddNumber("replicas", &options->replicas, 1, router::kShardGroupsMax,
                   "Replicas of the model behind one router: groups of --shards processes each");
@@ -132,8 +142,9 @@ void WarnOfVariables(absl::string_view program, const Flags& flags) {
 
 absl::StatusOr<std::string> ResolveModel(const ServeOptions& options) {
   if (!options.model.empty()) {
-    WEFT_RETURN_IF_ERROR(Annotate(CheckModelPath(options.model), "--model"));
-    return options.model;
+    absl::StatusOr<std::string> found = FindModel(options.model, options.pull_include);
+    if (!found.ok()) return Annotate(found.status(), "--model");
+    return found;
   }
   const std::string path = DemoModelPath();
   if (!CheckModelPath(path).ok()) {
@@ -223,6 +234,9 @@ ChildSpec RouterSpec(const Flags& flags, const ServeOptions& options, const Serv
     spec.argv.push_back(absl::StrCat("--shard=unix:", ShardSocketPath(places.run_dir, rank)));
   }
   if (options.replicas > 1) spec.argv.push_back(absl::StrCat("--groups=", options.replicas));
+  if (!places.model_name.empty() && options.router.served_model_name.empty()) {
+    spec.argv.push_back(absl::StrCat("--served-model-name=", places.model_name));
+  }
   AppendGiven(flags, kRouter, &spec.argv);
   for (std::string& argument : Origins(flags, options, places))
     spec.argv.push_back(std::move(argument));

@@ -21,6 +21,10 @@ namespace weft::launcher {
 struct ServeOptions {
   // Empty = the demo model that deploy/setup.sh put into the cache.
   std::string model;
+  // Fetch it from the hub before the start.
+  bool pull = false;
+  // Globs: what of it is fetched, and which of its .gguf files is served.
+  std::vector<std::string> pull_include;
   // Of each replica.
   uint32_t shards = 1;
   uint32_t replicas = 1;
@@ -40,7 +44,8 @@ void DeclareServeFlags(Flags& flags, ServeOptions* options);
 // nor of `weft serve`, whose variables may be set beside `program`.
 void WarnOfVariables(absl::string_view program, const Flags& flags);
 
-// Path of the model to serve. An error, with the way out, when there is none or it cannot be one.
+// Path of the model to serve; of a hub's model where it was pulled to. An error, with the way out,
+// when there is none or it cannot be one. Never touches the network.
 absl::StatusOr<std::string> ResolveModel(const ServeOptions& options);
 
 // Path of a binary beside this one. NOT_FOUND when it is not there.
@@ -64,6 +69,8 @@ struct ServePlaces {
   std::string shard_binary;
   // Resolved.
   std::string model;
+  // What it is served as unless a flag says otherwise; empty = as its path says.
+  std::string model_name;
   // Holds the sockets.
   std::string run_dir;
 };

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -33,6 +34,9 @@ struct ModelFacts {
   // memory decides on it too.
   uint64_t requests_max = 0;
   bool has_chat_template = false;
+  // Formats of calls and of reasoning in answers; "none" where there is none.
+  std::string tool_parser = "none";
+  std::string reasoning_parser = "none";
   int64_t created_unix_s = 0;
 };
 
@@ -62,10 +66,21 @@ class Entrance {
   // there is no room; `read` is then untouched.
   virtual bool Run(size_t bytes, absl::AnyInvocable<void()>&& read) = 0;
 
-  // Starts a request. Once it is taken, its end comes through the answer and not as a Status.
-  virtual absl::StatusOr<std::shared_ptr<Answer>> Submit(GenerateInput input,
-                                                         Admission::Permit permit,
-                                                         std::shared_ptr<AnswerSink> sink) = 0;
+  // Starts a request: as many choices of one prompt as there are permits, at least one. Once it is
+  // taken, the ends come through the answers and not as a Status.
+  virtual absl::StatusOr<std::vector<std::shared_ptr<Answer>>> SubmitChoices(
+      GenerateInput input, std::vector<Admission::Permit> permits,
+      std::shared_ptr<AnswerSink> sink) = 0;
+  // The same of one.
+  absl::StatusOr<std::shared_ptr<Answer>> Submit(GenerateInput input, Admission::Permit permit,
+                                                 std::shared_ptr<AnswerSink> sink) {
+    std::vector<Admission::Permit> permits;
+    permits.push_back(std::move(permit));
+    absl::StatusOr<std::vector<std::shared_ptr<Answer>>> answers =
+        SubmitChoices(std::move(input), std::move(permits), std::move(sink));
+    if (!answers.ok()) return answers.status();
+    return std::move(answers->front());
+  }
   // `done` runs once, on a thread of text in, or at once on this one when there is no room. It does
   // not run when the caller left before the work began. `call` may be null.
   virtual void Tokenize(std::variant<std::string, ChatPrompt> prompt, bool add_special_tokens,

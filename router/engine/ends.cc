@@ -49,6 +49,8 @@ void EngineLoop::EndLives() {
     Live& live = node.mapped();
     PreparedRequest& request = *live.request;
     ForgetDeadlines(ended.id, request);
+    if (live.constraint != nullptr) masked_steps_.Free(ended.id);
+    Promote(request);
     NoteEnd(request, *live.answer, live.prompt_reached);
     TracePoint(TimelineKind::kEnded, live, request.times.first_token_us, clock_->NowUs());
     if (RequestTrace* const trace = live.answer->trace().get()) {
@@ -84,6 +86,14 @@ void EngineLoop::EndResumed(std::unique_ptr<PreparedRequest> request, int64_t no
   live.request = std::move(request);
   BeginStream(sequence, live, &batch);
   batch.ends.push_back({sequence, absl::OkStatus(), reason});
+}
+
+void EngineLoop::Promote(PreparedRequest& request) {
+  if (request.followers.empty()) return;
+  std::unique_ptr<PreparedRequest> next = std::move(request.followers.front());
+  request.followers.erase(request.followers.begin());
+  next->followers = std::exchange(request.followers, {});
+  released_.push_back(std::move(next));
 }
 
 void EngineLoop::ForgetDeadlines(SequenceId sequence, const PreparedRequest& request) {

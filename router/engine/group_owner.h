@@ -45,6 +45,9 @@ struct TenantNews {
   // Tokens generated, less prompt tokens that are charged when a request is handed out and need not
   // be computed: found in the prefix cache, or of a request that ended before.
   int64_t tokens = 0;
+  // Choices that came in with another one, which was handed out for all: from here on they count as
+  // requests of their own.
+  uint32_t came = 0;
   // Requests that ended.
   uint32_t ended = 0;
 };

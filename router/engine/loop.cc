@@ -46,8 +46,10 @@ EngineLoop::EngineLoop(EngineLoopOptions options, GroupOwner* owner, Probe* prob
 EngineLoop::~EngineLoop() { Stop(); }
 
 absl::Status EngineLoop::Start(const ClientFactory& make_clients, StreamSink* text,
-                               ShardRestarter* restarter, Recorder* recorder) {
+                               MaskMaker* mask_maker, ShardRestarter* restarter,
+                               Recorder* recorder) {
   text_ = text;
+  mask_maker_ = mask_maker;
   recorder_ = recorder;
   outbox_.resize(text->workers());
   ShardGroupOptions group_options;
@@ -151,8 +153,10 @@ LoopState EngineLoop::Turn() {
   for (Event& event : events) Handle(event, now_us);
   if (lost_cancel_.exchange(false, std::memory_order_acq_rel)) FindLostCancels(now_us);
   const int64_t wake_us = OnTimers(now_us);
+  ReleaseFollowers(now_us);
   // Steps first: the shards come before the readers.
   PumpSteps();
+  SendMasks();
   FlushText();
   Publish(now_us);
   turn.End();
@@ -162,6 +166,7 @@ LoopState EngineLoop::Turn() {
   }
   queue_.Close();
   for (Event& event : queue_.PopAll(absl::ZeroDuration())) Handle(event, clock_->NowUs());
+  ReleaseFollowers(clock_->NowUs());
   FlushText();
   return LoopState::kEnded;
 }
@@ -171,6 +176,8 @@ void EngineLoop::Handle(Event& event, int64_t now_us) {
     group_->OnReply(std::move(*reply), now_us);
   } else if (auto* request = std::get_if<std::unique_ptr<PreparedRequest>>(&event)) {
     OnArrival(std::move(*request), now_us);
+  } else if (auto* masks = std::get_if<MadeMasks>(&event)) {
+    OnMasks(std::move(*masks), now_us);
   } else if (auto* cancel = std::get_if<CancelEvent>(&event)) {
     OnCancel(cancel->sequence, now_us);
   } else if (auto* death = std::get_if<ShardDeath>(&event)) {
@@ -187,9 +194,10 @@ void EngineLoop::Handle(Event& event, int64_t now_us) {
 
 void EngineLoop::OnArrival(std::unique_ptr<PreparedRequest> request, int64_t now_us) {
   const std::shared_ptr<Answer> answer = request->writer.shared_answer();
-  NoteArrival(request->prefill_tokens());
+  NoteArrival(*request, *answer);
   const auto refuse = [&](const absl::Status& why) {
     NoteEnd(*request, *answer, 0);
+    Promote(*request);
     Refuse(*request, why);
   };
   if (const CancelReason reason = answer->cancelled(); reason != CancelReason::kNone) {
@@ -203,7 +211,7 @@ void EngineLoop::OnArrival(std::unique_ptr<PreparedRequest> request, int64_t now
     return EndResumed(std::move(request), now_us);
   }
   // It was sent before the loss of this group was heard of.
-  if (shares_work() && group_->state() != GroupState::kServing) {
+  if (shares_work() && !request->follows && group_->state() != GroupState::kServing) {
     if (GiveBack(&request)) return;
     return refuse(ServerStopping());
   }
@@ -215,9 +223,19 @@ void EngineLoop::OnArrival(std::unique_ptr<PreparedRequest> request, int64_t now
   }
   Live& live = live_[answer->sequence()];
   live.prompt_tokens = request->prompt_tokens;
+  live.constraint = request->constraint;
   live.request = std::move(request);
   live.answer = answer;
   TracePoint(TimelineKind::kArrived, live, live.request->times.arrival_us, now_us);
+}
+
+void EngineLoop::ReleaseFollowers(int64_t now_us) {
+  // One that cannot be run lets the next one go.
+  while (!released_.empty()) {
+    std::vector<std::unique_ptr<PreparedRequest>> released = std::exchange(released_, {});
+    for (std::unique_ptr<PreparedRequest>& request : released)
+      OnArrival(std::move(request), now_us);
+  }
 }
 
 absl::Status EngineLoop::Schedule(PreparedRequest* request, int64_t now_us) {
@@ -232,6 +250,7 @@ absl::Status EngineLoop::Schedule(PreparedRequest* request, int64_t now_us) {
   arrival.tenant_weight = answer.tenant()->limits.weight;
   arrival.priority = request->priority;
   arrival.ignore_eos = request->ignore_eos;
+  arrival.stop_ids = request->stop_token_ids;
   const absl::Status status = scheduler_->OnArrival(std::move(arrival), now_us);
   // It was accepted under a larger pool than the shards came back with.
   if (absl::IsResourceExhausted(status)) {
@@ -357,11 +376,13 @@ void EngineLoop::SendStep(const StepPlan& plan, int64_t plan_us, int64_t now_us)
     sent.resumed_chunks += live.resumed ? 1 : 0;
   }
   for (const Slot slot : sent.rows) sent.sequences.push_back(slot_sequence_[slot]);
+  NoteMaskedRows(sent);
   sent.sent_us = now_us;
   const SharedBytes bytes =
       message_.Build(group_->epoch(), plan, *scheduler_, [this](SequenceId id) {
         const PreparedRequest& request = *live_.at(id).request;
-        return ChunkSource{&request.sampling, request.seed, request.prompt_tokens};
+        return ChunkSource{&request.sampling, request.seed, request.prompt_tokens,
+                           request.constraint != nullptr};
       });
   group_->SendStep(StepMessage::CallOf(plan.kind), plan.step, bytes, now_us);
   sent.sample.host_us = plan_us + clock_->NowUs() - now_us;

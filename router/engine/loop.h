@@ -28,6 +28,8 @@
 #include "common/executor.h"
 #include "router/engine/group_owner.h"
 #include "router/engine/inbox.h"
+#include "router/engine/mask_maker.h"
+#include "router/engine/masked_steps.h"
 #include "router/engine/runtime.h"
 #include "router/engine/served.h"
 #include "router/engine/stages.h"
@@ -78,10 +80,10 @@ class EngineLoop : public Inbox, public ShardGroupListener {
   EngineLoop(EngineLoopOptions options, GroupOwner* owner, Probe* probe, Runtime runtime);
   ~EngineLoop() override;
 
-  // Starts the loop, or says why the clients cannot be made. `text` must outlive it; `restarter`
-  // and `recorder` too, and may be null.
-  absl::Status Start(const ClientFactory& make_clients, StreamSink* text, ShardRestarter* restarter,
-                     Recorder* recorder);
+  // Starts the loop, or says why the clients cannot be made. `text` and `mask_maker` must
+  // outlive it; `restarter` and `recorder` too, and may be null.
+  absl::Status Start(const ClientFactory& make_clients, StreamSink* text, MaskMaker* mask_maker,
+                     ShardRestarter* restarter, Recorder* recorder);
   // Has live requests end with UNAVAILABLE and the group left; returns at once.
   void BeginStop();
   // The same, and joins the loop. Idempotent.
@@ -121,14 +123,15 @@ class EngineLoop : public Inbox, public ShardGroupListener {
     int64_t deadline_us;
   };
   struct StopEvent {};
-  using Event = std::variant<std::unique_ptr<PreparedRequest>, CancelEvent, ShardReply, ShardDeath,
-                             DrainEvent, StopEvent>;
+  using Event = std::variant<std::unique_ptr<PreparedRequest>, CancelEvent, ShardReply, MadeMasks,
+                             ShardDeath, DrainEvent, StopEvent>;
 
   // A request the scheduler knows.
   struct Live {
     // Its writer and text have gone on to text out once the stream has begun.
     std::unique_ptr<PreparedRequest> request;
     std::shared_ptr<Answer> answer;
+    std::shared_ptr<ConstrainedLog> constraint;
     uint32_t prompt_tokens = 0;
     // Of prompt and resumed part.
     uint32_t cached_tokens = 0;
@@ -167,6 +170,8 @@ class EngineLoop : public Inbox, public ShardGroupListener {
   LoopState Turn();
   void Handle(Event& event, int64_t now_us);
   void OnArrival(std::unique_ptr<PreparedRequest> request, int64_t now_us);
+  // Those whose first choice has its prompt computed, or has ended, arrive.
+  void ReleaseFollowers(int64_t now_us);
   // Hands the request's sequence to the scheduler, or says why it cannot be run.
   absl::Status Schedule(PreparedRequest* request, int64_t now_us);
   void OnCancel(SequenceId sequence, int64_t now_us);
@@ -179,6 +184,13 @@ class EngineLoop : public Inbox, public ShardGroupListener {
   void PumpSteps();
   void SendStep(const StepPlan& plan, int64_t plan_us, int64_t now_us);
   void MarkPlanned(const StepPlan& plan, int64_t now_us);
+  // -- Masked rows (masks.cc)
+  void NoteMaskedRows(const SentStep& sent);
+  // These sequences' tokens of the step, which was answered, are known.
+  void MakeNextMasks(StepNumber answered, const std::vector<SequenceId>& sequences);
+  void OnMasks(MadeMasks made, int64_t now_us);
+  // Has masks worked out that can be, and sends those that are.
+  void SendMasks();
   // Says what the lost group had been asked for and did not answer.
   void CountLostSteps(int64_t now_us);
   void FlushText();
@@ -200,6 +212,8 @@ class EngineLoop : public Inbox, public ShardGroupListener {
   void EndLives();
   // Ends a request whose client has had the whole answer: no shard is asked.
   void EndResumed(std::unique_ptr<PreparedRequest> request, int64_t now_us);
+  // The request ends while others wait for its prompt: the first of them goes on in its place.
+  void Promote(PreparedRequest& request);
   void ForgetDeadlines(SequenceId sequence, const PreparedRequest& request);
   // Ends a request whose stream has not begun.
   void Refuse(PreparedRequest& request, const absl::Status& failure);
@@ -212,7 +226,7 @@ class EngineLoop : public Inbox, public ShardGroupListener {
   // -- One group among several (reports.cc)
   bool shares_work() const { return options_.groups > 1; }
   TenantNews& NewsOf(const Answer& answer);
-  void NoteArrival(uint32_t prefill_tokens);
+  void NoteArrival(const PreparedRequest& request, const Answer& answer);
   // It is in a step for the first time.
   void NotePlanned(Live* live);
   // `reached` of its prefill_tokens() were planned or found.
@@ -233,6 +247,7 @@ class EngineLoop : public Inbox, public ShardGroupListener {
 
   // -- The thread's own
   StreamSink* text_ = nullptr;
+  MaskMaker* mask_maker_ = nullptr;
   Recorder* recorder_ = nullptr;
   std::unique_ptr<ShardGroup> group_;
   std::unique_ptr<Scheduler> scheduler_;
@@ -244,6 +259,11 @@ class EngineLoop : public Inbox, public ShardGroupListener {
   // Who holds a slot, by slot.
   std::vector<SequenceId> slot_sequence_;
   std::deque<SentStep> sent_;
+  MaskedSteps masked_steps_;
+  // Masks to be worked out, by step, until the end of the turn.
+  absl::btree_map<StepNumber, std::vector<MaskJob>> mask_jobs_;
+  // Choices that need not wait for another one any more, until the end of the turn.
+  std::vector<std::unique_ptr<PreparedRequest>> released_;
   std::vector<StreamBatch> outbox_;
   // Scratch of one step.
   std::vector<SampledRow> rows_;

@@ -15,11 +15,19 @@ TenantNews& EngineLoop::NewsOf(const Answer& answer) {
   return news;
 }
 
-void EngineLoop::NoteArrival(uint32_t prefill_tokens) {
+void EngineLoop::NoteArrival(const PreparedRequest& request, const Answer& answer) {
   if (!shares_work()) return;
+  const uint32_t prefill_tokens = request.prefill_tokens();
+  unplanned_tokens_ += prefill_tokens;
+  if (request.follows) {
+    // Nobody handed it out: its tenant has not been charged for it.
+    TenantNews& news = NewsOf(answer);
+    news.tokens += prefill_tokens;
+    ++news.came;
+    return;
+  }
   ++arrived_;
   arrived_tokens_ += prefill_tokens;
-  unplanned_tokens_ += prefill_tokens;
 }
 
 void EngineLoop::NotePlanned(Live* live) {
@@ -49,7 +57,8 @@ void EngineLoop::GiveBackUnplanned(int64_t now_us) {
   for (const SequenceId id : LiveIds()) {
     Live& live = live_.at(id);
     PreparedRequest& request = *live.request;
-    if (request.times.planned_us > 0) continue;
+    // A choice that follows another one stays with it.
+    if (request.times.planned_us > 0 || request.follows) continue;
     const absl::Span<const TokenId> ids = scheduler_->Log(id);
     request.prompt = scheduler_->prefix_hasher().Hash({ids.begin(), ids.end()},
                                                       live.answer->tenant()->cache_salt);

@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "common/ids.h"
 #include "router/answer.h"
+#include "router/engine/constraint.h"
 #include "router/request.h"
 #include "router/scheduler/prefix_hasher.h"
 
@@ -53,9 +54,19 @@ struct PreparedRequest {
   uint64_t seed = 0;
   int32_t priority = 0;
   bool ignore_eos = false;
+  std::vector<TokenId> stop_token_ids;
+  // Null: each token may be any. It knows the resumed tokens.
+  std::shared_ptr<ConstrainedLog> constraint;
   // 0 = none.
   int64_t deadline_us = 0;
   RequestTimes times;
+
+  // -- Choices of one request -------------------------------------------------------------------
+  // They enter once this one's prompt has been computed, so that they find it in the prefix cache;
+  // or when this one ends before.
+  std::vector<std::unique_ptr<PreparedRequest>> followers;
+  // It came with another one, which has been counted for both.
+  bool follows = false;
 
   // -- A resumed request ------------------------------------------------------------------------
   std::optional<ResumedPart> resumed;

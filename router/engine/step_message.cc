@@ -50,6 +50,8 @@ void FillSampling(const ChunkSource& source, wire::SamplingParams* out) {
     entry->set_id(id);
     entry->set_bias(bias);
   }
+  out->set_min_tokens(in.min_tokens);
+  out->mutable_held_ids()->Add(in.held_ids.begin(), in.held_ids.end());
   out->set_logprobs(in.logprobs);
   out->set_top_logprobs(in.top_logprobs);
 }
@@ -70,6 +72,7 @@ void FillChunk(const PlannedChunk& planned, const Scheduler& scheduler,
   chunk->set_first(true);
   chunk->set_prompt_len(from.prompt_tokens);
   FillSampling(from, chunk->mutable_sampling());
+  chunk->set_masked(from.masked);
   if (from.sampling->needs_penalty_ids()) {
     chunk->mutable_penalty_ids()->Add(log.begin(), log.end());
   }

@@ -22,6 +22,8 @@ struct ChunkSource {
   uint64_t seed = 0;
   // Without what is output of the log that the sequence came with.
   uint32_t prompt_tokens = 0;
+  // Its tokens are sampled from what masks allow.
+  bool masked = false;
 };
 
 class StepMessage {

@@ -37,6 +37,7 @@ const char* TypeName(weft::v1::DataType type) {
 void EngineLoop::OnGroupFormed(const FormedGroup& group, int64_t now_us) {
   if (scheduler_ == nullptr) MakeScheduler(group);
   sent_.clear();
+  masked_steps_.Reset(group.epoch);
   fingerprint_ = GroupFingerprint(options_.model_name, group);
   deterministic_ = group.info.deterministic();
   GroupInfo info;
@@ -124,6 +125,8 @@ void EngineLoop::MakeScheduler(const FormedGroup& group) {
 
 void EngineLoop::OnGroupLost(const absl::Status& why, int64_t now_us) {
   CountLostSteps(now_us);
+  masked_steps_.Reset(0);
+  mask_jobs_.clear();
   // Whoever was prefilled in this epoch and does not run has been preempted.
   const auto prefilled = std::count_if(live_.begin(), live_.end(), [&](const auto& entry) {
     return entry.second.prefill_epoch == group_->epoch();
@@ -200,12 +203,14 @@ void EngineLoop::OnStepAnswer(const StepAnswer& answer, int64_t now_us) {
     rows_.push_back({response.slots(i), response.ids(i)});
   }
   FailInvalidRows(response, now_us);
+  const std::vector<SequenceId> sequences = std::move(sent.sequences);
   sent_.pop_front();
   emitted_.clear();
   scheduler_->OnStepDone(response.step(), rows_, {timings.device_us()}, now_us, &emitted_, &ended_);
   idle_since_us_.store(live_.empty() ? 0 : now_us, std::memory_order_release);
   SendEmitted(response, now_us);
   EndLives();
+  MakeNextMasks(response.step(), sequences);
 }
 
 void EngineLoop::SendEmitted(const weft::shard::v1::StepResponse& response, int64_t now_us) {
@@ -225,10 +230,13 @@ void EngineLoop::SendEmitted(const weft::shard::v1::StepResponse& response, int6
       probe_->FirstToken(now_us - times.arrival_us);
       TracePoint(TimelineKind::kFirstToken, live, times.planned_us, clock_->NowUs());
       BeginStream(emitted.id, live, &batch);
+      for (auto& follower : live.request->followers) released_.push_back(std::move(follower));
+      live.request->followers.clear();
     } else {
       gaps_us_.push_back(static_cast<uint32_t>(now_us - live.last_token_us));
     }
     live.last_token_us = now_us;
+    if (live.constraint != nullptr) live.constraint->Append(emitted.token);
     StreamToken& token = batch.tokens.emplace_back();
     token.sequence = emitted.id;
     token.id = emitted.token;

@@ -89,6 +89,7 @@ void Dispatcher::Report(uint32_t group, const GroupReport& report,
       TenantNews& sum = mail.news[added.tenant];
       sum.tenant = added.tenant;
       sum.tokens += added.tokens;
+      sum.came += added.came;
       sum.ended += added.ended;
       room |= added.ended > 0;
     }
@@ -165,7 +166,10 @@ void Dispatcher::ReadMail(uint32_t group, int64_t now_us) {
     news.swap(mail.news);
     returned.swap(mail.returned);
   }
-  for (const auto& [tenant, what] : news) queue_.Charge(tenant, what.tokens, what.ended, now_us);
+  for (const auto& [tenant, what] : news) {
+    queue_.Join(tenant, what.came);
+    queue_.Charge(tenant, what.tokens, what.ended, now_us);
+  }
   if (report.serving != loads_[group].serving) OnServing(group, report.serving, now_us);
   SetLoad(group, report);
   given_back_ += returned.size();
@@ -388,6 +392,7 @@ void Dispatcher::End(SequenceId sequence, const absl::Status& why, int64_t now_u
 
 void Dispatcher::Refuse(PreparedRequest& request, const absl::Status& why) {
   CountUnfinished(request.writer.answer(), CancelPhase::kQueue, why, probe_);
+  for (const auto& follower : request.followers) follower->writer.Fail(why);
   request.writer.Fail(why);
 }
 

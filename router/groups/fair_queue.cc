@@ -77,6 +77,12 @@ void FairQueue::Unpark() {
   parked_ = 0;
 }
 
+void FairQueue::Join(TenantIndex index, uint32_t choices) {
+  TenantShare* const tenant = present_.at(index);
+  for (uint32_t i = 0; i < choices; ++i) tenants_.Enter(index, tenant->weight);
+  tenant->running += choices;
+}
+
 void FairQueue::Charge(TenantIndex index, int64_t tokens, uint32_t ended, int64_t now_us) {
   TenantShare* const tenant = present_.at(index);
   tenants_.Charge(tenant, tokens);

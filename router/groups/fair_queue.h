@@ -57,6 +57,9 @@ class FairQueue {
   // With requests, here or in a group.
   uint32_t TenantsForTest() const { return static_cast<uint32_t>(present_.size()); }
   // What its tenant was served: tokens divided by weight; 0 for one without requests.
+  // Choices of a request that was handed out count as requests of their own. REQUIRES: that one has
+  // not ended.
+  void Join(TenantIndex tenant, uint32_t choices);
   double ServedForTest(TenantIndex tenant) const;
   void CheckInvariantsForTest() const;
 

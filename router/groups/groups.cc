@@ -66,7 +66,7 @@ Groups::Groups(const EngineLoopOptions& options, std::vector<uint32_t> worlds, A
 Groups::~Groups() { Stop(); }
 
 absl::Status Groups::Start(const ClientFactory& make_clients, StreamSink* text,
-                           ShardRestarter* restarter,
+                           MaskMaker* mask_maker, ShardRestarter* restarter,
                            const std::vector<std::unique_ptr<Recorder>>& recorders) {
   Rank first_rank = 0;
   for (uint32_t group = 0; group < count(); ++group) {
@@ -75,10 +75,11 @@ absl::Status Groups::Start(const ClientFactory& make_clients, StreamSink* text,
       restarters_.push_back(std::make_unique<Restarter>(restarter, first_rank));
       own = restarters_.back().get();
     }
-    WEFT_RETURN_IF_ERROR(
-        loops_[group]->Start([&](const ShardReplySink& sink,
-                                 Poller* poller) { return make_clients(group, sink, poller); },
-                             text, own, recorders.empty() ? nullptr : recorders[group].get()));
+    WEFT_RETURN_IF_ERROR(loops_[group]->Start(
+        [&](const ShardReplySink& sink, Poller* poller) {
+          return make_clients(group, sink, poller);
+        },
+        text, mask_maker, own, recorders.empty() ? nullptr : recorders[group].get()));
     first_rank += worlds_[group];
   }
   if (dispatcher_ != nullptr) dispatcher_->Start();

@@ -35,7 +35,8 @@ class Groups : public Inbox, private GroupOwner {
 
   // As EngineLoop::Start. `restarter` counts ranks through all groups; `recorders` has one for each
   // group, or is empty.
-  absl::Status Start(const ClientFactory& make_clients, StreamSink* text, ShardRestarter* restarter,
+  absl::Status Start(const ClientFactory& make_clients, StreamSink* text, MaskMaker* mask_maker,
+                     ShardRestarter* restarter,
                      const std::vector<std::unique_ptr<Recorder>>& recorders);
   // Ends live requests with UNAVAILABLE, leaves the groups and joins their loops. Idempotent.
   void Stop();

@@ -41,12 +41,13 @@ constexpr const char* kGroupStates[] = {"connecting", "loading", "joining",
                                         "warming",    "serving", "recovering"};
 constexpr const char* kServerStates[] = {"starting", "loading",    "warming",
                                          "ready",    "recovering", "draining"};
-constexpr const char* kCalls[] = {"Info",   "Rendezvous", "JoinGroup", "LeaveGroup",
-                                  "Warmup", "Prefill",    "Decode",    "FilterBatch"};
+constexpr const char* kCalls[] = {"Info",    "Rendezvous", "JoinGroup",   "LeaveGroup", "Warmup",
+                                  "Prefill", "Decode",     "FilterBatch", "MaskRows"};
 constexpr const char* kDoors[] = {"tgi", "openai", "grpc"};
 constexpr const char* kSteps[] = {"prefill", "decode", "filter"};
 constexpr const char* kTraceDrops[] = {"queue_full", "refused", "over_cap", "shutdown"};
-constexpr const char* kGrpcMethods[] = {"Generate", "Tokenize", "Detokenize", "Cancel", "GetModel"};
+constexpr const char* kGrpcMethods[] = {"Generate", "GenerateBatch", "Tokenize",     "Detokenize",
+                                        "Cancel",   "GetModel",      "ModelMetadata"};
 
 Counter& OneCounter(const std::string& name, const std::string& help) {
   return CounterFamily(name, help).Add({});
@@ -323,7 +324,7 @@ struct Probe::Metrics {
   };
   absl::Mutex shards_mutex;
   std::vector<Shard> shards;
-  std::array<Histogram*, 8> rpc =
+  std::array<Histogram*, 9> rpc =
       Labelled(HistogramFamily("weft_shard_rpc_duration_seconds", "Time of a call to a shard"),
                "method", kCalls, StepDurationBuckets());
   std::array<Counter*, 4> restarts =

@@ -97,7 +97,8 @@ void Recorder::OnArrival(const Arrival& arrival, uint32_t prompt_tokens, int64_t
   arrival_.tenant = arrival.tenant;
   arrival_.tenant_weight = arrival.tenant_weight;
   arrival_.priority = arrival.priority;
-  arrival_.ignore_eos = arrival.ignore_eos;
+  // As in a saved state: whether no token can end the sequence.
+  arrival_.ignore_eos = arrival.ignore_eos && arrival.stop_ids.empty();
   arrival_.bypass_prefix_cache = arrival.bypass_prefix_cache;
   arrival_.status = static_cast<uint32_t>(status.code());
   arrival_.hashes.clear();

@@ -53,6 +53,7 @@ absl::Status Scheduler::Impl::OnArrival(Arrival& arrival) {
   s->prompt_length = static_cast<uint32_t>(arrival.prompt.ids().size());
   s->length_limit = s->prompt_length + arrival.max_new_tokens;
   s->ignore_eos = arrival.ignore_eos;
+  s->stop_ids = std::move(arrival.stop_ids);
   s->bypass_prefix_cache = arrival.bypass_prefix_cache;
   s->cache_salt = arrival.prompt.cache_salt();
   // The tables grow in Plan(), which must not allocate.

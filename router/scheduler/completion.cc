@@ -59,9 +59,10 @@ void Scheduler::Impl::ConfirmKv(Sequence* s, Position kv_end) {
 void Scheduler::Impl::Append(Sequence* s, TokenId token, std::vector<Ended>* ended) {
   AppendToLog(s, token);
   tenants_.Charge(s->tenant, 1);
-  const bool is_eos =
-      std::binary_search(config_.eos_ids.begin(), config_.eos_ids.end(), token) && !s->ignore_eos;
-  if (is_eos) {
+  const auto in = [token](const std::vector<TokenId>& ids) {
+    return std::binary_search(ids.begin(), ids.end(), token);
+  };
+  if ((!s->ignore_eos && in(config_.eos_ids)) || in(s->stop_ids)) {
     End(s, EndReason::kEosToken, ended);
   } else if (s->log.size() == s->length_limit) {
     End(s, EndReason::kLength, ended);

@@ -88,12 +88,15 @@ struct Arrival {
   // Higher goes earlier among the sequences of its tenant. -kPriorityAbsMax .. kPriorityAbsMax.
   int32_t priority = 0;
   bool ignore_eos = false;
+  // Further ids that end it, ignore_eos or not. Ascending.
+  std::vector<TokenId> stop_ids;
   // Skip the lookup in the prefix cache (its blocks may still be published).
   bool bypass_prefix_cache = false;
 };
 
 enum class EndReason : uint8_t {
   kLength,
+  // One of the model's end ids, or of the sequence's own.
   kEosToken,
   kCancelled,
   // kGroupLossesMax groups were lost while it was in a step and got no further (invariant

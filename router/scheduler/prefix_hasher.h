@@ -36,6 +36,13 @@ class Prompt {
   uint64_t cache_salt() const { return cache_salt_; }
   // Of its full blocks; none before it was hashed.
   absl::Span<const BlockHash> hashes() const { return hashes_; }
+  // With its hashes, for another sequence that begins with it.
+  Prompt Copy() const {
+    Prompt copy(ids_, cache_salt_);
+    copy.hashes_ = hashes_;
+    copy.hashed_by_ = hashed_by_;
+    return copy;
+  }
   // Leaves the prompt empty.
   std::vector<TokenId> ReleaseIds() { return std::move(ids_); }
 

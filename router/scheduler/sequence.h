@@ -46,6 +46,8 @@ struct Sequence {
   // Longest log: prompt and max_new_tokens.
   uint32_t length_limit = 0;
   bool ignore_eos = false;
+  // Further ids that end it. Ascending.
+  std::vector<TokenId> stop_ids;
   bool bypass_prefix_cache = false;
   uint64_t cache_salt = 0;
 

@@ -30,7 +30,8 @@ SequenceState SaveSequence(const Sequence& s) {
   saved.turn_us = s.turn_us;
   saved.prompt_length = s.prompt_length;
   saved.length_limit = s.length_limit;
-  saved.ignore_eos = s.ignore_eos;
+  // A replay has no ids; what it has to know is whether a token may end the sequence.
+  saved.ignore_eos = s.ignore_eos && s.stop_ids.empty();
   saved.bypass_prefix_cache = s.bypass_prefix_cache;
   saved.log_tokens = static_cast<uint32_t>(s.log.size());
   saved.block_hashes = s.block_hashes;

@@ -22,6 +22,8 @@ const char* CallName(ShardCall call) {
       return "Decode";
     case ShardCall::kFilterBatch:
       return "FilterBatch";
+    case ShardCall::kMaskRows:
+      return "MaskRows";
     case ShardCall::kHold:
       return "Hold";
   }
@@ -30,9 +32,10 @@ const char* CallName(ShardCall call) {
 
 std::vector<std::string> CallPaths() {
   std::vector<std::string> paths;
-  for (ShardCall call : {ShardCall::kInfo, ShardCall::kRendezvous, ShardCall::kJoinGroup,
-                         ShardCall::kLeaveGroup, ShardCall::kWarmup, ShardCall::kPrefill,
-                         ShardCall::kDecode, ShardCall::kFilterBatch, ShardCall::kHold}) {
+  for (ShardCall call :
+       {ShardCall::kInfo, ShardCall::kRendezvous, ShardCall::kJoinGroup, ShardCall::kLeaveGroup,
+        ShardCall::kWarmup, ShardCall::kPrefill, ShardCall::kDecode, ShardCall::kFilterBatch,
+        ShardCall::kMaskRows, ShardCall::kHold}) {
     paths.push_back(absl::StrCat("/weft.shard.v1.ShardService/", CallName(call)));
   }
   return paths;

@@ -18,6 +18,8 @@ enum class ShardCall : uint8_t {
   kPrefill,
   kDecode,
   kFilterBatch,
+  // Carries (epoch, step) too, of the step whose masks it brings.
+  kMaskRows,
   // Open for as long as the router lives, so that its time is no measure of anything.
   kHold
 };

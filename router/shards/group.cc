@@ -61,6 +61,15 @@ void ShardGroup::OnReply(ShardReply reply, int64_t now_us) {
   if (reply.call == ShardCall::kInfo) return OnInfo(reply, now_us);
   if (reply.call == ShardCall::kLeaveGroup) return OnLeave(reply);
   if (reply.tag.epoch != epoch_ || !InEpoch()) return;  // of an old epoch: dropped unread
+  if (reply.call == ShardCall::kMaskRows) {
+    // What it means comes with the step's own answer.
+    if (reply.status.ok() || state_ != GroupState::kServing) return;
+    return LoseAfterCall(reply.rank,
+                         absl::Status(reply.status.code(),
+                                      absl::StrCat("rank ", reply.rank, ", MaskRows: step ",
+                                                   reply.tag.number, ": ", reply.status.message())),
+                         now_us);
+  }
   if (!IsStep(reply.call)) return OnForming(reply, now_us);
   if (state_ == GroupState::kServing) OnStep(reply, now_us);
 }
@@ -246,9 +255,16 @@ void ShardGroup::SendStep(ShardCall call, StepNumber step, const SharedBytes& re
                           int64_t now_us) {
   WEFT_CHECK(state_ == GroupState::kServing && IsStep(call));
   ledger_.Sent(step, now_us);
-  const int64_t timeout_us =
-      std::max(kStepTimeoutsPerHang * health_.hang_timeout_us(), kStepTimeoutMinUs);
-  shards_.SendAll(call, request, {epoch_, step}, timeout_us);
+  shards_.SendAll(call, request, {epoch_, step}, StepTimeoutUs());
+}
+
+void ShardGroup::SendMasks(StepNumber step, const SharedBytes& request) {
+  WEFT_CHECK(state_ == GroupState::kServing);
+  shards_.SendAll(ShardCall::kMaskRows, request, {epoch_, step}, StepTimeoutUs());
+}
+
+int64_t ShardGroup::StepTimeoutUs() const {
+  return std::max(kStepTimeoutsPerHang * health_.hang_timeout_us(), kStepTimeoutMinUs);
 }
 
 void ShardGroup::OnStep(const ShardReply& reply, int64_t now_us) {

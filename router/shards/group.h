@@ -77,6 +77,8 @@ class ShardGroup {
   // -- Actions ---------------------------------------------------------------------------------
   // Sends one serialised step to all ranks. REQUIRES: state() is kServing, steps in order.
   void SendStep(ShardCall call, StepNumber step, const SharedBytes& request, int64_t now_us);
+  // Sends masks of rows of a step that was sent. REQUIRES: state() is kServing.
+  void SendMasks(StepNumber step, const SharedBytes& request);
   // Fails the epoch (the engine found an answer that cannot be). REQUIRES: state() is kServing.
   void FailEpoch(const absl::Status& why, int64_t now_us);
   // Leaves the group for good: shards become READY, nothing is formed any more.
@@ -107,6 +109,7 @@ class ShardGroup {
   void Formed(int64_t now_us);
 
   void OnStep(const ShardReply& reply, int64_t now_us);
+  int64_t StepTimeoutUs() const;
   // `whole`: no rank of that epoch is known to be lost.
   void SendLeave(Rank rank, Epoch epoch, bool whole);
   void OnLeave(const ShardReply& reply);

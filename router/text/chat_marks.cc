@@ -20,6 +20,9 @@ constexpr absl::string_view kEscape = "\xF0\x9D\x86\xAF";  // U+1D1AF
 // Behind the escape: which of the two characters above a user wrote.
 constexpr absl::string_view kWasMark = "\xF0\x9D\x86\xB0";
 constexpr absl::string_view kWasEscape = "\xF0\x9D\x86\xB1";
+// Behind the escape: an open end. A user's escape is never followed by it.
+constexpr absl::string_view kIsOpenEnd = "\xF0\x9D\x86\xB2";
+constexpr absl::string_view kOpenEnd = "\xF0\x9D\x86\xAF\xF0\x9D\x86\xB2 ";
 
 // Hexagrams of the Yijing, which the template engine treats alike: U+4DC0 to U+4DFF, all 64 with
 // this beginning and one more byte. The first 32 are the stand-ins of kPunctuation, in its order
@@ -167,7 +170,7 @@ class Marker {
   Marker(const Tokenizer& tokenizer, absl::string_view source)
       : tokenizer_(tokenizer), breaker_(tokenizer), source_(source) {}
 
-  absl::StatusOr<std::string> Run() {
+  absl::StatusOr<MarkedTemplate> Run() {
     while (at_ < source_.size()) {
       const size_t open = source_.find('{', at_);
       Copy(std::min(open, source_.size()));
@@ -185,7 +188,7 @@ class Marker {
         Copy(at_ + 1);
       }
     }
-    return std::move(out_);
+    return MarkedTemplate{std::move(out_), std::move(words_)};
   }
 
  private:
@@ -229,6 +232,7 @@ class Marker {
     while (end < source_.size() && source_[end] != quote) end += source_[end] == '\\' ? 2 : 1;
     end = std::min(end, source_.size());
     const absl::string_view text = source_.substr(at_ + 1, end - at_ - 1);
+    WEFT_RETURN_IF_ERROR(AddWord(text));
     if (IsReplacement(source_.substr(block, at_ - block))) {
       WEFT_RETURN_IF_ERROR(WarnOfParts(text));
     }
@@ -241,6 +245,14 @@ class Marker {
       at_ = end;
     }
     Copy(std::min(end + 1, source_.size()));
+    return absl::OkStatus();
+  }
+
+  absl::Status AddWord(absl::string_view text) {
+    const auto is_letter = [](char c) { return absl::ascii_isalnum(c) || c == '_'; };
+    if (text.empty() || !std::all_of(text.begin(), text.end(), is_letter)) return absl::OkStatus();
+    WEFT_ASSIGN_OR_RETURN(const auto breaks, tokenizer_.Breaks(text, /*ends=*/false));
+    if (breaks.empty()) words_.emplace(text);
     return absl::OkStatus();
   }
 
@@ -262,6 +274,7 @@ class Marker {
   const absl::string_view source_;
   size_t at_ = 0;
   std::string out_;
+  absl::flat_hash_set<std::string> words_;
 };
 
 // What a user wrote that stands behind an escape, which has been taken. It stands alone only where
@@ -282,7 +295,7 @@ absl::Status AppendMarked(const Tokenizer& tokenizer, absl::string_view text, st
   return Breaker(tokenizer).Append(text, /*ends=*/true, out);
 }
 
-absl::StatusOr<std::string> MarkTemplate(const Tokenizer& tokenizer, absl::string_view source) {
+absl::StatusOr<MarkedTemplate> MarkTemplate(const Tokenizer& tokenizer, absl::string_view source) {
   const bool has_symbol = absl::StrContains(source, kMark) || absl::StrContains(source, kEscape) ||
                           absl::StrContains(source, kWasMark) ||
                           absl::StrContains(source, kWasEscape);
@@ -294,7 +307,9 @@ absl::StatusOr<std::string> MarkTemplate(const Tokenizer& tokenizer, absl::strin
   return Marker(tokenizer, source).Run();
 }
 
-RenderedChat Unmark(absl::string_view rendered) {
+absl::string_view OpenEnd() { return kOpenEnd; }
+
+RenderedChat Unmark(absl::string_view rendered, std::optional<size_t>* open_end) {
   RenderedChat chat;
   chat.text.reserve(rendered.size());
   const auto add_break = [&chat] {
@@ -307,7 +322,11 @@ RenderedChat Unmark(absl::string_view rendered) {
     if (absl::ConsumePrefix(&rendered, kMark)) {
       add_break();
     } else if (absl::ConsumePrefix(&rendered, kEscape)) {
-      AppendUnescaped(&rendered, &chat.text);
+      if (open_end != nullptr && absl::ConsumePrefix(&rendered, kIsOpenEnd)) {
+        *open_end = chat.text.size();
+      } else {
+        AppendUnescaped(&rendered, &chat.text);
+      }
     } else if (const auto index = ConsumeHexagram(&rendered)) {
       if (*index >= kPunctuation.size()) {
         AppendHexagram(*index, &chat.text);

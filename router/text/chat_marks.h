@@ -17,14 +17,23 @@
 // alike, so that it still finds what it looks for. A user may write the marks' own characters: they
 // are escaped, and come back as they were.
 //
+// All strings of a conversation are users': contents, names, arguments and results of tools, their
+// schemas, documents, further variables, and the keys of their maps (ffi/src/values.rs finds a key
+// by what a user wrote). But for contents, a string that is a word which the template itself writes
+// as a literal ('string' of a schema's type, 'low' of an effort) is left as it is, so that the
+// template finds it also in a list.
+//
 // Stateless, thread-safe. Costs one search through each string.
 
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -42,12 +51,25 @@ struct RenderedChat {
 // Appends a user's string with its marks and stand-ins.
 absl::Status AppendMarked(const Tokenizer& tokenizer, absl::string_view text, std::string* out);
 
-// The source of a template, with marks and stand-ins in what it compares strings with.
-// INVALID_ARGUMENT when it holds such a character itself.
-absl::StatusOr<std::string> MarkTemplate(const Tokenizer& tokenizer, absl::string_view source);
+struct MarkedTemplate {
+  // With marks and stand-ins in what it compares strings with.
+  std::string source;
+  // Its literals that are words of ASCII letters, digits and '_', and no part of an added token's
+  // form that is one without punctuation.
+  absl::flat_hash_set<std::string> words;
+};
 
-// Takes marks and stand-ins out of a rendered text.
-RenderedChat Unmark(absl::string_view rendered);
+// INVALID_ARGUMENT when the source holds a mark's or a stand-in's character itself.
+absl::StatusOr<MarkedTemplate> MarkTemplate(const Tokenizer& tokenizer, absl::string_view source);
+
+// Stands behind a content that is left open, and shows in the rendered text where that is: with a
+// blank at its end, to be seen to go when a template strips the content. Nothing that a user writes
+// becomes one.
+absl::string_view OpenEnd();
+
+// Takes marks and stand-ins out of a rendered text. `open_end`, where it is wanted: the place in
+// the text that is left of the last OpenEnd(), of which its blank may stay.
+RenderedChat Unmark(absl::string_view rendered, std::optional<size_t>* open_end = nullptr);
 
 // Roles that templates know by name; they are no users' strings. A template may build a control
 // token of them ('<|' + role + '|>').

@@ -3,16 +3,21 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <limits>
+#include <optional>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/limits.h"
 #include "common/log.h"
 #include "common/status.h"
 #include "router/errors.h"
+#include "router/text/chat_values.h"
 #include "router/text/ffi_text.h"
 #include "router/text/template_channel.h"
 #include "router/text/template_worker.h"
@@ -21,11 +26,12 @@ namespace weft::router {
 namespace {
 
 // Instructions of the template engine, 20 to 50 ns each. Real templates take 20 to 200 for a
-// message; some walk over all messages for each message.
-constexpr uint32_t kTemplateFuelBase = 100'000;
-constexpr uint32_t kTemplateFuelPerMessage = 20'000;
-static_assert(kTemplateFuelBase + uint64_t{kTemplateFuelPerMessage} * kChatMessagesMax <
-              std::numeric_limits<uint32_t>::max());
+// message; some walk over all messages for each message. Schemas of tools take some hundred for
+// each of their values.
+constexpr uint64_t kTemplateFuelBase = 100'000;
+constexpr uint64_t kTemplateFuelPerMessage = 20'000;
+constexpr uint64_t kTemplateFuelPerValue = 1'000;
+constexpr size_t kLimitsBytes = 3 * sizeof(uint32_t);
 // Rendered text with its marks of four bytes and its stand-ins of three, each for a character of
 // one: text of nothing else fits. Without them kTemplateOutputBytesMax holds.
 constexpr uint32_t kMarkedBytesMax = 3 * kTemplateOutputBytesMax;
@@ -40,7 +46,7 @@ bool IsAlive(int socket) {
 // What ends a worker.
 std::string Beyond(const TemplateLimits& limits) {
   return absl::StrCat("more than ", limits.memory_bytes >> 20, " MiB of memory, its stack or ",
-                      limits.cpu_seconds, " s of processor time");
+                      limits.cpu_ms, " ms of processor time");
 }
 
 absl::StatusOr<std::string> Exchange(int socket, absl::string_view request, absl::Time deadline) {
@@ -53,13 +59,33 @@ absl::Status TooLarge(size_t bytes) {
                                              kTemplateOutputBytesMax, " are taken"));
 }
 
+// Cuts the text behind the last message's content, as transformers does: white space at its end
+// goes where the template takes it away, and a message that the template shows otherwise than it is
+// cannot be continued.
+absl::Status LeaveOpen(const ChatMessage& last, std::optional<size_t> open_end,
+                       RenderedChat* chat) {
+  const std::string& content =
+      last.content_parts.empty() ? last.content : last.content_parts.back();
+  if (!open_end.has_value() ||
+      !absl::StrContains(chat->text, absl::StripAsciiWhitespace(content))) {
+    return FieldError("continue_final_message",
+                      "the chat template does not show the last message as it is, so that it "
+                      "cannot be continued");
+  }
+  const bool has_blank = absl::StartsWith(absl::string_view(chat->text).substr(*open_end), " ");
+  chat->text.resize(*open_end);
+  if (!has_blank) absl::StripTrailingAsciiWhitespace(&chat->text);
+  while (!chat->breaks.empty() && chat->breaks.back() > chat->text.size()) chat->breaks.pop_back();
+  return absl::OkStatus();
+}
+
 }  // namespace
 
-ChatTemplate::ChatTemplate(TemplateHost* host, const Tokenizer* tokenizer, std::string source,
+ChatTemplate::ChatTemplate(TemplateHost* host, const Tokenizer* tokenizer, MarkedTemplate marked,
                            Options options)
     : host_(host),
       tokenizer_(tokenizer),
-      source_(std::move(source)),
+      marked_(std::move(marked)),
       options_(std::move(options)) {}
 
 ChatTemplate::~ChatTemplate() {
@@ -71,37 +97,67 @@ absl::StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::Create(TemplateHost*
                                                                    const Tokenizer* tokenizer,
                                                                    absl::string_view source,
                                                                    Options options) {
-  WEFT_ASSIGN_OR_RETURN(std::string marked, MarkTemplate(*tokenizer, source));
+  WEFT_ASSIGN_OR_RETURN(MarkedTemplate marked, MarkTemplate(*tokenizer, source));
   auto made = std::unique_ptr<ChatTemplate>(
       new ChatTemplate(host, tokenizer, std::move(marked), std::move(options)));
   WEFT_ASSIGN_OR_RETURN(const TemplateWorker worker,
                         made->Acquire(absl::Now() + made->options_.timeout));
   made->Release(worker, /*usable=*/true);
+  WEFT_RETURN_IF_ERROR(made->LearnTraits(source));
   return made;
+}
+
+absl::Status ChatTemplate::LearnTraits(absl::string_view source) {
+  absl::Status lost;
+  bool too_much = false;
+  const auto render = [&](const ChatPrompt& prompt, const TemplateTraits& tried,
+                          bool* ended) -> absl::StatusOr<std::string> {
+    const absl::StatusOr<std::string> text = RenderMarked(prompt, tried, ended);
+    too_much = too_much || *ended;
+    if (text.ok()) return Unmark(*text).text;
+    if (absl::IsUnavailable(text.status())) {
+      lost = text.status();
+      *ended = true;
+    }
+    return text.status();
+  };
+  TemplateTraits traits;
+  traits.developer_role = absl::StrContains(source, "developer");
+  FindTraits(render, &traits);
+  WEFT_RETURN_IF_ERROR(lost);
+  traits_ = traits;
+  if (too_much) {
+    WEFT_LOG_WARN(
+        "the chat template goes beyond its limits on a short conversation; what it wants a "
+        "conversation to look like is not known, and taken to be the usual");
+  }
+  if (const std::string words = Describe(traits); !words.empty()) {
+    WEFT_LOG_INFO("the chat template is given {}", words);
+  }
+  return absl::OkStatus();
 }
 
 // -- Workers -------------------------------------------------------------------------------------
 
-absl::Status ChatTemplate::Ended(const absl::Status& why) const {
+absl::Status ChatTemplate::Ended(const absl::Status& why, absl::Duration limit) const {
   std::string what;
   if (absl::IsDeadlineExceeded(why)) {
-    what = absl::StrCat("the chat template takes longer than ",
-                        absl::FormatDuration(options_.timeout));
+    what = absl::StrCat("the chat template takes longer than ", absl::FormatDuration(limit));
   } else if (absl::IsResourceExhausted(why)) {
     what = "the chat template gives more than a prompt may have";
   } else {
     what = absl::StrCat(
         "the chat template ended its process: it took more than its memory, its "
-        "stack or its processor seconds");
+        "stack or its processor time");
   }
-  if (!logged_.exchange(true)) WEFT_LOG_WARN("{}; its request failed", what);
+  if (!logged_.exchange(true)) WEFT_LOG_WARN("{}; that conversation is refused", what);
   return FieldError("messages", what);
 }
 
 absl::StatusOr<TemplateWorker> ChatTemplate::Start(absl::Time deadline) const {
   WEFT_ASSIGN_OR_RETURN(const TemplateWorker worker, host_->StartWorker());
   std::string request;
-  AppendText(&request, source_);
+  AppendText(&request, marked_.source);
   AppendText(&request, options_.bos_token);
   AppendText(&request, options_.eos_token);
   const absl::StatusOr<std::string> reply = Exchange(worker.socket, request, deadline);
@@ -164,12 +220,17 @@ void ChatTemplate::Release(const TemplateWorker& worker, bool usable) const {
   }
 }
 
-absl::StatusOr<std::string> ChatTemplate::Call(absl::string_view request) const {
+absl::StatusOr<std::string> ChatTemplate::Call(absl::string_view request, bool* ended) const {
   const absl::Time deadline = absl::Now() + options_.timeout;
   const absl::StatusOr<TemplateWorker> worker = Acquire(deadline);
-  if (absl::IsDeadlineExceeded(worker.status())) return Ended(worker.status());
+  if (absl::IsDeadlineExceeded(worker.status())) {
+    *ended = true;
+    return Ended(worker.status(), options_.timeout);
+  }
   WEFT_RETURN_IF_ERROR(worker.status());
-  const absl::StatusOr<std::string> reply = Exchange(worker->socket, request, deadline);
+  const absl::Duration limit = std::min(options_.render_timeout, options_.timeout);
+  const absl::StatusOr<std::string> reply =
+      Exchange(worker->socket, request, std::min(deadline, absl::Now() + limit));
   uint32_t result = 0;
   absl::string_view fields, text;
   if (reply.ok()) fields = *reply;
@@ -177,9 +238,11 @@ absl::StatusOr<std::string> ChatTemplate::Call(absl::string_view request) const 
   Release(*worker, answered);
   if (!answered) {
     WEFT_RETURN_IF_ERROR(host_->CheckServer(worker->server));
-    return Ended(reply.status());
+    *ended = true;
+    return Ended(reply.status(), limit);
   }
   if (result == WEFT_TEXT_OK) return std::string(text);
+  *ended = result == WEFT_TEXT_LIMIT;
   if (result == WEFT_TEXT_INVALID || result == WEFT_TEXT_LIMIT) {
     // A template may quote the conversation in what it says.
     return FieldError("messages", Unmark(text).text);
@@ -189,40 +252,42 @@ absl::StatusOr<std::string> ChatTemplate::Call(absl::string_view request) const 
 
 // -- Rendering -----------------------------------------------------------------------------------
 
-absl::StatusOr<RenderedChat> ChatTemplate::Render(const ChatPrompt& prompt) const {
-  std::string request;
-  if (prompt.messages.size() > kChatMessagesMax) {
-    return FieldError("messages", absl::StrCat("are ", prompt.messages.size(), "; at most ",
-                                               kChatMessagesMax, " are taken"));
-  }
-  const auto count = static_cast<uint32_t>(prompt.messages.size());
-  AppendNumber(&request, prompt.add_generation_prompt ? 1 : 0);
-  AppendNumber(&request, kTemplateFuelBase + kTemplateFuelPerMessage * count);
-  AppendNumber(&request, kMarkedBytesMax);
-  AppendNumber(&request, count);
-  std::string marked;
-  const auto append_users = [&](absl::string_view text) -> absl::Status {
-    marked.clear();
-    WEFT_RETURN_IF_ERROR(AppendMarked(*tokenizer_, text, &marked));
-    AppendText(&request, marked);
-    return absl::OkStatus();
-  };
-  for (const ChatMessage& message : prompt.messages) {
-    if (IsKnownRole(message.role)) {
-      AppendText(&request, message.role);
-    } else {
-      WEFT_RETURN_IF_ERROR(append_users(message.role));
-    }
-    WEFT_RETURN_IF_ERROR(append_users(message.content));
-  }
+absl::StatusOr<std::string> ChatTemplate::RenderMarked(const ChatPrompt& prompt,
+                                                       const TemplateTraits& traits,
+                                                       bool* ended) const {
+  // The limits in front follow from what comes behind them.
+  std::string request(kLimitsBytes, '\0');
+  WEFT_ASSIGN_OR_RETURN(const size_t values,
+                        WriteVariables(prompt, traits, {tokenizer_, &marked_.words}, &request));
+  const uint64_t fuel = kTemplateFuelBase + kTemplateFuelPerMessage * prompt.messages.size() +
+                        kTemplateFuelPerValue * values;
+  std::string limits;
+  AppendNumber(&limits, static_cast<uint32_t>(
+                            std::min<uint64_t>(fuel, std::numeric_limits<uint32_t>::max())));
+  AppendNumber(&limits, kMarkedBytesMax);
+  AppendNumber(&limits, options_.now_unix_s);
+  request.replace(0, kLimitsBytes, limits);
   if (request.size() > kTemplateRequestBytesMax) {
     return FieldError("messages", absl::StrCat("have ", request.size(),
                                                " bytes with the marks that keep control tokens in "
                                                "them from being read as such; at most ",
                                                kTemplateRequestBytesMax, " are taken"));
   }
-  WEFT_ASSIGN_OR_RETURN(const std::string text, Call(request));
-  RenderedChat chat = Unmark(text);
+  return Call(request, ended);
+}
+
+absl::StatusOr<RenderedChat> ChatTemplate::Render(const ChatPrompt& prompt) const {
+  if (prompt.messages.size() > kChatMessagesMax) {
+    return FieldError("messages", absl::StrCat("are ", prompt.messages.size(), "; at most ",
+                                               kChatMessagesMax, " are taken"));
+  }
+  bool ended = false;
+  WEFT_ASSIGN_OR_RETURN(const std::string text, RenderMarked(prompt, traits_, &ended));
+  std::optional<size_t> open_end;
+  RenderedChat chat = Unmark(text, prompt.continue_final_message ? &open_end : nullptr);
+  if (prompt.continue_final_message) {
+    WEFT_RETURN_IF_ERROR(LeaveOpen(prompt.messages.back(), open_end, &chat));
+  }
   // The strings have their marks in any case: the template's literals do too.
   if (options_.allow_control_tokens) chat.breaks.clear();
   if (chat.text.size() > kTemplateOutputBytesMax) return TooLarge(chat.text.size());

@@ -11,8 +11,6 @@
 namespace weft::router {
 namespace {
 
-// Tokenising takes about 0.3 us a byte: what is shorter holds a thread for 5 ms at most.
-constexpr size_t kLongTextBytes = 16u << 10;
 // Behind the compute threads of shards on the same machine, too.
 constexpr int kLongLaneNice = 19;
 

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
 #include "common/status.h"
+#include "router/context_length.h"
 #include "router/errors.h"
 
 namespace weft::router {
@@ -27,6 +28,22 @@ absl::Status CheckIds(const std::vector<TokenId>& ids, uint32_t vocab_size) {
   return absl::OkStatus();
 }
 
+// The lists ascend.
+absl::Status CheckParameterIds(const GenerateInput& input, uint32_t vocab_size) {
+  const auto check = [vocab_size](absl::string_view field, TokenId largest) {
+    if (largest < vocab_size) return absl::OkStatus();
+    return FieldError(field, absl::StrCat("token id ", largest,
+                                          " is not below the vocabulary size ", vocab_size));
+  };
+  const auto& biases = input.sampling.logit_bias;
+  if (!biases.empty()) WEFT_RETURN_IF_ERROR(check("logit_bias", biases.back().first));
+  const std::vector<TokenId>& stops = input.stop_token_ids;
+  if (!stops.empty()) WEFT_RETURN_IF_ERROR(check("stop_token_ids", stops.back()));
+  const std::vector<TokenId>& allowed = input.allowed_token_ids;
+  if (!allowed.empty()) WEFT_RETURN_IF_ERROR(check("allowed_token_ids", allowed.back()));
+  return absl::OkStatus();
+}
+
 // Before the shards are there nobody knows how much fits.
 uint32_t TokensMax(uint32_t request_tokens_max) {
   return request_tokens_max == 0 ? kContextTokensMax : request_tokens_max;
@@ -45,9 +62,10 @@ absl::Status CheckFits(const Tokenizer& tokenizer, absl::string_view text,
   request_tokens_max = TokensMax(request_tokens_max);
   const size_t tokens = tokenizer.TokensMin(text);
   if (tokens < request_tokens_max) return absl::OkStatus();
-  return FieldError("prompt", absl::StrCat("has ", text.size(), " bytes, which are at least ",
-                                           tokens, " tokens; prompt and output together may have ",
-                                           request_tokens_max, ", before truncation too"));
+  return ContextLengthError("prompt",
+                            absl::StrCat("the prompt is too long, also before truncation: its ",
+                                         text.size(), " bytes are at least ", tokens, " tokens"),
+                            request_tokens_max);
 }
 
 struct EncodedText {
@@ -120,13 +138,7 @@ absl::StatusOr<PromptText> ReadPrompt(const Tokenizer& tokenizer, const ChatTemp
   }
   const uint32_t keep = input->truncate_prompt_tokens.value_or(0);
   if (keep > 0 && out.ids.size() > keep) out.ids.erase(out.ids.begin(), out.ids.end() - keep);
-  for (const auto& [id, bias] : input->sampling.logit_bias) {
-    if (id >= vocab_size) {
-      return FieldError(
-          "logit_bias",
-          absl::StrCat("token id ", id, " is not below the vocabulary size ", vocab_size));
-    }
-  }
+  WEFT_RETURN_IF_ERROR(CheckParameterIds(*input, vocab_size));
   input->prompt = std::string();
   return out;
 }

@@ -61,6 +61,9 @@ absl::Status ReadResumed(const TextModel& model, uint32_t vocab_size, const Gene
     ++part.tokens;
     if (text->Replay(ids[i], &part.text)) {
       prepared->resumed_end = FinishReason::kStopSequence;
+    } else if (std::binary_search(input.stop_token_ids.begin(), input.stop_token_ids.end(),
+                                  ids[i])) {
+      prepared->resumed_end = FinishReason::kStopToken;
     } else if (!input.ignore_eos &&
                std::binary_search(model.eos_ids->begin(), model.eos_ids->end(), ids[i])) {
       prepared->resumed_end = FinishReason::kEosToken;

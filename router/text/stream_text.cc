@@ -1,5 +1,6 @@
 #include "router/text/stream_text.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "router/engine/outcome.h"
@@ -20,14 +21,29 @@ void StreamText::Begin(StreamBegin&& begin) {
   times_ = begin.times;
   prompt_tokens_ = begin.head.prompt_tokens;
   seed_ = begin.head.seed;
+  begin.head.reasoning_open = wishes_.reasoning_open;
   writer_.Head(std::move(begin.head));
 }
 
+bool StreamText::IsStopToken(TokenId id) const {
+  return std::binary_search(wishes_.stop_token_ids.begin(), wishes_.stop_token_ids.end(), id);
+}
+
 StopMatcher::Result StreamText::Match(TokenId id) {
-  StopMatcher::Result matched = stop_matcher_.Push(detokenizer_.Push(id));
-  if (!echo_.empty()) {
-    matched.text.insert(0, echo_);
-    std::string().swap(echo_);
+  last_token_ = id;
+  StopMatcher::Result matched;
+  const bool ends_unseen =
+      (IsStopToken(id) && !wishes_.include_stop) ||
+      std::binary_search(wishes_.unseen_ids.begin(), wishes_.unseen_ids.end(), id);
+  std::string text = ends_unseen ? std::string() : detokenizer_.Push(id);
+  if (output_tokens_ <= wishes_.min_tokens) {
+    matched.text = std::move(text);
+  } else {
+    matched = stop_matcher_.Push(text);
+  }
+  if (!wishes_.echo.empty()) {
+    matched.text.insert(0, wishes_.echo);
+    std::string().swap(wishes_.echo);
   }
   return matched;
 }
@@ -61,13 +77,16 @@ void StreamText::AddEnd(const StreamEnd& end, const Clock& clock, Probe* probe) 
     Finish(FinishReason::kStopSequence, "", stop_matcher_.stop(*resumed_stop_), clock, probe);
     return;
   }
+  const FinishReason reason = end.reason == FinishReason::kEosToken && IsStopToken(last_token_)
+                                  ? FinishReason::kStopToken
+                                  : end.reason;
   // Text held back until now: an incomplete character, then what might have become a stop string.
   StopMatcher::Result last = stop_matcher_.Push(detokenizer_.Flush());
   if (last.matched) {
     Finish(FinishReason::kStopSequence, std::move(last.text), stop_matcher_.stop(last.stop_index),
            clock, probe);
   } else {
-    Finish(end.reason, last.text + stop_matcher_.Flush(), "", clock, probe);
+    Finish(reason, last.text + stop_matcher_.Flush(), "", clock, probe);
   }
 }
 
@@ -89,6 +108,7 @@ void StreamText::Finish(FinishReason reason, std::string text, std::string stop,
   end.reason = reason;
   end.text = std::move(text);
   end.stop_sequence = std::move(stop);
+  if (reason == FinishReason::kStopToken) end.stop_token = last_token_;
   FinishedSample sample;
   sample.reason = reason;
   // Work that was done here: what was there before has been read as a prompt is.

@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "common/clock.h"
@@ -21,11 +23,25 @@ namespace weft::router {
 // Made by text in with the request's wishes.
 class StreamText : public TextStage {
  public:
-  // `echo` goes in front of the first token's text.
-  StreamText(Detokenizer detokenizer, StopMatcher stop_matcher, std::string echo)
+  struct Wishes {
+    // Goes in front of the first token's text.
+    std::string echo;
+    // Stop strings are looked for behind the text of so many tokens.
+    uint32_t min_tokens = 0;
+    // The request's own ids that end its answer, ascending; and whether the text of the one that
+    // did so is part of it.
+    std::vector<TokenId> stop_token_ids;
+    bool include_stop = false;
+    // Ids without text, ascending: those that end an answer whose control tokens are text.
+    std::vector<TokenId> unseen_ids;
+    // Goes with the answer's head.
+    bool reasoning_open = false;
+  };
+
+  StreamText(Detokenizer detokenizer, StopMatcher stop_matcher, Wishes wishes)
       : detokenizer_(std::move(detokenizer)),
         stop_matcher_(std::move(stop_matcher)),
-        echo_(std::move(echo)) {}
+        wishes_(std::move(wishes)) {}
 
   // Before the stream begins: a token that the client of a resumed request has had. Appends the
   // text that came with it to `text`; true when it completed a stop string, which ends the answer.
@@ -48,10 +64,13 @@ class StreamText : public TextStage {
   StopMatcher::Result Match(TokenId id);
   void Finish(FinishReason reason, std::string text, std::string stop, const Clock& clock,
               Probe* probe);
+  bool IsStopToken(TokenId id) const;
 
   Detokenizer detokenizer_;
   StopMatcher stop_matcher_;
-  std::string echo_;
+  Wishes wishes_;
+  // The token that came last; of use once there is one.
+  TokenId last_token_ = kNoToken;
   AnswerWriter writer_;
   RequestTimes times_;
   uint32_t prompt_tokens_ = 0;

@@ -117,7 +117,7 @@ int ReceiveSocket() {
     if (worker == 0) {
       Isolate(socket, self, "weft-template");
       LimitWorker(limits);
-      RunTemplateWorker(kSocket, limits.cpu_seconds);
+      RunTemplateWorker(kSocket, limits.cpu_ms);
       _exit(0);
     }
     close(socket);  // after a failed fork the router sees the end of the stream
@@ -128,7 +128,7 @@ int ReceiveSocket() {
 int Spawn(const std::string& program, const TemplateLimits& limits, int socket, pid_t* pid) {
   std::string arguments[kArguments] = {"weft-templates", kArgument, absl::StrCat(getpid()),
                                        absl::StrCat(limits.memory_bytes),
-                                       absl::StrCat(limits.cpu_seconds)};
+                                       absl::StrCat(limits.cpu_ms)};
   char* argv[kArguments + 1] = {};
   for (int i = 0; i < kArguments; ++i) argv[i] = arguments[i].data();
   sigset_t none;
@@ -170,7 +170,7 @@ void RunTemplateServerIfAsked(int argc, char** argv) {
   pid_t router = 0;
   TemplateLimits limits;
   if (!absl::SimpleAtoi(argv[2], &router) || !absl::SimpleAtoi(argv[3], &limits.memory_bytes) ||
-      !absl::SimpleAtoi(argv[4], &limits.cpu_seconds)) {
+      !absl::SimpleAtoi(argv[4], &limits.cpu_ms)) {
     _exit(1);
   }
   Isolate(kSocket, router, "weft-templates");

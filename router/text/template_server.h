@@ -1,7 +1,7 @@
 // The server of template workers: a process of one thread that forks a worker for every socket it
 // is sent. It is the router's own binary, executed with an internal argument: the router has
 // threads when it starts one, and a process with threads can execute but not just fork. Each worker
-// lives under limits of the kernel (address space, processor seconds, no core file, no files to
+// lives under limits of the kernel (address space, processor time, no core file, no files to
 // write). Here are both ends of the start; TemplateHost decides when.
 
 #pragma once
@@ -19,8 +19,8 @@ namespace weft::router {
 struct TemplateLimits {
   // Address space of a worker beyond what it has when it starts.
   size_t memory_bytes = 256u << 20;
-  // Of one call (compile or render), rounded up by the kernel's clock to one more at most.
-  uint32_t cpu_seconds = 3;
+  // Processor time of one call (compile or render).
+  uint32_t cpu_ms = 1500;
 };
 
 struct TemplateServer {

@@ -1,10 +1,9 @@
 #include "router/text/template_worker.h"
 
 #include <malloc.h>
-#include <sys/resource.h>
+#include <sys/time.h>
 
 #include <string>
-#include <vector>
 
 #include "absl/time/time.h"
 #include "router/text/ffi_text.h"
@@ -13,14 +12,12 @@
 namespace weft::router {
 namespace {
 
-// Gives the next call its own processor seconds: the kernel counts those of the whole process and
-// ends it at the soft limit.
-void GrantCpu(uint32_t seconds) {
-  rusage used = {};
-  getrusage(RUSAGE_SELF, &used);
-  const rlim_t total = static_cast<rlim_t>(used.ru_utime.tv_sec + used.ru_stime.tv_sec);
-  const rlimit limit = {total + seconds + 1, RLIM_INFINITY};
-  setrlimit(RLIMIT_CPU, &limit);
+// Gives the next call its own processor time. The signal of this timer ends the process.
+void GrantCpu(uint32_t cpu_ms) {
+  itimerval timer = {};
+  timer.it_value.tv_sec = cpu_ms / 1000;
+  timer.it_value.tv_usec = (cpu_ms % 1000) * 1000;
+  setitimer(ITIMER_PROF, &timer, nullptr);
 }
 
 bool Answer(int socket, WeftTextStatus status, absl::string_view text) {
@@ -48,28 +45,22 @@ bool Compile(int socket, WeftTemplate** chat_template) {
 }
 
 bool Render(int socket, const WeftTemplate* chat_template, absl::string_view fields) {
-  uint32_t add_generation_prompt = 0, fuel = 0, bytes_max = 0, count = 0;
-  if (!TakeNumber(&fields, &add_generation_prompt) || !TakeNumber(&fields, &fuel) ||
-      !TakeNumber(&fields, &bytes_max) || !TakeNumber(&fields, &count)) {
+  uint32_t fuel = 0, bytes_max = 0, now_unix_s = 0;
+  if (!TakeNumber(&fields, &fuel) || !TakeNumber(&fields, &bytes_max) ||
+      !TakeNumber(&fields, &now_unix_s)) {
     return false;
   }
-  std::vector<WeftMessage> messages;
-  for (uint32_t i = 0; i < count; ++i) {
-    absl::string_view role, content;
-    if (!TakeText(&fields, &role) || !TakeText(&fields, &content)) return false;
-    messages.push_back({ToSlice(role), ToSlice(content)});
-  }
+  const WeftTemplateLimits limits = {fuel, bytes_max, now_unix_s};
   FfiText text, error;
   const WeftTextStatus status =
-      weft_template_render(chat_template, messages.data(), messages.size(),
-                           add_generation_prompt != 0, fuel, bytes_max, text.out(), error.out());
+      weft_template_render(chat_template, ToSlice(fields), &limits, text.out(), error.out());
   return Answer(socket, status, status == WEFT_TEXT_OK ? text.view() : error.view());
 }
 
 }  // namespace
 
-void RunTemplateWorker(int socket, uint32_t cpu_seconds) {
-  GrantCpu(cpu_seconds);
+void RunTemplateWorker(int socket, uint32_t cpu_ms) {
+  GrantCpu(cpu_ms);
   WeftTemplate* chat_template = nullptr;
   if (!Compile(socket, &chat_template)) return;
   while (true) {
@@ -78,7 +69,7 @@ void RunTemplateWorker(int socket, uint32_t cpu_seconds) {
       const auto request = ReceiveFrame(socket, kTemplateRequestBytesMax, absl::InfiniteFuture());
       if (!request.ok()) return;
       bytes = request->size();
-      GrantCpu(cpu_seconds);
+      GrantCpu(cpu_ms);
       if (!Render(socket, chat_template, *request)) return;
     }
     // A long conversation leaves nothing behind in a process that may idle for days.

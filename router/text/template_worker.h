@@ -13,10 +13,10 @@ namespace weft::router {
 inline constexpr size_t kTemplateRequestBytesMax = 32u << 20;
 inline constexpr size_t kTemplateReplyBytesMax = 32u << 20;
 
-// The messages: first (source, BOS, EOS), answered by (status, error); then any number of
-// (add_generation_prompt, fuel, bytes_max, number of messages, (role, content) of each), answered
-// by (status, text or error). A status is a WeftTextStatus. Returns when the router has closed the
-// socket.
-void RunTemplateWorker(int socket, uint32_t cpu_seconds);
+// The messages: first (source, BOS, EOS), answered by (status, error); then any number of (fuel,
+// bytes_max, now_unix_s, the template's variables as chat_values.h writes them), answered by
+// (status, text or error). A status is a WeftTextStatus. Returns when the router has closed the
+// socket; a call that takes more than `cpu_ms` of processor time ends the process.
+void RunTemplateWorker(int socket, uint32_t cpu_ms);
 
 }  // namespace weft::router

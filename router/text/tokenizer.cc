@@ -3,6 +3,7 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "router/context_length.h"
 #include "router/errors.h"
 #include "router/text/detokenizer.h"
 
@@ -14,9 +15,10 @@ constexpr char kTooManyTokensUrl[] = "weft/prompt-tokens";
 }  // namespace
 
 absl::Status Tokenizer::TooMany(size_t tokens, size_t text_bytes, const EncodeOptions& options) {
-  absl::Status status =
-      FieldError("prompt", absl::StrCat("has ", text_bytes, " bytes, which are at least ", tokens,
-                                        " tokens; at most ", options.tokens_max, " are taken"));
+  absl::Status status = ContextLengthError("prompt",
+                                           absl::StrCat("the prompt is too long: its ", text_bytes,
+                                                        " bytes are at least ", tokens, " tokens"),
+                                           options.tokens_max);
   status.SetPayload(kTooManyTokensUrl, absl::Cord(absl::StrCat(tokens)));
   return status;
 }

@@ -8,6 +8,7 @@
 #include "common/limits.h"
 #include "common/log.h"
 #include "common/status.h"
+#include "shard/control/mask_fields.h"
 
 namespace weft::shard {
 namespace {
@@ -159,7 +160,7 @@ void Executor::JoinGroup(const v1::JoinGroupRequest& request, Done done) {
       const absl::Status why =
           absl::AbortedError(absl::StrCat("epoch ", request.epoch(), " begins"));
       BeginEnd(why, &answers);
-      auto epoch = std::make_shared<EpochState>();
+      auto epoch = std::make_shared<EpochState>(&heartbeat_);
       epoch->number = request.epoch();
       epoch->router_id = request.router_id();
       pending_join_ = PendingJoin{std::move(epoch),
@@ -253,6 +254,28 @@ void Executor::Step(StepCall call) {
   if (!status.ok()) call.done(std::move(status));
 }
 
+absl::Status Executor::MaskRows(const v1::MaskRowsRequest& request) {
+  uint32_t running_max = 0;
+  uint32_t vocab_size = 0;
+  {
+    absl::MutexLock lock(&mutex_);
+    WEFT_RETURN_IF_ERROR(CheckCurrent(request.epoch()));
+    running_max = model_.limits.running_max;
+    vocab_size = model_.limits.vocab_size;
+  }
+  // Not under the lock: it may take a while.
+  WEFT_ASSIGN_OR_RETURN(auto rows, ParseMaskRows(request, running_max, vocab_size));
+  absl::MutexLock lock(&mutex_);
+  WEFT_RETURN_IF_ERROR(CheckCurrent(request.epoch()));
+  WEFT_ASSIGN_OR_RETURN(const std::shared_ptr<StepMasks> masks,
+                        current_->masks.Of(request.step(), current_->order.unanswered()));
+  for (auto& [slot, mask] : rows) {
+    WEFT_RETURN_IF_ERROR(masks->Put(slot, std::move(mask), running_max));
+  }
+  device_wake_.Signal();
+  return absl::OkStatus();
+}
+
 absl::Status Executor::CheckLoaded() const {
   if (state_ == v1::SHARD_STATE_READY && !draining_) return absl::OkStatus();
   if (state_ == v1::SHARD_STATE_LOADING) {
@@ -297,6 +320,7 @@ absl::Time Executor::IdleBy() const {
 }
 
 void Executor::AbortDevice() {
+  if (current_ != nullptr) current_->masks.Abort();
   if (meeting_) {
     model_.meeting->Abort(current_->number);
   } else {

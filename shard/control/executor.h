@@ -29,6 +29,7 @@
 #include "common/limits.h"
 #include "common/thread.h"
 #include "shard/comm/group_meeting.h"
+#include "shard/control/mask_window.h"
 #include "shard/control/membership.h"
 #include "shard/control/probe.h"
 #include "shard/control/step_inputs.h"
@@ -123,6 +124,8 @@ class Executor {
   // `response` lives until `done`.
   void Warmup(const v1::WarmupRequest& request, v1::WarmupResponse* response, Done done);
   void Step(StepCall call);
+  // Hands in masks of a step that has been sent or will be.
+  absl::Status MaskRows(const v1::MaskRowsRequest& request);
 
   // Refuses new steps, lets the step in hand finish for up to `drain`, ends the epoch and both
   // threads. Blocks. Idempotent. Main thread.
@@ -131,6 +134,8 @@ class Executor {
  private:
   // The life of the group as this rank sees it; guarded by mutex_ but for `inputs`.
   struct EpochState {
+    explicit EpochState(Heartbeat* heartbeat) : masks(heartbeat) {}
+
     Epoch number = 0;
     uint64_t router_id = 0;
     // The runner has begun it.
@@ -145,6 +150,7 @@ class Executor {
     absl::Status broken;
     std::optional<v1::WarmupResponse> warmup;
     StepOrder order;
+    MaskWindow masks;
     // Made by Warmup, then touched by the step thread alone.
     std::unique_ptr<StepInputs> inputs;
   };
@@ -181,7 +187,7 @@ class Executor {
     absl::StatusOr<StepResult> result = absl::UnknownError("not run");
   };
 
-  enum class Job : uint8_t { kNone, kEnd, kJoin, kWarmup, kLaunch, kTake };
+  enum class Job : uint8_t { kNone, kEnd, kJoin, kWarmup, kLaunch, kSample, kTake };
 
   // Calls to make once the lock is released.
   using Answers = std::vector<std::pair<Done, absl::Status>>;
@@ -215,6 +221,8 @@ class Executor {
   void StepLoop();
   bool CanPrepare() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void PrepareNext() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Gives a prepared step the masks that its rows wait for, if any do.
+  static absl::Status TakeMasks(EpochState& epoch, StepBatch* batch);
   void Answer(PreparedStep step) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // -- Device thread (executor_threads.cc) ---------------------------------------------------
@@ -227,6 +235,7 @@ class Executor {
   absl::Status TakeKept(Epoch wanted) ABSL_LOCKS_EXCLUDED(mutex_);
   void RunWarmup() ABSL_LOCKS_EXCLUDED(mutex_);
   void RunLaunch() ABSL_LOCKS_EXCLUDED(mutex_);
+  void RunSample() ABSL_LOCKS_EXCLUDED(mutex_);
   void RunTake() ABSL_LOCKS_EXCLUDED(mutex_);
   // The oldest launched step ended in `result`; the step thread answers it.
   void FinishStep(absl::StatusOr<StepResult> result) ABSL_LOCKS_EXCLUDED(mutex_);

@@ -131,6 +131,7 @@ void Executor::PrepareNext() {
   {
     absl::MutexLock lock(&mutex_);
     // The result of the step before still counts, so the device is not aborted here.
+    if (status.ok()) status = TakeMasks(*step.epoch, &step.batch);
     if (!status.ok()) Break(*step.epoch, step.call.header().step(), status, &answers);
     if (status.ok()) status = step.epoch->broken;
     if (status.ok() && step.epoch->ending) status = absl::AbortedError("the epoch is ending");
@@ -143,6 +144,16 @@ void Executor::PrepareNext() {
     }
   }
   Send(std::move(answers));
+}
+
+absl::Status Executor::TakeMasks(EpochState& epoch, StepBatch* batch) {
+  std::vector<Slot> slots;
+  for (const StepSequence& sequence : batch->sequences) {
+    if (sequence.masked) slots.push_back(sequence.slot);
+  }
+  if (slots.empty() && epoch.masks.Find(batch->step) == nullptr) return absl::OkStatus();
+  WEFT_ASSIGN_OR_RETURN(batch->masks, epoch.masks.Of(batch->step, epoch.order.unanswered()));
+  return batch->masks->Expect(slots);
 }
 
 void Executor::Answer(PreparedStep step) {
@@ -178,13 +189,13 @@ void Executor::DeviceLoop() {
         const WatchedWait wait;
         device_wake_.WaitWithTimeout(&mutex_, launched_.empty() ? kIdleBeat : kReadyPoll);
         // A device that hangs must look like it.
-        if (launched_.empty()) heartbeat_.Beat();
+        if (launched_.empty() || model_.runner->sampling_due()) heartbeat_.Beat();
       }
       device_job_ = job;
     }
     heartbeat_.Beat();
     // Meeting the others and warming up have times of their own.
-    if (job != Job::kLaunch && job != Job::kTake) StopWatching();
+    if (job == Job::kEnd || job == Job::kJoin || job == Job::kWarmup) StopWatching();
     switch (job) {
       case Job::kNone:
         return;
@@ -199,6 +210,9 @@ void Executor::DeviceLoop() {
         break;
       case Job::kLaunch:
         RunLaunch();
+        break;
+      case Job::kSample:
+        RunSample();
         break;
       case Job::kTake:
         RunTake();
@@ -217,11 +231,16 @@ Executor::Job Executor::NextJob() const {
   if (current_ == nullptr) return pending_join_.has_value() ? Job::kJoin : Job::kNone;
   if (!warmup_calls_.empty()) return Job::kWarmup;
   const bool failed = !launched_.empty() && !launched_.back().launch_status.ok();
+  // Until its rows have been sampled no other step is launched behind it.
+  const bool sampling_due = !failed && !launched_.empty() && model_.runner->sampling_due();
+  if (sampling_due && launched_.back().batch.masks->Settled()) return Job::kSample;
   // First what keeps the device busy.
-  if (!prepared_.empty() && !failed && launched_.size() < model_.runner->launches_max()) {
+  if (!prepared_.empty() && !failed && !sampling_due &&
+      launched_.size() < model_.runner->launches_max()) {
     return Job::kLaunch;
   }
   if (launched_.empty()) return Job::kNone;
+  if (sampling_due && launched_.size() == 1) return Job::kNone;
   const bool ended = !launched_.front().launch_status.ok() || model_.runner->Ready();
   return ended ? Job::kTake : Job::kNone;
 }
@@ -387,6 +406,15 @@ void Executor::RunLaunch() {
   step->queue_us = ClampUs(options_.clock->NowUs() - step->call.arrived_us - step->host_us);
   // An error waits for its turn: steps launched before count.
   step->launch_status = model_.runner->Launch(step->batch);
+}
+
+void Executor::RunSample() {
+  PreparedStep* step = nullptr;
+  {
+    absl::MutexLock lock(&mutex_);
+    step = &launched_.back();
+  }
+  step->launch_status = model_.runner->LaunchSampling();
 }
 
 void Executor::RunTake() {

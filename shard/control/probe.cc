@@ -17,8 +17,9 @@ namespace {
 
 constexpr double kSecondsPerUs = 1e-6;
 constexpr std::array<const char*, 3> kSteps = {"Prefill", "Decode", "FilterBatch"};
-constexpr std::array<const char*, 8> kCalls = {"Info",   "Rendezvous", "JoinGroup", "LeaveGroup",
-                                               "Warmup", "Prefill",    "Decode",    "FilterBatch"};
+constexpr std::array<const char*, 9> kCalls = {"Info",       "Rendezvous",  "JoinGroup",
+                                               "LeaveGroup", "Warmup",      "Prefill",
+                                               "Decode",     "FilterBatch", "MaskRows"};
 
 template <size_t N>
 size_t IndexOf(const std::array<const char*, N>& names, absl::string_view name) {

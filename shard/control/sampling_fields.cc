@@ -74,12 +74,34 @@ absl::Status ParseBias(const v1::SamplingParams& message, const std::string& fie
   return absl::OkStatus();
 }
 
+absl::Status ParseHeldIds(const v1::SamplingParams& message, const std::string& field,
+                          uint32_t vocab_size, SamplingParams* params) {
+  const auto refuse = [&field](absl::string_view what) {
+    return absl::InvalidArgumentError(absl::StrCat(field, ".held_ids: ", what));
+  };
+  if (static_cast<size_t>(message.held_ids_size()) > kHeldIdsMax) {
+    return refuse(absl::StrCat(message.held_ids_size(), " ids, at most ", kHeldIdsMax));
+  }
+  for (const uint32_t id : message.held_ids()) {
+    if (id >= vocab_size) {
+      return refuse(absl::StrCat(id, " is not below the vocabulary's ", vocab_size));
+    }
+    if (!params->held_ids.empty() && id <= params->held_ids.back()) {
+      return refuse("ids must ascend");
+    }
+    params->held_ids.push_back(id);
+  }
+  params->min_tokens = message.min_tokens();
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status ParseSampling(const v1::SamplingParams& message, const std::string& field,
                            uint32_t vocab_size, SamplingParams* params) {
   WEFT_RETURN_IF_ERROR(CheckRanges(message, field));
   WEFT_RETURN_IF_ERROR(ParseBias(message, field, vocab_size, params));
+  WEFT_RETURN_IF_ERROR(ParseHeldIds(message, field, vocab_size, params));
   params->temperature = message.temperature() < kTemperatureMin ? 0.0f : message.temperature();
   params->top_k = message.top_k();
   params->top_p = message.top_p();

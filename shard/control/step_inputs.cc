@@ -28,6 +28,7 @@ void Clear(StepBatch* batch) {
   batch->sequences.clear();
   batch->tables.clear();
   batch->block_ids.clear();
+  batch->masks.reset();
 }
 
 }  // namespace
@@ -155,6 +156,7 @@ absl::Status StepInputs::AddDecodeRows(const google::protobuf::RepeatedField<uin
     WEFT_RETURN_IF_ERROR(AddRows(slot, 1, "decode", batch));
     batch->sequences.back().from_last_sample = true;
     batch->sequences.back().sample = true;
+    batch->sequences.back().masked = slots_[slot].masked;
     batch->ids.push_back(kNoToken);
   }
   return absl::OkStatus();
@@ -186,6 +188,7 @@ absl::Status StepInputs::AddChunk(const v1::Chunk& chunk, const std::string& fie
   }
   WEFT_RETURN_IF_ERROR(AddRows(slot, static_cast<uint32_t>(chunk.ids_size()), field, batch));
   batch->sequences.back().sample = chunk.last();
+  batch->sequences.back().masked = chunk.last() && entry.masked;
   batch->ids.insert(batch->ids.end(), chunk.ids().begin(), chunk.ids().end());
   if (chunk.last()) {
     entry.state = SlotState::kRunning;
@@ -263,6 +266,7 @@ absl::Status StepInputs::StartSequence(const v1::Chunk& chunk, const std::string
   slot->next = chunk.start();
   slot->prompt_len = chunk.prompt_len();
   slot->known_len = known;
+  slot->masked = chunk.masked();
   batch->starts.push_back(std::move(start));
   return absl::OkStatus();
 }
@@ -276,8 +280,10 @@ absl::Status StepInputs::CheckContinues(const v1::Chunk& chunk, const std::strin
   if (chunk.start() != slot.next) {
     return Invalid(field, ".start: ", chunk.start(), ", the next position is ", slot.next);
   }
-  if (chunk.prompt_len() != 0 || chunk.has_sampling() || chunk.penalty_ids_size() > 0) {
-    return Invalid(field, ": prompt_len, sampling and penalty_ids come with the first chunk only");
+  if (chunk.prompt_len() != 0 || chunk.has_sampling() || chunk.penalty_ids_size() > 0 ||
+      chunk.masked()) {
+    return Invalid(field,
+                   ": prompt_len, sampling, penalty_ids and masked come with the first chunk only");
   }
   return absl::OkStatus();
 }

@@ -69,6 +69,8 @@ class StepInputs {
     uint32_t prompt_len = 0;
     // Known ids as given for penalties; 0 = no penalties.
     uint32_t known_len = 0;
+    // Its tokens are sampled from what masks allow.
+    bool masked = false;
     BlockTables tables;
   };
 

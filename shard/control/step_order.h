@@ -52,6 +52,7 @@ class StepOrder {
 
   // The oldest unanswered step has been answered; makes room for one more.
   void OnAnswered() { ++unanswered_; }
+  StepNumber unanswered() const { return unanswered_; }
 
   // All calls that wait, in order; they are no longer here.
   std::vector<StepCall> TakeAll();

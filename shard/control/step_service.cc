@@ -128,6 +128,14 @@ class Service final : public v1::ShardService::CallbackService {
     return Step(context, request, response, "FilterBatch");
   }
 
+  grpc::ServerUnaryReactor* MaskRows(grpc::CallbackServerContext* context,
+                                     const v1::MaskRowsRequest* request,
+                                     v1::MaskRowsResponse*) override {
+    auto [reactor, done] = Begin(context, "MaskRows");
+    done(executor_.MaskRows(*request));
+    return reactor;
+  }
+
  private:
   struct Call {
     grpc::ServerUnaryReactor* reactor;

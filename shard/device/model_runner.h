@@ -27,7 +27,8 @@ class ModelRunner {
   // Runs the steps that load what is loaded late and times small shapes. Once an epoch. DATA_LOSS
   // when these give logits that are no numbers: the model is broken, and stays so.
   virtual absl::StatusOr<WarmupResult> Warmup() = 0;
-  // Runs one step: drops, starts, forward, sampling. Any error ends the epoch.
+  // Runs one step: drops, starts, forward, sampling, for which it waits until the masks have
+  // settled. Any error ends the epoch.
   virtual absl::StatusOr<StepResult> Run(const StepBatch& batch) = 0;
 
   // The same in two halves, for devices that work while the host prepares (invariant ahead.two).
@@ -39,6 +40,10 @@ class ModelRunner {
     launched_ = &batch;
     return absl::OkStatus();
   }
+  // The step launched last has masks and has not sampled yet: LaunchSampling is to be called once
+  // these have settled, and nothing is to be launched before. Never where Take does the work.
+  virtual bool sampling_due() const { return false; }
+  virtual absl::Status LaunchSampling() { return absl::OkStatus(); }
   // The oldest launched step has ended, well or badly: Take will not wait. Never blocks.
   virtual bool Ready() { return true; }
   // The result of the oldest launched step; waits for it. REQUIRES: one is launched.

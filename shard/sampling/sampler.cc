@@ -50,6 +50,25 @@ float Penalised(float logit, const SlotState::Count& count, const SamplingParams
   return logit;
 }
 
+// Takes every id of the slice that is not allowed out of the row. Its logit is not remembered: it
+// cannot be the one that is chosen.
+void ApplyMask(const RowMask& mask, const Range& slice, float* logits) {
+  if (mask.words.empty()) return;
+  for (uint32_t id = slice.begin; id < slice.end;) {
+    const uint32_t word = mask.words[id / 32];
+    const uint32_t end = std::min<uint32_t>(slice.end, (id / 32 + 1) * 32);
+    float* const row = logits + (id - slice.begin);
+    if (word == 0) {
+      std::fill_n(row, end - id, kMinusInfinity);
+    } else if (word != ~0u) {
+      for (uint32_t i = 0; id + i < end; ++i) {
+        if (((word >> ((id + i) % 32)) & 1u) == 0) row[i] = kMinusInfinity;
+      }
+    }
+    id = end;
+  }
+}
+
 }  // namespace
 
 Sampler::Sampler(const SlicePlan& slice, uint32_t vocab, uint32_t running_max, int threads,
@@ -113,6 +132,7 @@ absl::StatusOr<uint64_t> Sampler::Plan(absl::Span<const Row> rows) {
     row.slot = rows[i].slot;
     row.position = rows[i].position;
     row.params = &slots_[row.slot].params();
+    row.mask = rows[i].mask;
     row.path = PathOf(*row.params);
     row.stats_word = words;
     if (row.params->logprobs) words += 1 + TopLogprobs(*row.params);
@@ -230,6 +250,12 @@ void Sampler::ApplyBiasAndPenalties(RowWork& row, float* logits) {
   for (const auto& [id, bias] : params.logit_bias) {
     if (float* const logit = change(id)) *logit += bias;
   }
+  if (params.holds(slots_[row.slot].prompt_len(), row.position)) {
+    for (const TokenId id : params.held_ids) {
+      if (float* const logit = change(id)) *logit = kMinusInfinity;
+    }
+  }
+  if (row.mask != nullptr) ApplyMask(*row.mask, slice_.vocab, logits);
   if (!params.has_penalties()) return;
   for (const SlotState::Count& count : slots_[row.slot].counts()) {
     if (float* const logit = change(count.id)) *logit = Penalised(*logit, count, params);

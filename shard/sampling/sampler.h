@@ -1,8 +1,7 @@
-// Sampling on the device, all rows of a step: logit bias, penalties, temperature, top-k, typical-p,
-// top-p, min-p, draw; log-probabilities of the model's own distribution (before bias, penalties,
-// temperature and filters). Each is computed only for rows that ask for it. A grammar's mask will
-// come between bias and penalties. Owned by the model runner, called by its device thread; rows are
-// spread over the compute pool.
+// Sampling on the device, all rows of a step: logit bias, mask, penalties, temperature, top-k,
+// typical-p, top-p, min-p, draw; log-probabilities of the model's own distribution (before bias,
+// penalties, temperature and filters). Each is computed only for rows that ask for it. Owned by the
+// model runner, called by its device thread; rows are spread over the compute pool.
 //
 // Every rank has a slice of the vocabulary. Ranks exchange, in one gather a step, what each row's
 // parameters say (invariant rank.same): greedy and temperature-only rows their best (score, id),
@@ -37,6 +36,8 @@ class Sampler {
     Slot slot = 0;
     // Index of the sampled token in its sequence.
     Position position = 0;
+    // The ids that it may be; null = all.
+    const RowMask* mask = nullptr;
   };
 
   // `threads`: of the pool that Sample gets. The exchange buffers hold ExchangeBytes and world
@@ -72,6 +73,7 @@ class Sampler {
     Position position = 0;
     Path path = Path::kGreedy;
     const SamplingParams* params = nullptr;
+    const RowMask* mask = nullptr;
     // Where the row's record begins in each rank's exchange buffer, in 8-byte words: first the
     // log-probability part, then the choice.
     uint64_t stats_word = 0;

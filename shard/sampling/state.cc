@@ -12,6 +12,7 @@ void SlotState::Begin(const SequenceStart& start) {
   End();
   active_ = true;
   params_ = start.sampling;
+  prompt_len_ = start.prompt_len;
   if (!params_.has_penalties()) return;
   counts_.reserve(start.penalty_ids.size() + kOutputReserve);
   index_of_.reserve(start.penalty_ids.size() + kOutputReserve);

@@ -25,6 +25,7 @@ class SlotState {
   bool active() const { return active_; }
   const SamplingParams& params() const { return params_; }
   TokenId last_token() const { return last_token_; }
+  uint32_t prompt_len() const { return prompt_len_; }
   const std::vector<Count>& counts() const { return counts_; }
 
   void Begin(const SequenceStart& start);
@@ -38,6 +39,7 @@ class SlotState {
   bool active_ = false;
   SamplingParams params_;
   TokenId last_token_ = kNoToken;
+  uint32_t prompt_len_ = 0;
   // Counts as a list, for the penalties' walk; and each id's place in it.
   std::vector<Count> counts_;
   absl::flat_hash_map<TokenId, uint32_t> index_of_;

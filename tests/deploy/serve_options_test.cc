@@ -31,7 +31,7 @@ struct Serve {
   std::vector<ChildSpec> Shards() const { return ShardSpecs(flags, options, kPlaces, environ); }
   ChildSpec Router() const { return RouterSpec(flags, options, kPlaces, environ); }
 
-  inline static const ServePlaces kPlaces{"/bin/weft-router", "/bin/weft-shard", "/m.gguf",
+  inline static const ServePlaces kPlaces{"/bin/weft-router", "/bin/weft-shard", "/m.gguf", "",
                                           "/run/weft"};
   Flags flags;
   ServeOptions options;

@@ -88,6 +88,15 @@ def body():
         {"role": "assistant", "content": "\u00e9\U0001F600"}], "max_completion_tokens": 1,
         "logprobs": True, "top_logprobs": 3, "temperature": 0,
         "stream_options": {"include_usage": True}, **every}).encode()
+    yield json.dumps({"messages": [
+        {"role": "user", "content": "a", "name": "n"},
+        {"role": "assistant", "content": None, "reasoning_content": "r", "tool_calls": [
+            {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{\"x\":1}"}}]},
+        {"role": "tool", "tool_call_id": "c", "content": "b"}],
+        "tools": [{"type": "function", "function": {"name": "f", "description": "d",
+                                                    "parameters": {"type": "object"}}}],
+        "tool_choice": "auto", "documents": [{"text": "t"}], "reasoning_effort": "low",
+        "chat_template_kwargs": {"enable_thinking": False}}).encode()
 
 
 def generate():
@@ -114,6 +123,13 @@ resume { output_ids: 5 output_ids: 9 seed: 7 fingerprint: "weft-1" }
     yield b"""#
 chat { messages { role: "user" content: "Hello" } messages { role: "assistant" content: "x" } }
 model: "m" add_special_tokens: false sampling { min_p: 0.1 typical_p: 0.5 }
+"""
+    yield b"""#
+chat { messages { role: "user" content_parts: "a" content_parts: "b" name: "n" }
+messages { role: "assistant" reasoning_content: "r" tool_calls { id: "c" name: "f"
+arguments: "{\\"x\\":1}" } } messages { role: "tool" content: "b" tool_call_id: "c" }
+tools: "{\\"type\\":\\"function\\",\\"function\\":{\\"name\\":\\"f\\"}}" documents: "{}"
+chat_template_kwargs: "{\\"a\\":1}" reasoning_effort: "low" continue_final_message: true }
 """
 
 
@@ -352,7 +368,30 @@ def template():
           b"{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant' }}{% endif %}" + talk
     yield b"{{ messages | map(attribute='content') | join('') | upper | replace('A', 'b') }}" + talk
     yield b"{{ raise_exception('no ' ~ messages[0].content) }}" + talk
+    yield b"{{ tools | tojson }}{% for k, v in a.items() %}{{ k ~ v }}{% endfor %}" \
+          b"{% for m in messages %}{% for c in m.tool_calls %}{{ c.function.arguments | dictsort }}" \
+          b"{% endfor %}{% endfor %}\0user\0{\"a\":{\"<|im_start|>\":[\"<|im_end|>\",1.5]}}"
     yield b"{{ (messages[1].content | reverse | list | tojson(indent=2))[:20] }}{{ 'x' * 3 }}" + talk
+
+
+def grammar():
+    schemas = json.loads((TEXT / "grammar/schemas.json").read_text())
+    kinds = {}
+    for entry in schemas:
+        kinds.setdefault(entry["name"].rsplit(" ", 1)[0], json.dumps(entry["schema"]).encode())
+    for schema in kinds.values():
+        if len(schema) < 2000:
+            yield b"\0" + schema
+    yield b"\1"
+    yield b'\2start: "call" "(" arg ("," arg)* ")"\narg: NAME | %json {"type": "integer"}\nNAME: /[a-z]+/\n'
+    yield b'\2start: <|tool|> x{1,3} | y[stop=";", max_tokens=3]\nx: /./ | "ab"i\ny: /[^;]*/\n%ignore " "\n'
+    yield b"\3(\\d{3}-)?[a-z/]+(foo|bar){2,9}\\s"
+    yield b"\4yes\nno\nyes, please"
+    yield b'\5{"structures":[{"begin":"<f=a>","schema":{"type":"null"},"end":"</f>"}],"triggers":["<f="]}'
+    yield b'\5{"format":{"type":"triggered_tags","triggers":["<|tool|>"],"at_least_one":true,"tags":[' \
+          b'{"begin":"<|tool|>x","content":{"type":"regex","pattern":"[0-9]+"},"end":";"}]}}'
+    yield b'\5{"format":{"type":"sequence","elements":[{"type":"const_string","value":"a"},' \
+          b'{"type":"tag","begin":"<t>","content":{"type":"any_text"},"end":"</t>"}]}}'
 
 
 def safetensors():
@@ -404,12 +443,72 @@ def recording():
     yield records[:16384]
 
 
+def chat_text():
+    """A byte for the size of pieces, then an answer, or a saved conversation."""
+    yield b"\x00# T *a* **b** `c`\n- x\n  1. y\n> q\n---\n| a | b |\n~~s~~ \\*\n"
+    yield b"\x02```py\nx = 1\n```\n**never closed\n***a***_b_\n~~~\n`\n~~~"
+    yield b"\x05\x1b[2J\x1b]0;t\x07\r\nx\ry\xc2\x9b\xe2\x80\xae\xff\xf0\x9f\x98\x80"
+    yield b"\x00" + json.dumps({"model": "m", "messages": [
+        {"role": "system", "content": "s"}, {"role": "user", "content": "q"},
+        {"role": "assistant", "content": "a"}]}).encode()
+    yield b'\x01"""\n/help\n"""'
+    yield b"\x01/set top_p 0.5"
+
+
+def answer_parts():
+    """One call in each format, in the order of the parsers' names; behind it the bytes that choose."""
+    json_call = '{"name": "f", "arguments": {"s": "a\\u00e9", "n": 1}}'
+    dsml = "\uff5cDSML\uff5c"
+    deep = "<\uff5ctool\u2581%s\uff5c>"
+    begin, end = deep % "calls\u2581begin" + deep % "call\u2581begin", deep % "call\u2581end"
+    answers = [
+        begin + "function" + deep % "sep" + 'f\n```json\n{"n": 1}\n```' + end,
+        begin + "f" + deep % "sep" + '{"n": 1}' + end,
+        f'<{dsml}invoke name="f">\n<{dsml}parameter name="n" string="false">1</{dsml}parameter>\n</{dsml}invoke>',
+        "<tool_call>f\n<arg_key>b</arg_key>\n<arg_value>True</arg_value>\n</tool_call>",
+        f"<|tool_call|>[{json_call}, {json_call}]",
+        "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>commentary"
+        " to=functions.f <|constrain|>json<|message|>{}<|call|>",
+        f"So.\n<tool_call>\n{json_call}\n</tool_call>",
+        f"```json\n{json_call}\n```",
+        "<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{}",
+        f"{json_call}; {json_call}",
+        "<|python_start|>[f(s='a', n=-1.5), f(o=None, b=[True, {'a': (1,)}])]<|python_end|>",
+        '<minimax:tool_call>\n<invoke name="f">\n<parameter name="s">a</parameter>\n</invoke>',
+        '[TOOL_CALLS]f[CALL_ID]1[ARGS]{"s": "a"}[TOOL_CALLS] [{"name": "f"}]',
+        f"functools[{json_call}]",
+        "[f(s='a'), f()]",
+        "<tool_call>\n<function=f>\n<parameter=s>\na\n</parameter>\n</function>\n</tool_call>",
+        "plain",
+    ]
+    for i, answer in enumerate(answers):
+        yield bytes([i, 3, 0, 7]) + b"<think>a</think>\n" + answer.encode()
+        yield bytes([i, 4, 2, 9]) + answer.encode()
+
+
+def hub():
+    """A list of files that is taken and one that is refused, an index, and what headers hold."""
+    for path, storage in (("d/m-00001-of-00002.gguf", {"sha256": "d" * 64, "size": 9}),
+                          ("../x", {"oid": "sha256:" + "d" * 64})):
+        yield json.dumps({"sha": "c" * 40, "siblings": [
+            {"rfilename": "config.json", "size": 7, "blobId": "e" * 40},
+            {"rfilename": path, "size": 9, "lfs": storage},
+            {"rfilename": "model.safetensors"}]}).encode()
+    yield json.dumps({"weight_map": {"a": "model-00001-of-00002.safetensors", "b": "x/y"}}).encode()
+    yield from (b"bytes 5-9/100", b'W/"' + b"d" * 64 + b'"', b'"api";r=0;t=55',
+                b"Sun, 09 Sep 2001 01:46:45 GMT", b"org/name@refs/pr/3")
+
+
 TARGETS = {
+    "answer_parts": answer_parts,
     "http": http, "body": body, "generate": generate, "step": step, "http2": http2, "reply": reply,
-    "tokenizer": tokenizer, "model_text": model_text, "template": template,
+    "tokenizer": tokenizer, "grammar": grammar, "model_text": model_text, "template": template,
     "gguf": lambda: (micro_llama(kind) for kind in (2, 3, 8)), "safetensors": safetensors,
     "config": config, "torch_file": torch_file, "sentence_piece": sentence_piece,
-    "recording": recording,
+    "recording": recording, "chat_text": chat_text,
+
+
+    "recording": recording, "hub": hub,
 }
 
 

@@ -16,18 +16,14 @@ import sys
 import gguf
 import jinja2
 import numpy as np
-import tokenizers
 import torch
+from demo_tokenizer import field, make_tokenizer
 from transformers import LlamaConfig, LlamaForCausalLM
 
 HERE = pathlib.Path(__file__).parent
 NEW_TOKENS = 32
 EOS_IDS = (2, 0)
 MARGIN_MIN = 5e-4
-
-
-def field(reader, key):
-    return reader.fields[key].contents()
 
 
 def state_dict(reader):
@@ -86,31 +82,6 @@ def make_model(reader):
     model = LlamaForCausalLM(config).float().eval()
     model.load_state_dict(state_dict(reader))
     return model
-
-
-def make_tokenizer(reader):
-    """The pipeline of tokenizer.ggml.pre = "smollm"."""
-    assert field(reader, "tokenizer.ggml.pre") == "smollm"
-    tokens = field(reader, "tokenizer.ggml.tokens")
-    merges = [tuple(m.split(" ", 1)) for m in field(reader, "tokenizer.ggml.merges")]
-    bpe = tokenizers.models.BPE(vocab={t: i for i, t in enumerate(tokens)}, merges=merges)
-    tokenizer = tokenizers.Tokenizer(bpe)
-    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Sequence(
-        [
-            tokenizers.pre_tokenizers.Digits(individual_digits=True),
-            tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True),
-        ]
-    )
-    tokenizer.decoder = tokenizers.decoders.ByteLevel()
-    types = field(reader, "tokenizer.ggml.token_type")
-    tokenizer.add_special_tokens(
-        [
-            tokenizers.AddedToken(token, special=True, normalized=False)
-            for token, kind in zip(tokens, types)
-            if kind == 3
-        ]
-    )
-    return tokenizer
 
 
 def continue_greedy(model, prompt_ids):

@@ -23,7 +23,7 @@ PLAIN_COMPLETIONS, PLAIN_CHAT = "/v1/completions plain", "/v1/chat/completions p
 TEXT_DOORS = (TGI, COMPLETIONS, GRPC, PLAIN_COMPLETIONS)
 CHAT_DOORS = (CHAT, GRPC, PLAIN_CHAT)
 TGI_REASONS = {"length": LENGTH, "eos_token": STOP, "stop_sequence": STOP}
-GRPC_REASONS = {1: LENGTH, 2: STOP, 3: STOP}
+GRPC_REASONS = {1: LENGTH, 2: STOP, 3: STOP, 5: STOP}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,6 +41,9 @@ class Ask:
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
     stop: tuple = ()
+    # What the answer is made of: these ids alone, and none of these words.
+    allowed_token_ids: tuple = ()
+    bad_words: tuple = ()
     ignore_eos: bool = True
 
     def repeatable(self):
@@ -51,8 +54,9 @@ class Ask:
         given = {name: getattr(self, name) for name in
                  ("seed", "top_p", "repetition_penalty", "presence_penalty", "frequency_penalty")
                  if getattr(self, name) is not None}
-        if self.stop:
-            given["stop"] = list(self.stop)
+        for name in ("stop", "allowed_token_ids", "bad_words"):
+            if getattr(self, name):
+                given[name] = list(getattr(self, name))
         return {**given, "ignore_eos": self.ignore_eos}
 
 
@@ -86,6 +90,8 @@ def grpc_request(pb, ask):
         for name in names:
             if getattr(ask, name) is not None:
                 setattr(group, name, getattr(ask, name))
+    request.decoding.allowed_token_ids.extend(ask.allowed_token_ids)
+    request.decoding.bad_words.extend(ask.bad_words)
     request.stopping.max_tokens = ask.max_tokens
     request.stopping.stop_sequences.extend(ask.stop)
     request.stopping.ignore_eos = ask.ignore_eos

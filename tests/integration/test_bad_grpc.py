@@ -19,7 +19,7 @@ FIELDS = (
     ("sampling.min_p", (0, 1), (-0.01, 1.001, NAN, INF), ("0", "1")),
     ("sampling.typical_p", (1e-30, 1), (0, -0.01, 1.001, NAN), ("0", "1")),
     ("sampling.seed", (0, 2**64 - 1), (), ()),
-    ("sampling.n", (1,), (0, 2, 2**32 - 1), ("1",)),
+    ("sampling.n", (1, 2), (0, 129, 2**32 - 1), ("1", "128")),
     ("decoding.repetition_penalty", (0.01, 10), (0, 0.001, -1, 10.1, NAN, INF), ("0.01", "10")),
     ("decoding.presence_penalty", (-2, 2), (-2.01, 2.01, NAN, -INF), ("-2", "2")),
     ("decoding.frequency_penalty", (-2, 2), (-2.01, 2.01, NAN, INF), ("-2", "2")),
@@ -56,6 +56,7 @@ class BadGrpcTest(unittest.TestCase):
 
     def setUp(self):
         self.prompt_tokens = self.server.metric("weft_prompt_tokens_total")
+        self.steps = self.server.metric("weft_steps_total")
 
     def tearDown(self):
         self.server.wait_idle()
@@ -65,6 +66,7 @@ class BadGrpcTest(unittest.TestCase):
     def assert_no_prompts(self):
         """No request since the test's beginning reached a shard."""
         self.assertEqual(self.server.metric("weft_prompt_tokens_total"), self.prompt_tokens)
+        self.assertEqual(self.server.metric("weft_steps_total"), self.steps)
 
     def request(self, **fields):
         """"Hi" with one new token, and `fields` by path (dots as __)."""

@@ -8,7 +8,7 @@ import http.client
 import json
 import unittest
 
-from bad_cases import ACCEPTED, IDS_1024, MALFORMED, PARAMETERS, REFUSED
+from bad_cases import ACCEPTED, IDS_1024, MALFORMED, PARAMETERS, REFUSED, TEMPLATE_FIELDS
 from stream_clients import Checker, Streams
 from stream_doors import TEXT_DOORS, Ask
 from weft_server import WeftServer
@@ -72,6 +72,7 @@ class BadInputTest(unittest.TestCase):
 
     def setUp(self):
         self.prompt_tokens = self.server.metric("weft_prompt_tokens_total")
+        self.steps = self.server.metric("weft_steps_total")
 
     def tearDown(self):
         """After each sweep: idle, and a good request works."""
@@ -83,6 +84,7 @@ class BadInputTest(unittest.TestCase):
     def assert_no_prompts(self):
         """No request since the test's beginning reached a shard."""
         self.assertEqual(self.server.metric("weft_prompt_tokens_total"), self.prompt_tokens)
+        self.assertEqual(self.server.metric("weft_steps_total"), self.steps)
 
     def send(self, path, body, method="POST", headers=None):
         """(status, headers, body) over one connection, which must outlive all errors."""
@@ -133,8 +135,9 @@ class BadInputTest(unittest.TestCase):
                 if name is None or (name == "stream" and door.stream):
                     continue
                 for value in field.bad:
+                    value, inner = value if isinstance(value, tuple) else (value, "")
                     body = door.body((name, value), *field.beside)
-                    self.assert_refused(door.path, body, door.full_name(name), field.says)
+                    self.assert_refused(door.path, body, door.full_name(name) + inner, field.says)
                     count += 1
         self.assert_no_prompts()
         for door in ONE_OF_EACH:
@@ -148,6 +151,9 @@ class BadInputTest(unittest.TestCase):
     # -- Fields -----------------------------------------------------------------------------------
     def test_parameters_out_of_range_or_of_the_wrong_type(self):
         self.sweep(PARAMETERS)
+
+    def test_what_a_template_is_given_beside_messages(self):
+        self.sweep(TEMPLATE_FIELDS)
 
     def test_known_fields_that_are_not_served(self):
         self.sweep(REFUSED + ACCEPTED)
@@ -241,9 +247,11 @@ class BadInputTest(unittest.TestCase):
             if door.kind == CHAT:
                 continue
             for prompt in common + (('["a"]',) if door.kind == TGI else
-                                    ('["a","b"]', "[[1],[2]]", '[""]', "[[]]", "[[[1]]]",
-                                     '["a",1]')):
+                                    ('[""]', "[[]]", "[[[1]]]", "[" + ",".join(['"a"'] * 257) + "]")):
                 self.assert_refused(door.path, door.body(prompt=prompt), door.prompt_field)
+            for prompt, index in () if door.kind == TGI else (
+                    ('["a",1]', 1), ('["a",""]', 1), ("[[1],[-1]]", 1), ("[[1],[2],null]", 2)):
+                self.assert_refused(door.path, door.body(prompt=prompt), f"prompt[{index}]")
             self.assert_refused(door.path, "{}", door.prompt_field, ("required",))
         for prompt in ('""', "null", "1", "[1]", "{}", "true"):
             self.assert_refused("/tokenize", f'{{"inputs":{prompt}}}', "inputs")
@@ -252,7 +260,7 @@ class BadInputTest(unittest.TestCase):
         self.assert_no_prompts()
         for prompt in (f"[{VOCABULARY - 1}]", "[16.0]", '"\\u0000"', '"\\ud83d\\ude00"'):
             self.assert_served("/generate", DOORS[0].body(prompt=prompt))
-        for prompt in ('["a"]', "[[1,2]]"):
+        for prompt in ('["a"]', "[[1,2]]", '["a","b"]', "[[1],[2]]", '["a",[1]]'):
             self.assert_served("/v1/completions", DOORS[6].body(prompt=prompt))
 
     def test_messages(self):
@@ -265,7 +273,7 @@ class BadInputTest(unittest.TestCase):
                 ('[{"role":"user"}]', "messages[0].content"),
                 ('[{"role":"user","content":null}]', "messages[0].content"),
                 *((f'[{user},{{"role":{role},"content":"a"}}]', "messages[1].role")
-                  for role in ("1", '""', '"tool"', '"function"', '"quux"', "[]")),
+                  for role in ("1", '""', '"function"', '"quux"', "[]")),
                 *((f'[{{"role":"user","content":{content}}}]', "messages[0].content")
                   for content in ("1", "{}", "true")),
                 ('[{"role":"user","content":["a"]}]', "messages[0].content[0]"),
@@ -274,7 +282,7 @@ class BadInputTest(unittest.TestCase):
                                      ('{"type":"text","text":1}', "text"),
                                      ('{"type":"image_url","image_url":{}}', "type"))),
                 *((f'[{{"role":"user","content":"a","{name}":{value}}}]', f"messages[0].{name}")
-                  for name, value in (("name", '"x"'), ("tool_calls", "[{}]"),
+                  for name, value in (("name", "1"), ("tool_calls", "{}"),
                                       ("tool_call_id", '"x"'), ("function_call", "{}"),
                                       ("refusal", '"x"'), ("audio", "{}")))):
             for door in (DOORS[4], DOORS[5]):

@@ -129,12 +129,14 @@ class DoorsTest(unittest.TestCase):
             model=self.model, prompt="Hi", max_tokens=1, **more)
         tool = {"type": "function", "function": {"name": "f", "parameters": {}}}
         for field, value in (
-                ("n", 2), ("best_of", 2), ("suffix", "x"), ("functions", [tool["function"]]),
-                ("function_call", {"name": "f"}), ("tools", [tool]), ("tool_choice", "required"),
-                ("response_format", {"type": "json_object"}), ("modalities", ["audio"]),
-                ("reasoning_effort", "high"), ("prediction", {"type": "content"}),
-                ("parallel_tool_calls", False), ("chat_template", "x"), ("documents", [{}])):
-            for create in (chat, completion):
+                ("n", 0), ("suffix", "x"), ("functions", [tool["function"]]),
+                ("function_call", {"name": "f"}), ("tool_choice", "required"),
+                ("response_format", 5), ("modalities", ["audio"]),
+                ("prediction", {"type": "content"}), ("parallel_tool_calls", False),
+                ("chat_template", "x"), ("tools", [tool]), ("reasoning_effort", "high"),
+                ("documents", [{}])):
+            of_chats = field in ("tools", "reasoning_effort", "documents", "parallel_tool_calls")
+            for create in (completion,) if of_chats else (chat, completion):
                 with self.assertRaises(openai.BadRequestError, msg=field) as refusal:
                     create(extra_body={field: value})
                 self.assertEqual(refusal.exception.param, field)

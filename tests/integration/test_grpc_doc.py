@@ -18,7 +18,9 @@ DOCUMENTED_ADDRESS = "127.0.0.1:8081"
 class GrpcDocTest(unittest.TestCase):
     def test_the_stubs_and_the_program(self):
         command = re.search(r"^python -m grpc_tools.*$", TEXT, re.MULTILINE).group(0)
-        program = re.search(r"```python\n(.*?)```", TEXT, re.DOTALL).group(1)
+        program, batch = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+        # Inside of the program's channel.
+        program += "".join(f"    {line}\n" for line in batch.splitlines())
         self.assertIn(DOCUMENTED_ADDRESS, program)
         with tempfile.TemporaryDirectory() as folder, WeftServer() as server:
             # In a folder that looks like the checkout: the stubs are written beside proto/.
@@ -30,7 +32,10 @@ class GrpcDocTest(unittest.TestCase):
             answer = subprocess.run([sys.executable, str(script)], cwd=folder, check=True,
                                     capture_output=True, text=True, timeout=120).stdout
         self.assertIn("Paris", answer)
-        self.assertRegex(answer, r"\n\d+ tokens\n$")
+        self.assertRegex(answer, r"\n\d+ tokens\n")
+        self.assertRegex(answer, r"\n0 '")
+        self.assertRegex(answer, r"\n1 '")
+        self.assertNotIn("failed", answer)
 
     def test_the_stubs_of_other_tests_go_with_them(self):
         program = "import os, weft_server; weft_server.grpc_modules(); print(os.listdir())"

@@ -22,9 +22,10 @@ sys.path.append(str(ROOT / "tests/support"))
 from skips import SKIPPED, run_tests, skip  # noqa: E402, F401 - for the tests that start servers
 
 BIN = pathlib.Path(os.environ.get("WEFT_BIN_DIR", ROOT / "build/ci/bin"))
+WEFT_CACHE = pathlib.Path(os.environ.get("WEFT_CACHE") or pathlib.Path(
+    os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "weft")
 DEMO_MODEL = os.environ.get("WEFT_DEMO_MODEL") or str(
-    pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache"))
-    / "weft/models/SmolLM2-135M-Instruct.Q4_1.gguf")
+    WEFT_CACHE / "models/SmolLM2-135M-Instruct.Q4_1.gguf")
 START_TIMEOUT_S = 60
 POLL_S = 0.005
 

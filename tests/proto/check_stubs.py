@@ -18,7 +18,8 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-FILES = ["weft/v1/types.proto", "weft/v1/generation.proto", "weft/shard/v1/shard.proto"]
+FILES = ["weft/v1/types.proto", "weft/v1/generation.proto", "weft/shard/v1/shard.proto",
+         "inference/open_inference.proto"]
 
 
 def tool(name):

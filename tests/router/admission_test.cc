@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "common/clock.h"
 #include "router/errors.h"
 #include "tests/router/anonymous.h"
@@ -149,8 +150,15 @@ TEST_CASE("Lengths are checked against the longest request", "[router][admission
   admission.SetRequestTokensMax(100);
   CHECK(admission.OutputTokens(60, std::nullopt).value() == 40);
   CHECK(admission.OutputTokens(60, 40).value() == 40);
-  CHECK(ErrorField(admission.OutputTokens(60, 41).status()) == "max_tokens");
-  CHECK(ErrorField(admission.OutputTokens(100, 1).status()) == "prompt");
+  for (const auto& [status, field] :
+       {std::pair(admission.OutputTokens(60, 41).status(), "max_tokens"),
+        std::pair(admission.OutputTokens(100, 1).status(), "prompt")}) {
+    CHECK(ErrorField(status) == field);
+    CHECK(ErrorReason(status) == "CONTEXT_LENGTH_EXCEEDED");
+    CHECK(absl::StrContains(status.message(), "this model's maximum context length is 100 tokens"));
+    // A door names the field as it is called there; the reason stays.
+    CHECK(ErrorReason(RenameField(status, "inputs")) == "CONTEXT_LENGTH_EXCEEDED");
+  }
 }
 
 TEST_CASE("Bytes are counted from the body to the last unread token", "[router][admission]") {

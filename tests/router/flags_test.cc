@@ -54,6 +54,13 @@ TEST_CASE("Control tokens in messages are read as such only when that is asked",
   CHECK(Parsed({"--allow-control-tokens"}).engine.allow_control_tokens);
 }
 
+TEST_CASE("The page is shown, and may call its own server, unless it is off", "[router][flags]") {
+  CHECK(Parsed({}).ui);
+  CHECK(Parsed({}).http.own_page);
+  CHECK_FALSE(Parsed({"--ui=false"}).ui);
+  CHECK_FALSE(Parsed({"--ui=false"}).http.own_page);
+}
+
 TEST_CASE("A router that is told to end stops taking requests at once unless told otherwise",
           "[router][flags]") {
   CHECK(Parsed({}).shutdown_delay == absl::ZeroDuration());

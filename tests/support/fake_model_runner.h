@@ -1,7 +1,8 @@
 // A ModelRunner without a model, for tests of everything around it. Its KV cache holds token ids,
 // written and read through the block tables as a real one would hold keys and values, and the next
 // token is a hash of the sequence's whole log: a wrong block, position or slot gives other tokens.
-// Steps can take time, block and fail on demand. Thread-safe where ModelRunner says "any thread".
+// A masked row takes the first allowed id at or cyclically after that one. Steps can take time,
+// block and fail on demand. Thread-safe where ModelRunner says "any thread".
 
 #pragma once
 
@@ -46,6 +47,8 @@ struct FakeRunnerOptions {
   std::function<absl::Status()> on_begin_epoch;
   std::function<absl::Status()> on_warmup;
   std::function<absl::Status(const StepBatch&)> on_run;
+  // Called at each launch with launches of 2 or more; what samples masked rows runs later.
+  std::function<void(const StepBatch&)> on_launch;
   std::function<void()> on_end_epoch;
   // Any thread; work_left_us().
   std::function<int64_t()> work_left;
@@ -63,6 +66,15 @@ class FakeModelRunner : public ModelRunner {
     for (const TokenId id : log) hash = (hash ^ (id + 1)) * 0x100000001b3u;
     hash ^= hash >> 29;
     return static_cast<TokenId>(hash % vocab_size);
+  }
+
+  // The first id that `mask` allows, from `id` on and then from 0.
+  static TokenId Allowed(const RowMask& mask, TokenId id, uint32_t vocab_size) {
+    const auto allows = [&](TokenId at) {
+      return mask.words.empty() || ((mask.words.at(at / 32) >> (at % 32)) & 1u) != 0;
+    };
+    for (uint32_t i = 0; i < vocab_size && !allows(id); ++i) id = (id + 1) % vocab_size;
+    return id;
   }
 
   absl::Status BeginEpoch(std::unique_ptr<Communicator> communicator, const std::string&) override {
@@ -105,6 +117,9 @@ class FakeModelRunner : public ModelRunner {
     for (const Slot slot : batch.drops) last_.erase(slot);
     for (const SequenceStart& start : batch.starts) WEFT_CHECK(!last_.contains(start.slot));
     if (absl::Status status = Meet(); !status.ok()) return status;
+    if (batch.masks != nullptr) {
+      if (absl::Status status = batch.masks->Wait(); !status.ok()) return status;
+    }
     StepResult result;
     result.weight_passes = batch.sequences.empty() ? 0 : 1;
     for (const StepSequence& rows : batch.sequences) RunSequence(batch, rows, &result);
@@ -115,12 +130,24 @@ class FakeModelRunner : public ModelRunner {
   uint32_t launches_max() const override { return options_.launches; }
   absl::Status Launch(const StepBatch& batch) override {
     if (options_.launches == 1) return ModelRunner::Launch(batch);
-    absl::StatusOr<StepResult> result = Run(batch);
-    failed_ = failed_ || !result.ok();
-    if (result.ok()) ahead_.push_back(result);
-    return result.status();
+    if (options_.on_launch) options_.on_launch(batch);
+    WEFT_CHECK(due_ == nullptr);
+    if (batch.masks != nullptr) {
+      due_ = &batch;
+      return absl::OkStatus();
+    }
+    return RunAhead(batch);
   }
-  bool Ready() override { return options_.launches == 1 || !options_.ready || options_.ready(); }
+  bool sampling_due() const override { return due_ != nullptr; }
+  absl::Status LaunchSampling() override {
+    WEFT_CHECK(due_ != nullptr && due_->masks->Settled());
+    return RunAhead(*std::exchange(due_, nullptr));
+  }
+  bool Ready() override {
+    // The end of a step whose sampling is due is not even launched.
+    if (due_ != nullptr && ahead_.empty()) return false;
+    return options_.launches == 1 || !options_.ready || options_.ready();
+  }
   absl::StatusOr<StepResult> Take() override {
     absl::StatusOr<StepResult> result = absl::UnknownError("nothing is launched");
     if (options_.launches == 1) {
@@ -141,6 +168,7 @@ class FakeModelRunner : public ModelRunner {
   void EndEpoch() override {
     if (options_.on_end_epoch) options_.on_end_epoch();
     ahead_.clear();
+    due_ = nullptr;
     absl::MutexLock lock(&mutex_);
     communicator_.reset();
     last_.clear();
@@ -190,6 +218,13 @@ class FakeModelRunner : public ModelRunner {
   }
 
  private:
+  absl::Status RunAhead(const StepBatch& batch) {
+    absl::StatusOr<StepResult> result = Run(batch);
+    failed_ = failed_ || !result.ok();
+    if (result.ok()) ahead_.push_back(result);
+    return result.status();
+  }
+
   // One collective a step, so that ranks depend on each other as real ones do.
   absl::Status Meet() {
     HostCommunicator* communicator = nullptr;
@@ -220,7 +255,8 @@ class FakeModelRunner : public ModelRunner {
     if (!rows.sample) return;
     std::vector<TokenId> log;
     for (Position p = 0; p < rows.start + rows.token_count; ++p) log.push_back(place(p));
-    const TokenId next = NextToken(log, options_.vocab_size);
+    TokenId next = NextToken(log, options_.vocab_size);
+    if (rows.masked) next = Allowed(batch.masks->Of(rows.slot), next, options_.vocab_size);
     last_[rows.slot] = next;
     result->slots.push_back(rows.slot);
     result->ids.push_back(next);
@@ -231,6 +267,8 @@ class FakeModelRunner : public ModelRunner {
   std::vector<TokenId> kv_;
   std::map<Slot, TokenId> last_;
   std::deque<absl::StatusOr<StepResult>> ahead_;
+  // Launched, and waits for its masks.
+  const StepBatch* due_ = nullptr;
   bool failed_ = false;
 
   mutable absl::Mutex mutex_;

@@ -16,6 +16,33 @@ constexpr size_t kViolationsMax = 20;
 
 using test::SplitmixFinish;
 
+// Steps whose masks may be here at one time.
+constexpr StepNumber kMaskedStepsMax = 2 * kStepsInFlightMax;
+
+bool Allows(const wire::RowMask& mask, TokenId id) {
+  switch (mask.allowed_case()) {
+    case wire::RowMask::kBits:
+      return id / 8 < mask.bits().size() &&
+             ((static_cast<uint8_t>(mask.bits()[id / 8]) >> (id % 8)) & 1u) != 0;
+    case wire::RowMask::kOnly:
+      return std::binary_search(mask.only().ids().begin(), mask.only().ids().end(), id);
+    case wire::RowMask::kAllBut:
+      return !std::binary_search(mask.all_but().ids().begin(), mask.all_but().ids().end(), id);
+    case wire::RowMask::ALLOWED_NOT_SET:
+      break;
+  }
+  return false;
+}
+
+// The same, from `id` on and then from 0; kNoToken when none is allowed.
+TokenId FirstAllowed(const wire::RowMask& mask, TokenId id, uint32_t vocab_size) {
+  for (uint32_t i = 0; i < vocab_size; ++i) {
+    const TokenId at = (id + i) % vocab_size;
+    if (Allows(mask, at)) return at;
+  }
+  return kNoToken;
+}
+
 bool HasPenalty(const wire::SamplingParams& sampling) {
   return sampling.repetition_penalty() != 1.0f || sampling.presence_penalty() != 0.0f ||
          sampling.frequency_penalty() != 0.0f;
@@ -33,14 +60,40 @@ TokenId MockToken(const MockVocabulary& vocabulary, uint64_t seed, Position posi
   return vocabulary.first + static_cast<TokenId>(draw & 0xFFFFFFFF) % vocabulary.count;
 }
 
+TokenId MockAllowed(const MockVocabulary& vocabulary, const MockRule& rule,
+                    absl::Span<const TokenId> answer, TokenId id) {
+  if (!rule) return id;
+  for (uint32_t i = 0; i < vocabulary.size && !rule(answer, id); ++i) {
+    id = (id + 1) % vocabulary.size;
+  }
+  return id;
+}
+
+MockRule MakeMockRule(std::vector<TokenId> allowed, std::vector<std::vector<TokenId>> sequences) {
+  if (allowed.empty() && sequences.empty()) return nullptr;
+  return [allowed = std::move(allowed), sequences = std::move(sequences)](
+             absl::Span<const TokenId> answer, TokenId id) {
+    if (!allowed.empty() && std::find(allowed.begin(), allowed.end(), id) == allowed.end()) {
+      return false;
+    }
+    return std::none_of(sequences.begin(), sequences.end(), [&](const auto& sequence) {
+      const size_t before = sequence.size() - 1;
+      return sequence.back() == id && before <= answer.size() &&
+             std::equal(sequence.begin(), sequence.end() - 1, answer.end() - before);
+    });
+  };
+}
+
 std::vector<TokenId> MockAnswer(const MockVocabulary& vocabulary, absl::Span<const TokenId> prompt,
-                                uint64_t seed, uint32_t tokens_max, bool ignore_eos) {
+                                uint64_t seed, uint32_t tokens_max, bool ignore_eos,
+                                const MockRule& rule) {
   uint64_t chain = 0;
   for (TokenId id : prompt) chain = MockChain(chain, id);
   std::vector<TokenId> answer;
   while (answer.size() < tokens_max) {
     const Position position = static_cast<Position>(prompt.size() + answer.size());
-    const TokenId id = MockToken(vocabulary, seed, position, chain);
+    const TokenId id =
+        MockAllowed(vocabulary, rule, answer, MockToken(vocabulary, seed, position, chain));
     answer.push_back(id);
     chain = MockChain(chain, id);
     if (id == vocabulary.eos && !ignore_eos) break;
@@ -56,6 +109,8 @@ MockModel::MockModel(const MockShape& shape)
 void MockModel::Reset() {
   slots_.clear();
   new_tables_.clear();
+  masks_.clear();
+  step_ = 0;
   std::fill(tables_of_block_.begin(), tables_of_block_.end(), 0);
   std::fill(kv_.begin(), kv_.end(), Entry{});
 }
@@ -78,6 +133,7 @@ void MockModel::Prefill(const wire::PrefillRequest& request, wire::StepResponse*
          [&] { return absl::StrCat(tokens, " tokens in a step"); });
   Expect(slots_.size() <= shape_.running_max, "too many slots are held");
   Expect(new_tables_.empty(), "blocks for a slot that nobody holds");
+  EndMasks();
 }
 
 void MockModel::Decode(const wire::DecodeRequest& request, wire::StepResponse* response) {
@@ -85,11 +141,83 @@ void MockModel::Decode(const wire::DecodeRequest& request, wire::StepResponse* r
   Expect(new_tables_.empty(), "blocks for a slot that nobody holds");
   DecodeRows(request.skip_slots(), response);
   Expect(response->ids_size() > 0, "a Decode without rows");
+  EndMasks();
 }
 
 void MockModel::Filter(const wire::FilterBatchRequest& request) {
   Apply(request.header());
   Expect(request.header().block_deltas_size() == 0, "a FilterBatch with blocks");
+  EndMasks();
+}
+
+// -- Masks ---------------------------------------------------------------------------------------
+
+void MockModel::AddMasks(const wire::MaskRowsRequest& request) {
+  const StepNumber step = request.step();
+  Expect(step > step_, [&] { return absl::StrCat("masks of step ", step, ", which has run"); });
+  Expect(step <= step_ + kMaskedStepsMax,
+         [&] { return absl::StrCat("masks of step ", step, ", which is far ahead"); });
+  Expect(request.rows_size() > 0, "a MaskRows without rows");
+  if (step <= step_ || step > step_ + kMaskedStepsMax) return;
+  for (const wire::RowMask& row : request.rows()) {
+    Expect(row.slot() < shape_.running_max,
+           [&] { return absl::StrCat("a mask of slot ", row.slot(), ", which is too high"); });
+    for (const auto* ids : {&row.only().ids(), &row.all_but().ids()}) {
+      Expect(std::adjacent_find(ids->begin(), ids->end(), std::greater_equal<>()) == ids->end() &&
+                 (ids->empty() || *ids->rbegin() < shape_.vocabulary.size),
+             "a mask's ids do not ascend below the vocabulary");
+    }
+    Expect(!row.has_bits() || row.bits().size() == (shape_.vocabulary.size + 7) / 8,
+           "a mask's bits are not as many as the vocabulary's");
+    Expect(FirstAllowed(row, 0, shape_.vocabulary.size) != kNoToken, "a mask that allows nothing");
+    Expect(masks_[step].emplace(row.slot(), row).second,
+           [&] { return absl::StrCat("slot ", row.slot(), " has two masks for step ", step); });
+  }
+}
+
+bool MockModel::HasMask(StepNumber step, Slot slot) const {
+  const auto masks = masks_.find(step);
+  return masks != masks_.end() && masks->second.count(slot) > 0;
+}
+
+bool MockModel::RowsReady(const wire::StepHeader& header,
+                          const google::protobuf::RepeatedField<uint32_t>& skip) const {
+  const auto& drops = header.drop_slots();
+  for (const auto& [slot, state] : slots_) {
+    if (!state.running || !state.masked || std::binary_search(skip.begin(), skip.end(), slot)) {
+      continue;
+    }
+    if (std::find(drops.begin(), drops.end(), slot) != drops.end()) continue;
+    if (!HasMask(header.step(), slot)) return false;
+  }
+  return true;
+}
+
+bool MockModel::MasksReady(const wire::PrefillRequest& request) const {
+  if (request.with_decode() && !RowsReady(request.header(), request.skip_slots())) return false;
+  for (const wire::Chunk& chunk : request.chunks()) {
+    if (!chunk.last()) continue;
+    const auto held = slots_.find(chunk.slot());
+    const bool masked =
+        chunk.first() ? chunk.masked() : held != slots_.end() && held->second.masked;
+    if (masked && !HasMask(request.header().step(), chunk.slot())) return false;
+  }
+  return true;
+}
+
+bool MockModel::MasksReady(const wire::DecodeRequest& request) const {
+  return RowsReady(request.header(), request.skip_slots());
+}
+
+void MockModel::EndMasks() {
+  const auto left = masks_.find(step_);
+  if (left == masks_.end()) return;
+  for (const auto& [slot, mask] : left->second) {
+    Expect(false, [&slot = slot] {
+      return absl::StrCat("a mask for slot ", slot, ", which samples no masked row");
+    });
+  }
+  masks_.erase(left);
 }
 
 // Drops first, then blocks (invariant wire.once).
@@ -177,6 +305,7 @@ void MockModel::RunChunk(const wire::Chunk& chunk, wire::StepResponse* response)
   Expect(chunk.slot() < shape_.running_max,
          [&] { return absl::StrCat("slot ", chunk.slot(), " is too high"); });
   Expect(chunk.ids_size() > 0, "an empty chunk");
+  Expect(chunk.first() || !chunk.masked(), "a later chunk says that it is masked");
   if (chunk.first()) BeginSequence(chunk);
   const auto held = slots_.find(chunk.slot());
   if (held == slots_.end() || held->second.sequence != chunk.sequence()) {
@@ -211,6 +340,7 @@ void MockModel::BeginSequence(const wire::Chunk& chunk) {
   state.sequence = chunk.sequence();
   state.written = chunk.start();
   state.sampling = chunk.sampling();
+  state.masked = chunk.masked();
   state.tables = std::move(new_tables_[chunk.slot()]);
   state.tables.resize(shape_.kv_windows.size());
   new_tables_.erase(chunk.slot());
@@ -301,6 +431,15 @@ uint64_t MockModel::ChainBefore(Slot slot, const SlotState& state, Position posi
 void MockModel::Sample(Slot slot, SlotState& state, wire::StepResponse* response) {
   const uint64_t chain = ChainBefore(slot, state, state.written);
   state.last = MockToken(shape_.vocabulary, state.sampling.seed(), state.written, chain);
+  if (state.masked) {
+    ++masked_rows_;
+    const bool has_mask = HasMask(step_, slot);
+    Expect(has_mask, [&] { return absl::StrCat("slot ", slot, " has no mask"); });
+    if (has_mask) {
+      state.last = FirstAllowed(masks_[step_][slot], state.last, shape_.vocabulary.size);
+      masks_[step_].erase(slot);
+    }
+  }
   const uint32_t row = static_cast<uint32_t>(response->ids_size());
   response->add_slots(slot);
   response->add_ids(state.last);

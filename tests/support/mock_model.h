@@ -1,13 +1,15 @@
 // The model inside a mock shard: it keeps slots, block tables and a KV pool like a real one, but
 // its KV is a hash chain over the tokens and its sampled token a hash of (seed, position, chain).
 // So one wrong, lost, doubled or misplaced token, block or position changes every later token, and
-// a test that knows prompt and seed knows the whole answer. Every rule of the protocol that a step
+// a test that knows prompt and seed knows the whole answer. A masked row says the first allowed id
+// at or cyclically after the one that it would have said. Every rule of the protocol that a step
 // can break is checked and reported. Used by one thread; no I/O.
 
 #pragma once
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <string>
 #include <type_traits>
@@ -35,10 +37,20 @@ TokenId MockToken(const MockVocabulary& vocabulary, uint64_t seed, Position posi
                   uint64_t chain);
 uint64_t MockChain(uint64_t chain, TokenId id);
 
+// Whether an answer may go on with an id.
+using MockRule = std::function<bool(absl::Span<const TokenId> answer, TokenId id)>;
+// The first id that may follow `answer`, from `id` on and then from 0. Without a rule `id` itself.
+TokenId MockAllowed(const MockVocabulary& vocabulary, const MockRule& rule,
+                    absl::Span<const TokenId> answer, TokenId id);
+// Only `allowed`, where there are any; and no id with which the answer would end in one of
+// `sequences`. Null where it says nothing.
+MockRule MakeMockRule(std::vector<TokenId> allowed, std::vector<std::vector<TokenId>> sequences);
+
 // The answer to a prompt, as an undisturbed group gives it: up to `tokens_max` tokens, the last one
 // may be EOS.
 std::vector<TokenId> MockAnswer(const MockVocabulary& vocabulary, absl::Span<const TokenId> prompt,
-                                uint64_t seed, uint32_t tokens_max, bool ignore_eos = false);
+                                uint64_t seed, uint32_t tokens_max, bool ignore_eos = false,
+                                const MockRule& rule = nullptr);
 
 struct MockShape {
   uint32_t kv_blocks = 256;
@@ -64,6 +76,12 @@ class MockModel {
               weft::shard::v1::StepResponse* response);
   void Filter(const weft::shard::v1::FilterBatchRequest& request);
 
+  // Masks of a step that has not run; a step's may come in parts, before it or after it.
+  void AddMasks(const weft::shard::v1::MaskRowsRequest& request);
+  // Each masked row of the next step has its mask.
+  bool MasksReady(const weft::shard::v1::PrefillRequest& request) const;
+  bool MasksReady(const weft::shard::v1::DecodeRequest& request) const;
+
   // Appends the sequences that decode in a step that has not run.
   void AddRows(const weft::shard::v1::StepHeader& header,
                const google::protobuf::RepeatedField<uint32_t>& skip,
@@ -76,6 +94,7 @@ class MockModel {
   uint64_t chunks() const { return chunks_; }
   uint64_t mixed_steps() const { return mixed_steps_; }
   uint64_t prefix_hits() const { return prefix_hits_; }
+  uint64_t masked_rows() const { return masked_rows_; }
   // Blocks that left the front of a table.
   uint64_t blocks_left() const { return blocks_left_; }
 
@@ -98,9 +117,16 @@ class MockModel {
     Position written = 0;
     Tables tables;
     TokenId last = 0;
+    bool masked = false;
     weft::shard::v1::SamplingParams sampling;
   };
 
+  // Its running rows have theirs.
+  bool RowsReady(const weft::shard::v1::StepHeader& header,
+                 const google::protobuf::RepeatedField<uint32_t>& skip) const;
+  bool HasMask(StepNumber step, Slot slot) const;
+  // The step has run: none of its masks is left.
+  void EndMasks();
   void Apply(const weft::shard::v1::StepHeader& header);
   void DecodeRows(const google::protobuf::RepeatedField<uint32_t>& skip,
                   weft::shard::v1::StepResponse* response);
@@ -137,11 +163,14 @@ class MockModel {
   // How many tables have each block.
   std::vector<uint32_t> tables_of_block_;
   std::vector<Entry> kv_;
+  // By step and slot, those that are not used yet.
+  std::map<StepNumber, std::map<Slot, weft::shard::v1::RowMask>> masks_;
   std::vector<std::string> violations_;
   StepNumber step_ = 0;
   uint64_t chunks_ = 0;
   uint64_t mixed_steps_ = 0;
   uint64_t prefix_hits_ = 0;
+  uint64_t masked_rows_ = 0;
   uint64_t blocks_left_ = 0;
 };
 

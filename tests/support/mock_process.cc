@@ -371,7 +371,7 @@ void MockProcess::RunStep(StepNumber step, Epoch epoch, const StepCall& call) {
   } else if (failed_epoch_ == epoch) {
     // The step behind the failed one is on its way already; the model lacks what that one brought.
     status = Refuse(grpc::StatusCode::ABORTED, "an earlier step of the epoch failed");
-  } else {
+  } else if (status = AwaitMasks(step, call); status.ok()) {
     absl::MutexLock lock(&model_mutex_);
     if (call.prefill != nullptr) model_.Prefill(*call.prefill, call.response);
     if (call.decode != nullptr) model_.Decode(*call.decode, call.response);
@@ -395,6 +395,51 @@ void MockProcess::RunStep(StepNumber step, Epoch epoch, const StepCall& call) {
     busy_ = false;
   }
   Finish(call.context, call.reactor, status);
+}
+
+Reactor* MockProcess::MaskRows(grpc::CallbackServerContext* context,
+                               const wire::MaskRowsRequest* request, wire::MaskRowsResponse*) {
+  Reactor* reactor = context->DefaultReactor();
+  if (Faulty("MaskRows", request->epoch(), context, reactor)) return reactor;
+  grpc::Status status;
+  {
+    absl::MutexLock lock(&mutex_);
+    status = CheckEpoch(request->epoch());
+    if (status.ok()) {
+      absl::MutexLock model_lock(&model_mutex_);
+      model_.AddMasks(*request);
+      ++mask_calls_;
+    }
+  }
+  Finish(context, reactor, status);
+  return reactor;
+}
+
+bool MockProcess::MasksReady(const StepCall& call) const {
+  absl::MutexLock lock(&model_mutex_);
+  if (call.prefill != nullptr) return model_.MasksReady(*call.prefill);
+  return call.decode == nullptr || model_.MasksReady(*call.decode);
+}
+
+grpc::Status MockProcess::AwaitMasks(StepNumber step, const StepCall& call) {
+  const absl::Time deadline = absl::Now() + absl::Microseconds(kMaskWaitUsMax);
+  uint64_t seen = 0;
+  while (true) {
+    {
+      absl::MutexLock lock(&mutex_);
+      seen = mask_calls_;
+    }
+    if (MasksReady(call)) return grpc::Status::OK;
+    absl::MutexLock lock(&mutex_);
+    const auto news = [this, seen]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return Interrupted() || mask_calls_ != seen;
+    };
+    const bool in_time = mutex_.AwaitWithDeadline(absl::Condition(&news), deadline);
+    if (Interrupted()) return Refuse(grpc::StatusCode::ABORTED, "the step was aborted");
+    if (in_time) continue;
+    owner_.AddViolation(absl::StrCat("the masks of step ", step, " have not come"));
+    return Refuse(grpc::StatusCode::DEADLINE_EXCEEDED, "masks have not come");
+  }
 }
 
 bool MockProcess::Spend(int64_t duration_us) {

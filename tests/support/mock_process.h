@@ -93,6 +93,9 @@ class MockProcess final : public weft::shard::v1::ShardService::CallbackService 
     call.filter = request;
     return Enqueue(call, request->header(), request->ByteSizeLong());
   }
+  grpc::ServerUnaryReactor* MaskRows(grpc::CallbackServerContext* context,
+                                     const weft::shard::v1::MaskRowsRequest* request,
+                                     weft::shard::v1::MaskRowsResponse*) override;
 
  private:
   class HoldReactor;
@@ -131,6 +134,9 @@ class MockProcess final : public weft::shard::v1::ShardService::CallbackService 
   void EndHold(grpc::ServerUnaryReactor* reactor);
   void DeviceLoop();
   void RunStep(StepNumber step, Epoch epoch, const StepCall& call);
+  bool MasksReady(const StepCall& call) const ABSL_LOCKS_EXCLUDED(model_mutex_);
+  // Waits for the masks of the step's rows.
+  grpc::Status AwaitMasks(StepNumber step, const StepCall& call);
   // Lets `duration_us` pass; false when the step was aborted.
   bool Spend(int64_t duration_us);
   grpc::Status CheckEpoch(Epoch epoch) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -163,6 +169,8 @@ class MockProcess final : public weft::shard::v1::ShardService::CallbackService 
   Epoch epoch_ ABSL_GUARDED_BY(mutex_) = 0;
   StepNumber next_step_ ABSL_GUARDED_BY(mutex_) = 1;
   std::map<StepNumber, StepCall> steps_ ABSL_GUARDED_BY(mutex_);
+  // MaskRows calls so far.
+  uint64_t mask_calls_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<Parked> parked_ ABSL_GUARDED_BY(mutex_);
   mutable absl::Mutex model_mutex_;
   MockModel model_ ABSL_GUARDED_BY(model_mutex_);

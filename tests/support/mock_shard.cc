@@ -59,6 +59,7 @@ class MockShard::Impl : public MockProcessOwner {
     totals_.mixed_steps += model.mixed_steps();
     totals_.prefix_hits += model.prefix_hits();
     totals_.blocks_left += model.blocks_left();
+    totals_.masked_rows += model.masked_rows();
     totals_.violations.insert(totals_.violations.end(), model.violations().begin(),
                               model.violations().end());
   }
@@ -171,6 +172,7 @@ MockShardStats MockShard::stats() const {
     stats.mixed_steps += model.mixed_steps();
     stats.prefix_hits += model.prefix_hits();
     stats.blocks_left += model.blocks_left();
+    stats.masked_rows += model.masked_rows();
     stats.held_slots = model.held_slots();
     stats.violations.insert(stats.violations.end(), model.violations().begin(),
                             model.violations().end());

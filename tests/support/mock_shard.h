@@ -34,7 +34,8 @@ enum class MockFault : uint8_t {
 
 // A moment at which a fault may happen.
 struct MockMoment {
-  // "Rendezvous", "JoinGroup", "LeaveGroup", "Warmup", "Prefill", "Decode", "FilterBatch".
+  // "Rendezvous", "JoinGroup", "LeaveGroup", "Warmup", "Prefill", "Decode", "FilterBatch",
+  // "MaskRows".
   std::string call;
   Epoch epoch = 0;
   StepNumber step = 0;
@@ -72,6 +73,7 @@ struct MockShardStats {
   uint64_t mixed_steps = 0;
   uint64_t prefix_hits = 0;
   uint64_t blocks_left = 0;
+  uint64_t masked_rows = 0;
   // Most steps that were unanswered at one time.
   uint64_t in_flight_max = 0;
   uint64_t request_bytes = 0;

@@ -32,6 +32,11 @@ std::string Day(absl::Time time) {
 std::unique_ptr<shard::ModelFiles> CheckModel(const ServeOptions& options, Report* report) {
   std::string path;
   absl::StatusOr<std::unique_ptr<shard::ModelFiles>> files = OpenServed(options, &path);
+  if (!files.ok() && options.pull && absl::IsNotFound(files.status())) {
+    report->Warn("model", std::string(files.status().message()),
+                 "--pull fetches it before the start");
+    return nullptr;
+  }
   if (!files.ok()) {
     report->Fail("model", files.status());
     return nullptr;

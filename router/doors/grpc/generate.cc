@@ -1,5 +1,6 @@
 #include "router/doors/grpc/generate.h"
 
+#include <algorithm>
 #include <limits>
 #include <string>
 #include <utility>
@@ -28,17 +29,24 @@ weft::v1::FinishReason WireReason(FinishReason reason) {
       return weft::v1::FINISH_REASON_EOS_TOKEN;
     case FinishReason::kStopSequence:
       return weft::v1::FINISH_REASON_STOP_SEQUENCE;
+    case FinishReason::kStopToken:
+      return weft::v1::FINISH_REASON_STOP_TOKEN;
   }
   return weft::v1::FINISH_REASON_UNSPECIFIED;
 }
 
-void FillFinish(const AnswerEnd& finished, weft::v1::GenerateResponse* response) {
-  if (!finished.text.empty()) *response->mutable_output()->mutable_text() += finished.text;
+void FillFinish(uint32_t index, const AnswerEnd& finished, weft::v1::GenerateResponse* response) {
+  if (!finished.text.empty()) {
+    response->mutable_output()->set_index(index);
+    *response->mutable_output()->mutable_text() += finished.text;
+  }
   weft::v1::FinishInfo* info = response->mutable_finish_info();
+  info->set_index(index);
   info->set_reason(WireReason(finished.reason));
   info->set_prompt_tokens(finished.prompt_tokens);
   info->set_output_tokens(finished.output_tokens);
   info->set_stop_sequence(finished.stop_sequence);
+  if (finished.reason == FinishReason::kStopToken) info->set_stop_token_id(finished.stop_token);
 }
 
 }  // namespace
@@ -81,19 +89,29 @@ void GenerateCall::Submit(GenerateInput input, Admission::Permit permit) {
     absl::MutexLock lock(&mutex_);
     deadline_us_ = input.deadline_us;
   }
-  absl::StatusOr<std::shared_ptr<Answer>> answer =
-      door_.doors->entrance().Submit(std::move(input), std::move(permit),
-                                     std::static_pointer_cast<GenerateCall>(shared_from_this()));
-  if (!answer.ok()) return End(answer.status());
+  const uint32_t choices = std::max(1u, request_.sampling().n());
+  std::vector<Admission::Permit> permits;
+  permits.push_back(std::move(permit));
+  while (permits.size() < choices) {
+    absl::StatusOr<Admission::Permit> one = door_.doors->Enter(tenant(), 0);
+    if (!one.ok()) return Refuse(one.status());
+    permits.push_back(*std::move(one));
+  }
+  absl::StatusOr<std::vector<std::shared_ptr<Answer>>> answers =
+      door_.doors->entrance().SubmitChoices(
+          std::move(input), std::move(permits),
+          std::static_pointer_cast<GenerateCall>(shared_from_this()));
+  if (!answers.ok()) return End(answers.status());
+  Answers unwanted = Answers(*answers);
   bool cancelled = false;
   CancelReason reason = CancelReason::kClientGone;
   {
     absl::MutexLock lock(&mutex_);
-    answer_ = *answer;
+    answers_.emplace(*std::move(answers));
     cancelled = cancelled_;
     reason = cancel_reason_;
   }
-  if (cancelled) (*answer)->Cancel(reason);
+  if (cancelled) unwanted.Cancel(reason);
   Pump();  // what was written so far found no answer here
 }
 
@@ -108,8 +126,10 @@ Waker* GenerateCall::OnNews() {
   return door_.calls;
 }
 
-void GenerateCall::FillToken(const AnswerToken& token, weft::v1::GenerateResponse* response) const {
+void GenerateEvents::FillToken(uint32_t index, const AnswerToken& token,
+                               weft::v1::GenerateResponse* response) const {
   weft::v1::Output* output = response->mutable_output();
+  output->set_index(index);
   output->set_text(token.text);
   if (!request_.response().omit_token_ids()) output->add_token_ids(token.id);
   if (!token.has_logprob) return;
@@ -122,43 +142,51 @@ void GenerateCall::FillToken(const AnswerToken& token, weft::v1::GenerateRespons
   }
 }
 
-void GenerateCall::FillHead(weft::v1::GenerateResponse* response) {
-  const AnswerHead* const head = answer_->head();
-  if (head == nullptr || std::exchange(head_sent_, true)) return;
+void GenerateEvents::FillHead(const Answers& answers, const AnswerHead& head,
+                              weft::v1::GenerateResponse* response) {
+  if (std::exchange(head_sent_, true)) return;
   weft::v1::PromptInfo* info = response->mutable_prompt_info();
-  info->set_request_id(answer_->name());
-  info->set_prompt_tokens(head->prompt_tokens);
-  info->set_cached_tokens(head->cached_tokens);
-  info->set_seed(head->seed);
-  info->set_fingerprint(head->fingerprint);
-  if (head->resumed.has_value()) {
-    info->set_resume_match(head->resumed->exact ? weft::v1::RESUME_MATCH_EXACT
-                                                : weft::v1::RESUME_MATCH_INEXACT);
+  info->set_request_id(answers.first().name());
+  info->set_prompt_tokens(head.prompt_tokens);
+  info->set_cached_tokens(head.cached_tokens);
+  info->set_seed(head.seed);
+  info->set_fingerprint(head.fingerprint);
+  if (head.resumed.has_value()) {
+    info->set_resume_match(head.resumed->exact ? weft::v1::RESUME_MATCH_EXACT
+                                               : weft::v1::RESUME_MATCH_INEXACT);
   }
+}
+
+bool GenerateEvents::TakeNext(Answers* answers, bool ends_only,
+                              weft::v1::GenerateResponse* response, bool* last,
+                              absl::Status* status) {
+  if (!answers->Fetch()) return false;
+  std::optional<AnswerEvent> event;
+  do {
+    event = answers->Next();
+  } while (ends_only && event.has_value() && event->end == nullptr);
+  if (!event.has_value()) return false;
+  if (event->end != nullptr && !event->end->status.ok()) {
+    *status = WithGrpcField(event->end->status, request_);
+    return true;
+  }
+  if (event->token != nullptr) {
+    begun_ = true;
+    FillToken(event->index, *event->token, response);
+  }
+  if (event->end != nullptr) FillFinish(event->index, *event->end, response);
+  *last = answers->ended();
+  if (event->head != nullptr) FillHead(*answers, *event->head, response);
+  return true;
 }
 
 bool GenerateCall::TakeNext(weft::v1::GenerateResponse* response, bool* last,
                             absl::Status* status) {
-  if (answer_ == nullptr || !answer_->Fetch()) return false;
-  bool token = false;
-  // Of a cancelled request nobody reads the tokens: only the end counts.
-  while (answer_->Next(&token_)) {
-    if (cancelled_) continue;
-    if (first_token_us_ == 0) first_token_us_ = NowUs() - start_us_;
-    FillToken(token_, response);
-    token = true;
-    break;
+  // Of a cancelled request nobody reads the tokens: only an end counts.
+  if (!answers_.has_value() || !events_.TakeNext(&*answers_, cancelled_, response, last, status)) {
+    return false;
   }
-  const AnswerEnd* const end = answer_->end();
-  if (end != nullptr && end->status.ok()) {
-    FillFinish(*end, response);
-    *last = true;
-  } else if (end != nullptr && !token) {
-    *status = WithGrpcField(end->status, request_);
-    return true;
-  }
-  if (!token && !*last) return false;
-  FillHead(response);
+  if (events_.begun() && first_token_us_ == 0) first_token_us_ = NowUs() - start_us_;
   return true;
 }
 
@@ -166,6 +194,7 @@ void GenerateCall::Pump() {
   weft::v1::GenerateResponse response;
   bool last = false;
   absl::Status status;
+  std::optional<Answers> unwanted;
   {
     absl::MutexLock lock(&mutex_);
     dirty_ = false;
@@ -175,8 +204,11 @@ void GenerateCall::Pump() {
       ended_ = true;
       code_ = static_cast<grpc::StatusCode>(status.code());
     }
+    if (!status.ok()) unwanted = answers_;
   }
   if (!status.ok()) {
+    // One choice that fails fails the request; nobody reads the others any more.
+    if (unwanted.has_value()) unwanted->Cancel(CancelReason::kClientGone);
     Finish(ToGrpcStatus(status));
     return;
   }
@@ -210,21 +242,21 @@ void GenerateCall::OnCancel() {
 }
 
 void GenerateCall::CancelRequest(CancelReason reason) {
-  std::shared_ptr<Answer> answer;
+  std::optional<Answers> answers;
   {
     absl::MutexLock lock(&mutex_);
     if (cancelled_) return;
     cancelled_ = true;
     cancel_reason_ = reason;
-    answer = answer_;
+    answers = answers_;
   }
   // The end follows and finishes the call.
-  if (answer != nullptr) answer->Cancel(reason);
+  if (answers.has_value()) answers->Cancel(reason);
 }
 
 void GenerateCall::Describe(AccessRecord* record) {
   absl::MutexLock lock(&mutex_);
-  if (answer_ != nullptr) DescribeAnswer(*answer_, record);
+  if (answers_.has_value()) answers_->Describe(record);
   if (cancelled_) record->cause = CancelReasonName(cancel_reason_);
   record->first_token_us = first_token_us_;
 }

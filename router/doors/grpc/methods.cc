@@ -5,15 +5,18 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "common/clock.h"
 #include "common/version.h"
 #include "grpcpp/support/server_callback.h"
 #include "router/doors/access_log.h"
+#include "router/doors/grpc/batch.h"
 #include "router/doors/grpc/caller.h"
 #include "router/doors/grpc/errors.h"
 #include "router/doors/grpc/generate.h"
 #include "router/doors/grpc/request.h"
 #include "router/doors/grpc/unary_call.h"
+#include "router/doors/open_inference.h"
 #include "router/errors.h"
 #include "weft/v1/generation.pb.h"
 
@@ -22,10 +25,13 @@ namespace weft::router {
 namespace {
 
 constexpr char kGenerate[] = "/weft.v1.TextGeneration/Generate";
+constexpr char kGenerateBatch[] = "/weft.v1.TextGeneration/GenerateBatch";
 constexpr char kTokenize[] = "/weft.v1.TextGeneration/Tokenize";
 constexpr char kDetokenize[] = "/weft.v1.TextGeneration/Detokenize";
 constexpr char kCancel[] = "/weft.v1.TextGeneration/Cancel";
 constexpr char kGetModel[] = "/weft.v1.TextGeneration/GetModel";
+// ModelInfer, and what Triton has beyond the protocol.
+constexpr char kOpenInferencePrefix[] = "/inference.GRPCInferenceService/";
 // Of a method's path, which ends with its name.
 constexpr size_t kServiceBytes = sizeof("/weft.v1.TextGeneration/") - 1;
 
@@ -49,7 +55,9 @@ class UnknownCall : public grpc::ServerGenericBidiReactor {
       message_begin_ = connection_->BeginMessage(origin.began_us, MonotonicClock().NowUs(),
                                                  HeaderBytesOf(*context_));
     }
-    Finish({grpc::StatusCode::UNIMPLEMENTED, "there is no such method"});
+    const bool inference = absl::StartsWith(context_->method(), kOpenInferencePrefix);
+    Finish({grpc::StatusCode::UNIMPLEMENTED,
+            inference ? std::string(kNoOpenInference) : "there is no such method"});
   }
   void OnDone() override {
     const std::unique_ptr<UnknownCall> self(this);
@@ -87,6 +95,9 @@ class UnknownCall : public grpc::ServerGenericBidiReactor {
 TextGenerationMethods::TextGenerationMethods(const GrpcDoor& door) : door_(door) {
   Add(kGenerate, [this](grpc::CallbackServerContext* context) {
     return std::make_shared<GenerateCall>(door_, context);
+  });
+  Add(kGenerateBatch, [this](grpc::CallbackServerContext* context) {
+    return std::make_shared<BatchCall>(door_, context);
   });
   AddUnary(kTokenize, &TextGenerationMethods::Tokenize);
   AddUnary(kDetokenize, &TextGenerationMethods::Detokenize);

@@ -5,6 +5,7 @@
 #include "grpc/health/v1/health.pb.h"
 #include "grpc/reflection/v1/reflection.pb.h"
 #include "grpc/reflection/v1alpha/reflection.pb.h"
+#include "inference/open_inference.pb.h"
 #include "router/doors/grpc/side_call.h"
 #include "weft/v1/generation.pb.h"
 
@@ -46,6 +47,7 @@ ReflectionMethods::ReflectionMethods(const GrpcDoor& door)
       descriptions_({grpc::health::v1::HealthCheckResponse::descriptor()->file(),
                      grpc::reflection::v1::ServerReflectionRequest::descriptor()->file(),
                      grpc::reflection::v1alpha::ServerReflectionRequest::descriptor()->file(),
+                     inference::ServerLiveRequest::descriptor()->file(),
                      weft::v1::GenerateRequest::descriptor()->file()}) {
   for (const char* path : {kV1, kV1Alpha}) {
     Add(path, [this](grpc::CallbackServerContext* context) {

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
 #include "common/status.h"
-#include "google/protobuf/unknown_field_set.h"
+#include "router/doors/grpc/chat.h"
 #include "router/doors/range.h"
 #include "router/doors/resume.h"
 #include "router/errors.h"
@@ -21,8 +21,13 @@ struct FieldPath {
 };
 constexpr FieldPath kPaths[] = {{"max_tokens", "stopping.max_tokens"},
                                 {"stop_sequences", "stopping.stop_sequences"},
+                                {"allowed_token_ids", "decoding.allowed_token_ids"},
+                                {"bad_words", "decoding.bad_words"},
+                                {"stop_token_ids", "stopping.stop_token_ids"},
                                 {"logit_bias", "decoding.logit_bias"},
                                 {"top_logprobs", "response.top_logprobs"},
+                                {"messages", "chat.messages"},
+                                {"continue_final_message", "chat.continue_final_message"},
                                 {"seed", "sampling.seed"}};
 
 absl::string_view PromptField(const weft::v1::GenerateRequest& request) {
@@ -68,31 +73,6 @@ absl::StatusOr<std::vector<TokenId>> ReadIds(absl::string_view field, const Ids&
   return std::vector<TokenId>(ids.begin(), ids.end());
 }
 
-absl::StatusOr<ChatPrompt> ReadChat(weft::v1::ChatPrompt* from) {
-  const weft::v1::ChatPrompt& chat = *from;
-  if (chat.messages().empty() || static_cast<size_t>(chat.messages_size()) > kChatMessagesMax) {
-    return FieldError("chat.messages",
-                      absl::StrCat("must hold 1 to ", kChatMessagesMax, " messages"));
-  }
-  ChatPrompt prompt;
-  prompt.add_generation_prompt = !chat.has_add_generation_prompt() || chat.add_generation_prompt();
-  size_t bytes = 0;
-  for (int i = 0; i < chat.messages_size(); ++i) {
-    const weft::v1::ChatMessage& message = chat.messages(i);
-    if (message.role().empty() || message.role().size() > 64) {
-      return FieldError(absl::StrCat("chat.messages[", i, "].role"), "must have 1 to 64 bytes");
-    }
-    bytes += message.content().size();
-    prompt.messages.push_back(
-        {message.role(), std::move(*from->mutable_messages(i)->mutable_content())});
-  }
-  if (bytes > kPromptBytesMax) {
-    return FieldError("chat.messages",
-                      absl::StrCat("hold more than ", kPromptBytesMax, " bytes of text"));
-  }
-  return prompt;
-}
-
 absl::Status ReadPrompt(weft::v1::GenerateRequest* request, GenerateInput* input) {
   switch (request->prompt_case()) {
     case weft::v1::GenerateRequest::kText:
@@ -126,9 +106,71 @@ absl::Status ReadSampling(const weft::v1::SamplingParameters& from, GenerateInpu
   WEFT_RETURN_IF_ERROR(CheckNumber("sampling.top_p", to.top_p, kPositiveShareRange));
   WEFT_RETURN_IF_ERROR(CheckNumber("sampling.min_p", to.min_p, kShareRange));
   WEFT_RETURN_IF_ERROR(CheckNumber("sampling.typical_p", to.typical_p, kPositiveShareRange));
-  if (from.has_n() && from.n() != 1) {
-    return FieldError("sampling.n", "other than 1 is not supported");
+  if (from.has_n()) {
+    WEFT_RETURN_IF_ERROR(CheckNumber("sampling.n", from.n(), {1, kChoicesMax}));
   }
+  return absl::OkStatus();
+}
+
+absl::Status ReadBans(const weft::v1::DecodingParameters& from, GenerateInput* input) {
+  const auto check_count = [](absl::string_view field, int count, size_t most) {
+    if (static_cast<size_t>(count) <= most) return absl::OkStatus();
+    return FieldError(field, absl::StrCat("must have at most ", most, " entries, not ", count));
+  };
+  WEFT_RETURN_IF_ERROR(
+      check_count("decoding.allowed_token_ids", from.allowed_token_ids_size(), kAllowedIdsMax));
+  WEFT_RETURN_IF_ERROR(check_count("decoding.bad_words", from.bad_words_size(), kBadWordsMax));
+  if (from.allowed_token_ids_size() > 0) {
+    WEFT_ASSIGN_OR_RETURN(input->allowed_token_ids,
+                          ReadIds("decoding.allowed_token_ids", from.allowed_token_ids()));
+    SortIds(&input->allowed_token_ids);
+  }
+  for (const std::string& word : from.bad_words()) {
+    if (word.empty() || word.size() > kBadWordBytesMax) {
+      return FieldError("decoding.bad_words",
+                        absl::StrCat("must hold strings of 1 to ", kBadWordBytesMax, " bytes"));
+    }
+    input->bad_words.push_back(word);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadGrammar(const weft::v1::Grammar& from, GenerateInput* input) {
+  using Kind = GrammarSpec::Kind;
+  GrammarSpec spec;
+  const auto one = [&spec](Kind kind, const std::string& text) {
+    spec.kind = kind;
+    spec.texts = {text};
+  };
+  switch (from.kind_case()) {
+    case weft::v1::Grammar::kJsonSchema:
+      one(Kind::kJsonSchema, from.json_schema());
+      break;
+    case weft::v1::Grammar::kJsonObject:
+      if (!from.json_object()) {
+        return FieldError("decoding.grammar.json_object", "must be true, or left out");
+      }
+      spec.kind = Kind::kJsonObject;
+      break;
+    case weft::v1::Grammar::kRegex:
+      one(Kind::kRegex, from.regex());
+      break;
+    case weft::v1::Grammar::kLark:
+      one(Kind::kLark, from.lark());
+      break;
+    case weft::v1::Grammar::kChoice:
+      spec.kind = Kind::kChoice;
+      spec.texts.assign(from.choice().texts().begin(), from.choice().texts().end());
+      break;
+    case weft::v1::Grammar::kStructuralTag:
+      one(Kind::kStructuralTag, from.structural_tag());
+      break;
+    case weft::v1::Grammar::KIND_NOT_SET:
+      return FieldError("decoding.grammar", "one of its kinds is required");
+  }
+  spec.closed_objects = from.closed_objects();
+  input->grammar = std::move(spec);
+  input->grammar_field = "decoding.grammar";
   return absl::OkStatus();
 }
 
@@ -184,6 +226,20 @@ absl::Status ReadStopping(const weft::v1::StoppingParameters& from, GenerateInpu
     }
     input->stop_sequences.push_back(stop);
   }
+  if (static_cast<size_t>(from.stop_token_ids_size()) > kStopTokenIdsMax) {
+    return FieldError("stopping.stop_token_ids",
+                      absl::StrCat("must hold at most ", kStopTokenIdsMax, " token ids, not ",
+                                   from.stop_token_ids_size()));
+  }
+  if (from.stop_token_ids_size() > 0) {
+    WEFT_ASSIGN_OR_RETURN(input->stop_token_ids,
+                          ReadIds("stopping.stop_token_ids", from.stop_token_ids()));
+    SortIds(&input->stop_token_ids);
+  }
+  WEFT_RETURN_IF_ERROR(
+      CheckNumber("stopping.min_tokens", from.min_tokens(),
+                  {0, static_cast<double>(input->max_tokens.value_or(kContextTokensMax))}));
+  input->sampling.min_tokens = from.min_tokens();
   input->include_stop_sequence = from.include_stop_sequence();
   input->ignore_eos = from.ignore_eos();
   return absl::OkStatus();
@@ -193,6 +249,7 @@ absl::Status ReadResponse(const weft::v1::ResponseOptions& from, GenerateInput* 
   input->sampling.logprobs = from.logprobs();
   input->sampling.top_logprobs = from.top_logprobs();
   input->echo_prompt = from.echo_prompt();
+  input->skip_special_tokens = !from.keep_special_tokens();
   WEFT_RETURN_IF_ERROR(
       CheckNumber("response.top_logprobs", from.top_logprobs(), {0, kTopLogprobsMax}));
   if (from.top_logprobs() > 0 && !from.logprobs()) {
@@ -212,23 +269,17 @@ absl::Status ReadResume(const weft::v1::Resume& from, GenerateInput* input) {
   return SettleResume(from.fingerprint(), seed, "resume.", "sampling.seed", input);
 }
 
-void ListUnknown(const google::protobuf::Message& message, absl::string_view path,
-                 std::vector<std::string>* out) {
-  const google::protobuf::UnknownFieldSet& unknown =
-      message.GetReflection()->GetUnknownFields(message);
-  for (int i = 0; i < unknown.field_count(); ++i) {
-    out->push_back(absl::StrCat(path, unknown.field(i).number()));
-  }
-}
-
 absl::Status ReadUnknown(const DoorContext& doors, const weft::v1::GenerateRequest& request,
                          std::vector<std::string>* ignored) {
   ListUnknown(request, "", ignored);
   if (request.has_sampling()) ListUnknown(request.sampling(), "sampling.", ignored);
   if (request.has_decoding()) ListUnknown(request.decoding(), "decoding.", ignored);
+  if (request.decoding().has_grammar()) {
+    ListUnknown(request.decoding().grammar(), "decoding.grammar.", ignored);
+  }
   if (request.has_stopping()) ListUnknown(request.stopping(), "stopping.", ignored);
   if (request.has_response()) ListUnknown(request.response(), "response.", ignored);
-  if (request.has_chat()) ListUnknown(request.chat(), "chat.", ignored);
+  if (request.has_chat()) ListUnknownChat(request.chat(), ignored);
   if (request.has_resume()) ListUnknown(request.resume(), "resume.", ignored);
   if (ignored->empty()) return absl::OkStatus();
   if (doors.options().strict_fields) {
@@ -259,9 +310,16 @@ absl::StatusOr<GenerateInput> ReadGenerate(const DoorContext& doors,
   WEFT_RETURN_IF_ERROR(ReadPrompt(from, &input));
   WEFT_RETURN_IF_ERROR(ReadSampling(request.sampling(), &input));
   WEFT_RETURN_IF_ERROR(ReadDecoding(request.decoding(), &input.sampling));
+  WEFT_RETURN_IF_ERROR(ReadBans(request.decoding(), &input));
+  if (request.decoding().has_grammar()) {
+    WEFT_RETURN_IF_ERROR(ReadGrammar(request.decoding().grammar(), &input));
+  }
   WEFT_RETURN_IF_ERROR(ReadStopping(request.stopping(), &input));
   WEFT_RETURN_IF_ERROR(ReadResponse(request.response(), &input));
   if (request.has_resume()) WEFT_RETURN_IF_ERROR(ReadResume(request.resume(), &input));
+  if (request.has_resume() && request.sampling().n() > 1) {
+    return FieldError("resume", "is for streams of one answer");
+  }
   if (request.has_truncate_prompt_tokens()) {
     WEFT_RETURN_IF_ERROR(CheckNumber("truncate_prompt_tokens", request.truncate_prompt_tokens(),
                                      {1, kContextTokensMax}));
@@ -270,6 +328,11 @@ absl::StatusOr<GenerateInput> ReadGenerate(const DoorContext& doors,
   WEFT_RETURN_IF_ERROR(
       CheckNumber("priority", request.priority(), {-kPriorityAbsMax, kPriorityAbsMax}));
   if (request.has_priority()) input.priority = request.priority();
+  if (request.cache_salt().size() > kCacheSaltBytesMax) {
+    return FieldError("cache_salt",
+                      absl::StrCat("must have at most ", kCacheSaltBytesMax, " bytes"));
+  }
+  input.cache_salt = request.cache_salt();
   input.add_special_tokens = !request.has_add_special_tokens() || request.add_special_tokens();
   WEFT_RETURN_IF_ERROR(ReadUnknown(doors, request, ignored));
   return input;

@@ -23,6 +23,7 @@
 #include "router/doors/grpc/gate.h"
 #include "router/doors/grpc/health.h"
 #include "router/doors/grpc/methods.h"
+#include "router/doors/grpc/open_inference.h"
 #include "router/doors/grpc/reflection.h"
 
 namespace weft::router {
@@ -158,6 +159,8 @@ class CallbackGrpcServer : public GrpcServer {
         reflection_calls_(ReflectionLimits(options)),
         methods_({doors, &watch_, &calls_, options.message_bytes_max}),
         health_({doors, &watch_, &health_calls_, kSideMessageBytesMax, /*open=*/true}),
+        open_inference_({doors, &watch_, &health_calls_, kSideMessageBytesMax, /*open=*/true},
+                        {doors, &watch_, &calls_, kSideMessageBytesMax}),
         reflection_({doors, &watch_, &reflection_calls_, kSideMessageBytesMax, /*open=*/true}),
         unknown_(doors, &watch_) {}
 
@@ -177,6 +180,7 @@ class CallbackGrpcServer : public GrpcServer {
     }
     builder.RegisterService(&methods_);
     builder.RegisterService(&health_);
+    builder.RegisterService(&open_inference_);
     builder.RegisterService(&reflection_);
     builder.RegisterCallbackGenericService(&unknown_);
     // Up to twice the limit a message is read and refused by us, by name; above that the library
@@ -258,6 +262,7 @@ class CallbackGrpcServer : public GrpcServer {
   GrpcCalls reflection_calls_;
   TextGenerationMethods methods_;
   HealthMethods health_;
+  OpenInferenceMethods open_inference_;
   ReflectionMethods reflection_;
   UnknownMethods unknown_;
   std::vector<std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor>> acceptors_;

@@ -1,7 +1,7 @@
-// The gRPC server of the public API: weft.v1.TextGeneration, reflection, and grpc.health.v1 that
-// follows the server's state, all by the callback API. Made and stopped by main. Calls run on
-// gRPC's threads, answers are written from the text worker that woke them. gRPC stays in the .cc
-// files.
+// The gRPC server of the public API: weft.v1.TextGeneration, reflection, and grpc.health.v1 and the
+// Open Inference Protocol that follow the server's state, all by the callback API. Made and stopped
+// by main. Calls run on gRPC's threads, answers are written from the text worker that woke them.
+// gRPC stays in the .cc files.
 
 #pragma once
 

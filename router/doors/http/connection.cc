@@ -26,6 +26,19 @@ constexpr size_t kSmallBufferBytes = 1024;
 
 int64_t NowUs() { return MonotonicClock().NowUs(); }
 
+// The refusal of a page whose origin is not listed, with the way out.
+std::string OriginRefusal(const std::string& origin, OriginOwner owner) {
+  const std::string page = origin.substr(0, 256);
+  if (owner == OriginOwner::kOwnByNameAlone) {
+    return absl::StrCat(
+        "the page was opened under a name, which another site could have chosen; "
+        "open it by address, or start the server with --cors-origins=",
+        page, " or with TLS");
+  }
+  return absl::StrCat("pages of the origin `", page,
+                      "` may not call this server; --cors-origins lists those that may");
+}
+
 }  // namespace
 
 HttpConnection::HttpConnection(boost::asio::ip::tcp::socket socket,
@@ -332,13 +345,21 @@ std::optional<HttpReply> HttpConnection::CheckHead(const RequestHead& head) {
   route_ = match.route;
   handler_ = match.handler;
   allow_ = match.allow;
-  if (!head.origin.empty() && !origins.Allows(head.origin)) {
-    return TransportError(
-        path_, 403,
-        absl::StrCat("pages of the origin `", head.origin.substr(0, 256),
-                     "` may not call this server; --cors-origins lists those that may"));
+  if (!head.origin.empty()) {
+    const bool listed = origins.Allows(head.origin);
+    const OriginOwner owner = worker_->shared().own_page && !admin_
+                                  ? OwnOrigin(head.origin, head.host, head.port, socket_.tls())
+                                  : OriginOwner::kOther;
+    // What a page under this server's name reads it may read without an Origin as well, which
+    // browsers leave out of most of its reads (not out of those of scripts that are modules).
+    const bool reads = head.method == HttpMethod::kGet || head.method == HttpMethod::kHead;
+    const bool own = owner == OriginOwner::kOwn || (owner != OriginOwner::kOther && reads);
+    if (!listed && !own) {
+      return TransportError(path_, 403, OriginRefusal(head.origin, owner));
+    }
+    // A page needs no leave to read what its own server answers.
+    if (listed) origin_lines_ = origins.AnswerLines(head.origin);
   }
-  origin_lines_ = origins.AnswerLines(head.origin);
   if (handler_ == nullptr) return CheckMethod(head);
   if (std::optional<HttpReply> refusal = CheckBodyHeaders(head)) return refusal;
   if (*match.gate == nullptr) return std::nullopt;

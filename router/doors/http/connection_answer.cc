@@ -60,6 +60,7 @@ void HttpConnection::Dispatch() {
   request.tenant = tenant_;
   request.content_type = std::move(head.content_type);
   request.host = std::move(head.host);
+  request.if_none_match = std::move(head.if_none_match);
   request.origin = std::move(head.origin);
   request.traceparent = std::move(head.traceparent);
   Enter(Phase::kBusy, 0);
@@ -150,7 +151,8 @@ void HttpConnection::AppendHead(const HttpReply& reply, absl::string_view framin
 
 void HttpConnection::Reply(HttpReply reply) {
   if (phase_ != Phase::kBusy || finishing_) return;
-  const bool bodyless = reply.status == 204;  // and without a length (RFC 9110, 8.6)
+  // And without a length (RFC 9110, 8.6).
+  const bool bodyless = reply.status == 204 || reply.status == 304;
   AppendHead(reply, bodyless ? "" : absl::StrCat("content-length: ", reply.body.size(), "\r\n"));
   if (!head_only_ && !bodyless) output_ += reply.body;
   FinishResponse();
@@ -250,8 +252,9 @@ void HttpConnection::LogRequest(absl::string_view cause) {
     if (!cause.empty() && exchange_->LogLater(record)) return;
     exchange_->Describe(&record);
   }
-  // Probes and scrapes come every few seconds: they are not worth a line of their own.
-  LogAccess(record, /*quiet=*/exchange_ == nullptr && status_ == 200);
+  // Probes and scrapes come every few seconds, and a page in many files: they are not worth a line
+  // of their own.
+  LogAccess(record, /*quiet=*/exchange_ == nullptr && (status_ == 200 || status_ == 304));
 }
 
 void HttpConnection::NextRequest() {

@@ -3,15 +3,17 @@
 #include <utility>
 
 #include "common/limits.h"
+#include "common/status.h"
 #include "router/doors/http/fields.h"
 #include "router/doors/http/sse.h"
 #include "router/errors.h"
 
 namespace weft::router {
 
-ReadGeneration MakeGeneration(GenerateInput input, std::unique_ptr<ResponseFormatter> formatter,
+ReadGeneration MakeGeneration(std::vector<GenerateInput> inputs, uint32_t choices,
+                              std::unique_ptr<ResponseFormatter> formatter,
                               const std::vector<std::string>& ignored) {
-  ReadGeneration generation{std::move(input), std::move(formatter), {}};
+  ReadGeneration generation{std::move(inputs), choices, std::move(formatter), {}};
   AddIgnoredHeader(ignored, &generation.headers);
   return generation;
 }
@@ -65,37 +67,67 @@ std::optional<HttpReply> GenerateExchange::ReadAndSubmit(const DoorContext& door
     }
   }
   std::string traceparent = std::move(request.traceparent);
+  const TenantRef tenant = request.tenant;
   std::variant<ReadGeneration, HttpReply> result = read(std::move(request));
   if (auto* reply = std::get_if<HttpReply>(&result)) return std::move(*reply);
   ReadGeneration& generation = std::get<ReadGeneration>(result);
-  generation.input.traceparent = std::move(traceparent);
+  for (GenerateInput& input : generation.inputs) input.traceparent = traceparent;
   {
     absl::MutexLock lock(&mutex_);
     new_formatter_ = std::move(generation.formatter);
     new_headers_ = std::move(generation.headers);
   }
-  absl::StatusOr<std::shared_ptr<Answer>> answer =
-      doors.entrance().Submit(std::move(generation.input), std::move(permit), shared_from_this());
-  if (!answer.ok()) {
+  absl::StatusOr<Answers> answers =
+      SubmitAll(doors, std::move(generation), tenant, std::move(permit));
+  if (!answers.ok()) {
     // The formatter knows what the body's own door calls a field.
     absl::MutexLock lock(&mutex_);
-    HttpReply reply = new_formatter_->Error(answer.status());
+    HttpReply reply = new_formatter_->Error(answers.status());
     reply.headers.insert(reply.headers.end(), new_headers_.begin(), new_headers_.end());
     return reply;
   }
   CancelReason gone;
   {
     absl::MutexLock lock(&mutex_);
-    new_answer_ = *answer;
     gone = gone_;
+    if (gone != CancelReason::kNone) {
+      answers->Close();
+      answers->Cancel(gone);
+    }
+    new_answers_ = *std::move(answers);
   }
-  if (gone != CancelReason::kNone) {
-    (*answer)->Close();
-    (*answer)->Cancel(gone);
-  } else if (Waker* const waker = OnNews()) {
-    waker->Wake();  // what was written so far found no answer here
-  }
+  if (gone != CancelReason::kNone) return std::nullopt;
+  if (Waker* const waker = OnNews()) waker->Wake();  // what was written so far found no answer here
   return std::nullopt;
+}
+
+absl::StatusOr<Answers> GenerateExchange::SubmitAll(const DoorContext& doors,
+                                                    ReadGeneration generation,
+                                                    const TenantRef& tenant,
+                                                    Admission::Permit permit) {
+  // All may come in, or none does.
+  std::vector<std::vector<Admission::Permit>> permits(generation.inputs.size());
+  permits[0].push_back(std::move(permit));
+  for (std::vector<Admission::Permit>& of_prompt : permits) {
+    while (of_prompt.size() < generation.choices) {
+      WEFT_ASSIGN_OR_RETURN(Admission::Permit one, doors.Enter(tenant, 0));
+      of_prompt.push_back(std::move(one));
+    }
+  }
+  std::vector<std::shared_ptr<Answer>> answers;
+  for (size_t i = 0; i < permits.size(); ++i) {
+    absl::StatusOr<std::vector<std::shared_ptr<Answer>>> some = doors.entrance().SubmitChoices(
+        std::move(generation.inputs[i]), std::move(permits[i]), shared_from_this());
+    if (!some.ok()) {
+      for (const auto& answer : answers) {
+        answer->Close();
+        answer->Cancel(CancelReason::kClientGone);
+      }
+      return some.status();
+    }
+    for (auto& answer : *some) answers.push_back(std::move(answer));
+  }
+  return Answers(std::move(answers));
 }
 
 Waker* GenerateExchange::OnNews() {
@@ -104,14 +136,14 @@ Waker* GenerateExchange::OnNews() {
 }
 
 bool GenerateExchange::TakeAnswer() {
-  if (answer_ != nullptr) return true;
+  if (answers_.has_value()) return true;
   absl::MutexLock lock(&mutex_);
   if (refusal_.has_value()) {
     std::exchange(responder_, nullptr)->Reply(*std::move(refusal_));
     return false;
   }
-  if (new_answer_ == nullptr) return false;
-  answer_ = std::move(new_answer_);
+  if (!new_answers_.has_value()) return false;
+  answers_ = std::exchange(new_answers_, std::nullopt);
   formatter_ = std::move(new_formatter_);
   headers_ = std::move(new_headers_);
   return true;
@@ -122,31 +154,33 @@ void GenerateExchange::OnWake() {
   // While the client reads slowly, what is written stays in the answer's log; the connection calls
   // again when it can write.
   if (responder_ == nullptr || !responder_->writable()) return;
-  if (!TakeAnswer() || !answer_->Fetch()) return;
+  if (!TakeAnswer() || !answers_->Fetch()) return;
   const bool ended = Format();
   Send(ended);
 }
 
 bool GenerateExchange::Format() {
-  const AnswerHead* const head = answer_->head();
-  if (head != nullptr && !std::exchange(started_, true)) formatter_->Started(*head);
-  while (answer_->Next(&token_)) {
-    const AnswerEnd* const end = answer_->end();
-    const AnswerEnd* const last = end != nullptr && end->status.ok() ? end : nullptr;
-    if (first_token_us_ == 0) first_token_us_ = MonotonicClock().NowUs() - start_us_;
-    formatter_->Step(&token_, last, &out_);
-    if (last != nullptr) return true;
+  while (const std::optional<AnswerEvent> event = answers_->Next()) {
+    if (event->head != nullptr) formatter_->Started(event->index, *event->head);
+    if (event->token != nullptr && first_token_us_ == 0) {
+      first_token_us_ = MonotonicClock().NowUs() - start_us_;
+    }
+    if (event->end == nullptr || event->end->status.ok()) {
+      formatter_->Step(event->index, event->token, event->end, &out_);
+      continue;
+    }
+    // One choice that fails fails the request; nobody reads the others any more.
+    const absl::Status why = event->end->status;
+    answers_->Close();
+    answers_->Cancel(CancelReason::kClientGone);
+    if (begun_ || !out_.empty()) {
+      formatter_->Fail(why, &out_);
+    } else {
+      failed_ = why;
+    }
+    return true;
   }
-  const AnswerEnd* const end = answer_->end();
-  if (end == nullptr) return false;
-  if (end->status.ok()) {
-    formatter_->Step(nullptr, end, &out_);
-  } else if (begun_ || !out_.empty()) {
-    formatter_->Fail(end->status, &out_);
-  } else {
-    failed_ = end->status;
-  }
-  return true;
+  return answers_->ended();
 }
 
 void GenerateExchange::Send(bool ended) {
@@ -172,7 +206,7 @@ void GenerateExchange::Send(bool ended) {
 
 HttpReply GenerateExchange::WithHeaders(HttpReply reply) const {
   reply.headers.insert(reply.headers.end(), headers_.begin(), headers_.end());
-  const AnswerHead* const head = answer_ == nullptr ? nullptr : answer_->head();
+  const AnswerHead* const head = answers_.has_value() ? answers_->head() : nullptr;
   if (head == nullptr) return reply;
   reply.headers.emplace_back("x-weft-fingerprint", head->fingerprint);
   if (head->resumed.has_value()) {
@@ -193,7 +227,7 @@ void GenerateExchange::OnSilence() {
 }
 
 void GenerateExchange::Describe(AccessRecord* record) const {
-  if (answer_ != nullptr) DescribeAnswer(*answer_, record);
+  if (answers_.has_value()) answers_->Describe(record);
   if (ended_early_ != CancelReason::kNone) record->cause = CancelReasonName(ended_early_);
   record->first_token_us = first_token_us_;
 }
@@ -210,9 +244,9 @@ GenerateExchange::~GenerateExchange() {
   if (!late_record_.has_value()) return;
   {
     absl::MutexLock lock(&mutex_);
-    if (answer_ == nullptr) answer_ = std::move(new_answer_);
+    if (!answers_.has_value()) answers_ = std::exchange(new_answers_, std::nullopt);
   }
-  if (answer_ != nullptr) answer_->Fetch();
+  if (answers_.has_value()) answers_->Fetch();
   Describe(&*late_record_);
   LogAccess(*late_record_);
 }
@@ -222,13 +256,13 @@ void GenerateExchange::OnGone(CancelReason reason) {
   {
     absl::MutexLock lock(&mutex_);
     gone_ = reason;
-    if (answer_ == nullptr) answer_ = std::move(new_answer_);
+    if (!answers_.has_value()) answers_ = std::exchange(new_answers_, std::nullopt);
   }
-  if (answer_ != nullptr && answer_->end() != nullptr) return;
+  if (answers_.has_value() && answers_->complete()) return;
   ended_early_ = reason;
-  if (answer_ == nullptr) return;
-  answer_->Close();
-  answer_->Cancel(reason);
+  if (!answers_.has_value()) return;
+  answers_->Close();
+  answers_->Cancel(reason);
 }
 
 }  // namespace weft::router

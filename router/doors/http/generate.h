@@ -16,23 +16,26 @@
 #include "absl/synchronization/mutex.h"
 #include "common/clock.h"
 #include "router/doors/access_log.h"
+#include "router/doors/answers.h"
 #include "router/doors/door_context.h"
 #include "router/doors/http/json.h"
 #include "router/doors/http/message.h"
 
 namespace weft::router {
 
-// Turns the answer to one request into bytes. One formatter serves either a stream or a whole
+// Turns the answers to one request into bytes. One formatter serves either a stream or a whole
 // answer. Called on the connection's thread, in order.
 class ResponseFormatter {
  public:
   virtual ~ResponseFormatter() = default;
 
   virtual bool streaming() const = 0;
-  virtual void Started(const AnswerHead&) {}
+  // Before the first Step of the answer `index`, which counts through the choices of each prompt.
+  virtual void Started(uint32_t /*index*/, const AnswerHead&) {}
   // A token, the end, or a token that is known to be the last: at least one is not null. A stream
   // appends its frames to *out; a whole answer collects. The end is one of a complete answer.
-  virtual void Step(const AnswerToken* token, const AnswerEnd* finished, std::string* out) = 0;
+  virtual void Step(uint32_t index, const AnswerToken* token, const AnswerEnd* finished,
+                    std::string* out) = 0;
   // A stream that has begun fails: appends the closing frames.
   virtual void Fail(const absl::Status& status, std::string* out) = 0;
   // Stream: status and headers, asked for with the first event. Whole: the answer, after the end.
@@ -47,14 +50,18 @@ void WriteResume(const AnswerHead& head, JsonWriter* json);
 
 // What a door made of a body.
 struct ReadGeneration {
-  GenerateInput input;
+  // One a prompt, at least one.
+  std::vector<GenerateInput> inputs;
+  // Answers to each.
+  uint32_t choices = 1;
   std::unique_ptr<ResponseFormatter> formatter;
   // Go with whatever answer follows.
   HttpHeaders headers;
 };
-// From a request that a door has read: its input, how its answer is written, and the names of the
-// fields that were ignored.
-ReadGeneration MakeGeneration(GenerateInput input, std::unique_ptr<ResponseFormatter> formatter,
+// From a request that a door has read: its prompts, how its answers are written, and the names of
+// the fields that were ignored.
+ReadGeneration MakeGeneration(std::vector<GenerateInput> inputs, uint32_t choices,
+                              std::unique_ptr<ResponseFormatter> formatter,
                               const std::vector<std::string>& ignored);
 // Reads a body, or makes the refusal. Any thread.
 using GenerationReader = std::function<std::variant<ReadGeneration, HttpReply>(HttpRequest)>;
@@ -92,6 +99,9 @@ class GenerateExchange : public HttpExchange,
   // Reads the body and hands the request in. Returns the refusal, or nothing.
   std::optional<HttpReply> ReadAndSubmit(const DoorContext& doors, HttpRequest request,
                                          Admission::Permit permit, const GenerationReader& read);
+  // Hands in each prompt with its choices, or none.
+  absl::StatusOr<Answers> SubmitAll(const DoorContext& doors, ReadGeneration generation,
+                                    const TenantRef& tenant, Admission::Permit permit);
   // Takes what the reading thread left; true when there is an answer to read.
   bool TakeAnswer();
   // Formats what was fetched; true when the request has ended.
@@ -105,15 +115,12 @@ class GenerateExchange : public HttpExchange,
   // -- Connection's thread only
   // Null once the connection has nothing to do with this any more.
   HttpResponder* responder_;
-  std::shared_ptr<Answer> answer_;
+  std::optional<Answers> answers_;
   std::unique_ptr<ResponseFormatter> formatter_;
   HttpHeaders headers_;
-  AnswerToken token_;
   std::string out_;
   // The client has its status line: from an answer's beginning, or before it in a long silence.
   bool begun_ = false;
-  // The formatter knows the answer's head.
-  bool started_ = false;
   const int64_t start_us_;
   int64_t first_token_us_ = 0;
   // Of an early end.
@@ -130,7 +137,7 @@ class GenerateExchange : public HttpExchange,
 
   // -- What the reading thread hands over
   absl::Mutex mutex_;
-  std::shared_ptr<Answer> new_answer_ ABSL_GUARDED_BY(mutex_);
+  std::optional<Answers> new_answers_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<ResponseFormatter> new_formatter_ ABSL_GUARDED_BY(mutex_);
   HttpHeaders new_headers_ ABSL_GUARDED_BY(mutex_);
   std::optional<HttpReply> refusal_ ABSL_GUARDED_BY(mutex_);

@@ -50,6 +50,7 @@ struct HttpRequest {
   std::string content_type;
   // As the client names this server, without the port.
   std::string host;
+  std::string if_none_match;
   std::string origin;
   std::string traceparent;
 };

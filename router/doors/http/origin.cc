@@ -13,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "router/doors/http/authority.h"
+#include "router/doors/http/request_head.h"
 
 namespace weft::router {
 namespace {
@@ -78,6 +79,21 @@ absl::StatusOr<std::string> ParseOrigin(absl::string_view text) {
   }
   if ((scheme == "http" && port == 80) || (scheme == "https" && port == 443)) return origin;
   return absl::StrCat(origin, ":", port);
+}
+
+OriginOwner OwnOrigin(absl::string_view origin, absl::string_view host, absl::string_view port,
+                      bool tls) {
+  const bool https = absl::ConsumePrefix(&origin, "https://");
+  if (!https && (tls || !absl::ConsumePrefix(&origin, "http://"))) return OriginOwner::kOther;
+  const std::optional<HttpAuthority> page = ParseAuthority(origin);
+  if (!page.has_value() || page->host.empty()) return OriginOwner::kOther;
+  // Browsers leave a scheme's own port out, in both.
+  const absl::string_view usual = https ? "443" : "80";
+  const auto port_of = [usual](absl::string_view given) { return given.empty() ? usual : given; };
+  if (!absl::EqualsIgnoreCase(page->host, host) || port_of(page->port) != port_of(port)) {
+    return OriginOwner::kOther;
+  }
+  return tls || IsLocalhostOrAddress(host) ? OriginOwner::kOwn : OriginOwner::kOwnByNameAlone;
 }
 
 OriginPolicy::OriginPolicy(std::vector<std::string> allowed)

@@ -1,10 +1,12 @@
 // Which web pages may call this server, and how browsers are told. A page of any site can make a
 // browser post to localhost; it cannot hide its Origin, and it cannot send JSON without asking
 // first. So requests with an Origin that is not listed are refused, and so are bodies that are not
-// declared as JSON (IsJsonContentType). Immutable; shared by all connections.
+// declared as JSON (IsJsonContentType). The page that this server itself shows needs no list
+// (OwnOrigin). Immutable; shared by all connections.
 
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -18,6 +20,25 @@ namespace weft::router {
 // one that an operator wrote; "*" as it is. INVALID_ARGUMENT in words for anything else: it would
 // never be equal to what a browser sends.
 absl::StatusOr<std::string> ParseOrigin(absl::string_view text);
+
+// How an Origin stands to the server that the request was sent to, by what the request says of it.
+enum class OriginOwner : uint8_t {
+  // A page of another site, or of none.
+  kOther,
+  // A page that this server has shown.
+  kOwn,
+  // It has this server's name and port, which proves nothing: somebody who owns a name can show a
+  // page under it and give the name this server's address afterwards (DNS rebinding). To the
+  // browser both are one site then.
+  kOwnByNameAlone,
+};
+
+// `origin` is not empty; `host` and `port` are those of the request's target or Host, perhaps
+// empty. Nobody can make an address or `localhost` his own, and over TLS (`tls`: this connection's)
+// the browser has checked that the certificate is for the name: then a page with this server's host
+// and port is its own. In clear, the origin may say https: a proxy in front ended TLS.
+OriginOwner OwnOrigin(absl::string_view origin, absl::string_view host, absl::string_view port,
+                      bool tls);
 
 class OriginPolicy {
  public:

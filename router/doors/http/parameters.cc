@@ -5,6 +5,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/clock.h"
 #include "common/limits.h"
 #include "router/doors/http/json.h"
 #include "router/doors/resume.h"
@@ -42,6 +43,40 @@ void ReadLogitBias(FieldReader& fields, SamplingParams* sampling) {
   std::sort(sampling->logit_bias.begin(), sampling->logit_bias.end());
 }
 
+void ReadIdSet(FieldReader& fields, absl::string_view name, size_t ids_max,
+               std::vector<TokenId>* out) {
+  const boost::json::array* list = fields.Array(name);
+  if (list == nullptr || list->empty()) return;
+  if (list->size() > ids_max) {
+    fields.Fail(name,
+                absl::StrCat("must hold at most ", ids_max, " token ids, not ", list->size()));
+    return;
+  }
+  absl::StatusOr<std::vector<TokenId>> ids = ReadTokenIds(*list, absl::StrCat(fields.path(), name));
+  if (!ids.ok()) return fields.Fail(ids.status());
+  SortIds(&*ids);
+  *out = *std::move(ids);
+}
+
+void ReadBadWords(FieldReader& fields, GenerateInput* input) {
+  const boost::json::array* list = fields.Array("bad_words");
+  if (list == nullptr) return;
+  if (list->size() > kBadWordsMax) {
+    fields.Fail("bad_words",
+                absl::StrCat("must hold at most ", kBadWordsMax, " strings, not ", list->size()));
+    return;
+  }
+  for (const boost::json::value& one : *list) {
+    const boost::json::string* text = one.if_string();
+    if (text == nullptr || text->empty() || text->size() > kBadWordBytesMax) {
+      fields.Fail("bad_words",
+                  absl::StrCat("must hold strings of 1 to ", kBadWordBytesMax, " bytes"));
+      return;
+    }
+    input->bad_words.emplace_back(text->data(), text->size());
+  }
+}
+
 }  // namespace
 
 void ReadCommonParameters(FieldReader& fields, GenerateInput* input) {
@@ -61,7 +96,29 @@ void ReadCommonParameters(FieldReader& fields, GenerateInput* input) {
   const std::optional<int64_t> priority =
       fields.Integer("priority", -kPriorityAbsMax, kPriorityAbsMax);
   if (priority.has_value()) input->priority = static_cast<int32_t>(*priority);
+  ReadIdSet(fields, "stop_token_ids", kStopTokenIdsMax, &input->stop_token_ids);
+  ReadIdSet(fields, "allowed_token_ids", kAllowedIdsMax, &input->allowed_token_ids);
+  ReadBadWords(fields, input);
+  input->skip_special_tokens = fields.Bool("skip_special_tokens").value_or(true);
+  input->cache_salt = fields.String("cache_salt").value_or("");
+  if (input->cache_salt.size() > kCacheSaltBytesMax) {
+    fields.Fail("cache_salt", absl::StrCat("must have at most ", kCacheSaltBytesMax, " bytes"));
+  }
+  const std::optional<int64_t> deadline_ms = fields.Integer("deadline_ms", 1, kDeadlineMsMax);
+  if (deadline_ms.has_value()) {
+    input->deadline_us = MonotonicClock().NowUs() + *deadline_ms * 1000;
+  }
   input->add_special_tokens = fields.Bool("add_special_tokens").value_or(input->add_special_tokens);
+}
+
+void ReadMinTokens(FieldReader& fields, absl::string_view name, GenerateInput* input) {
+  const std::optional<int64_t> count = fields.Integer(name, 0, kContextTokensMax);
+  if (!count.has_value()) return;
+  input->sampling.min_tokens = static_cast<uint32_t>(*count);
+  if (*count > input->max_tokens.value_or(kContextTokensMax)) {
+    fields.Fail(
+        name, absl::StrCat("must not be more than the limit on new tokens, ", *input->max_tokens));
+  }
 }
 
 void ReadStop(FieldReader& fields, absl::string_view name, GenerateInput* input) {

@@ -109,6 +109,48 @@ std::string OpenAiBody(absl::string_view message, absl::string_view type,
   return body;
 }
 
+// OpenAI's and Anthropic's clients send what failed with 500 and above once more by themselves, and
+// obey this. A deadline that has passed is not met by that, and what has failed for good fails
+// again.
+void AddRetryAdvice(HttpReply* reply) {
+  if (reply->status == 500 || reply->status == 504) {
+    reply->headers.emplace_back("x-should-retry", "false");
+  }
+}
+
+absl::string_view AnthropicType(int code) {
+  switch (code) {
+    case 401:
+      return "authentication_error";
+    case 403:
+      return "permission_error";
+    case 404:
+      return "not_found_error";
+    case 413:
+      return "request_too_large";
+    case 429:
+      return "rate_limit_error";
+    case 503:
+      return "overloaded_error";
+    case 504:
+      return "timeout_error";
+    default:
+      return code < 500 || code == 505 ? "invalid_request_error" : "api_error";
+  }
+}
+
+std::string AnthropicBody(absl::string_view message, absl::string_view type) {
+  std::string body;
+  JsonWriter json(&body);
+  json.BeginObject().Key("type").String("error").Key("error").BeginObject();
+  json.Key("type").String(type).Key("message").String(message).EndObject().EndObject();
+  return body;
+}
+
+bool IsAnthropicPath(absl::string_view path) {
+  return path == "/v1/messages" || absl::StartsWith(path, "/v1/messages/");
+}
+
 bool IsOpenAiPath(absl::string_view path) { return absl::StartsWith(path, "/v1/"); }
 
 // What a refusal says beside its body: how to be let in, or when to come back.
@@ -142,6 +184,7 @@ HttpReply OpenAiError(const absl::Status& status) {
   reply.status = HttpCode(status);
   reply.body = OpenAiErrorBody(status);
   AddRefusalHeaders(status, &reply);
+  AddRetryAdvice(&reply);
   return reply;
 }
 
@@ -150,15 +193,33 @@ std::string OpenAiErrorBody(const absl::Status& status) {
                     OpenAiWord(status));
 }
 
+HttpReply AnthropicError(const absl::Status& status) {
+  HttpReply reply;
+  reply.status = HttpCode(status);
+  reply.body = AnthropicErrorBody(status);
+  AddRefusalHeaders(status, &reply);
+  AddRetryAdvice(&reply);
+  return reply;
+}
+
+std::string AnthropicErrorBody(const absl::Status& status) {
+  return AnthropicBody(status.message(), AnthropicType(HttpCode(status)));
+}
+
 HttpReply TransportError(absl::string_view path, int code, absl::string_view message) {
   HttpReply reply;
   reply.status = code;
+  if (IsAnthropicPath(path)) {
+    reply.body = AnthropicBody(message, AnthropicType(code));
+    return reply;
+  }
   reply.body = IsOpenAiPath(path) ? OpenAiBody(message, OpenAiType(code), std::nullopt, "")
                                   : TgiBody(message, TgiType(code));
   return reply;
 }
 
 HttpReply TransportError(absl::string_view path, const absl::Status& status) {
+  if (IsAnthropicPath(path)) return AnthropicError(status);
   return IsOpenAiPath(path) ? OpenAiError(status) : TgiError(status);
 }
 
@@ -168,6 +229,10 @@ absl::string_view HttpReason(int code) {
       return "OK";
     case 204:
       return "No Content";
+    case 304:
+      return "Not Modified";
+    case 307:
+      return "Temporary Redirect";
     case 400:
       return "Bad Request";
     case 401:

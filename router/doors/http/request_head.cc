@@ -48,7 +48,22 @@ bool IsHost(absl::string_view text) {
 }
 
 // Of an authority that IsHost takes.
-std::string HostName(absl::string_view text) { return ParseAuthority(text)->host; }
+void TakeHost(absl::string_view text, RequestHead* head) {
+  HttpAuthority authority = *ParseAuthority(text);
+  head->host = std::move(authority.host);
+  head->port = std::move(authority.port);
+}
+
+// All fields of that name as one list.
+std::string Joined(const Message& message, absl::string_view name) {
+  std::string joined;
+  const auto range = message.equal_range({name.data(), name.size()});
+  for (auto field = range.first; field != range.second; ++field) {
+    if (!joined.empty()) joined += ", ";
+    joined.append(field->value().data(), field->value().size());
+  }
+  return joined;
+}
 
 void TakeTarget(const urls::url_view& url, RequestHead* head) {
   const auto path = url.encoded_path();
@@ -84,7 +99,7 @@ HttpRefusal ReadTarget(absl::string_view method, absl::string_view target, Reque
     return Bad("an absolute request target is http:// or https://, a host and a path");
   }
   TakeTarget(*url, head);
-  head->host = HostName({authority.data(), authority.size()});
+  TakeHost({authority.data(), authority.size()}, head);
   return {};
 }
 
@@ -152,7 +167,7 @@ HttpRefusal ReadHost(const Message& message, RequestHead* head) {
     return {400, "the Host header is not a host name or address, with or without a port"};
   }
   // The target's own goes before it (RFC 9112, 3.2.2).
-  if (head->host.empty()) head->host = HostName(host);
+  if (head->host.empty()) TakeHost(host, head);
   return {};
 }
 
@@ -177,11 +192,8 @@ HttpRefusal ReadFields(const Message& message, RequestHead* head) {
     if (!refusal.refused()) refusal = ReadOnce(message, name, value);
   }
   if (refusal.refused()) return refusal;
-  for (const auto& field : message) {
-    if (field.name() != http::field::content_encoding) continue;
-    if (!head->content_encoding.empty()) head->content_encoding += ", ";
-    head->content_encoding.append(field.value().data(), field.value().size());
-  }
+  head->content_encoding = Joined(message, "content-encoding");
+  head->if_none_match = Joined(message, "if-none-match");
   // Of these the first one counts: they only name things.
   head->request_id = std::string(View(message["x-request-id"]));
   head->traceparent = std::string(View(message["traceparent"]));

@@ -45,6 +45,9 @@ struct RequestHead {
   std::string content_encoding;
   // Host name or address, without the port: that of the target where it has one, else of Host.
   std::string host;
+  // The port beside it, digits or nothing.
+  std::string port;
+  std::string if_none_match;  // all fields of that name, joined by commas
   std::string origin;
   std::string traceparent;
   std::string preflight_method;   // Access-Control-Request-Method

@@ -8,9 +8,12 @@ namespace weft::router {
 namespace {
 
 bool Matches(absl::string_view pattern, absl::string_view path) {
-  if (!absl::EndsWith(pattern, "/*")) return pattern == path;
-  pattern.remove_suffix(1);
-  return absl::StartsWith(path, pattern) && path.size() > pattern.size();
+  const size_t star = pattern.find('*');
+  if (star == absl::string_view::npos) return pattern == path;
+  const absl::string_view head = pattern.substr(0, star);
+  const absl::string_view tail = pattern.substr(star + 1);
+  return path.size() > head.size() + tail.size() && absl::StartsWith(path, head) &&
+         absl::EndsWith(path, tail);
 }
 
 }  // namespace

@@ -13,8 +13,9 @@ namespace weft::router {
 
 class HttpRouter {
  public:
-  // `path` matches exactly; one that ends in "/*" matches everything below it. A GET route serves
-  // HEAD too. `gate` empty: everybody may ask.
+  // `path` matches exactly; a "*" in it stands for one character or more, of any kind. The first
+  // route that was added and fits counts. A GET route serves HEAD too. `gate` empty: everybody may
+  // ask.
   void Add(HttpMethod method, std::string path, HttpHandler handler, HttpGate gate = nullptr);
 
   struct Match {

@@ -46,6 +46,8 @@ struct HttpServerOptions {
   // Web origins whose pages may call this server, as browsers write them (https://chat.example);
   // "*" = all. Requests with any other Origin are refused.
   std::vector<std::string> cors_origins;
+  // The public port serves a page of its own, which may call it besides (OwnOrigin).
+  bool own_page = false;
 };
 
 class HttpServer {

@@ -30,12 +30,14 @@ struct HttpShared {
   HttpShared(const HttpServerOptions& options, Probe* metrics)
       : limits(options.limits),
         origins(options.cors_origins),
+        own_page(options.own_page),
         bodies(std::make_shared<BodyBudget>(options.limits.bodies_budget())),
         body_shares(options.limits.bodies_budget()),
         probe(metrics) {}
 
   const HttpLimits limits;
   const OriginPolicy origins;
+  const bool own_page;
   const std::shared_ptr<BodyBudget> bodies;
   BodyShares body_shares;
   Probe* const probe;

@@ -1,13 +1,16 @@
 #include "router/doors/openai/format.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "router/doors/choice_parts.h"
 #include "router/doors/http/json.h"
 #include "router/doors/http/replies.h"
 #include "router/doors/http/sse.h"
+#include "router/doors/openai/parts_json.h"
 #include "router/errors.h"
 #include "router/text/detokenizer.h"
 
@@ -19,8 +22,11 @@ constexpr float kLogprobFloor = -9999.0f;
 
 float Finite(float logprob) { return std::isfinite(logprob) ? logprob : kLogprobFloor; }
 
+constexpr absl::string_view kStop = "stop";
+constexpr absl::string_view kToolCalls = "tool_calls";
+
 absl::string_view OpenAiFinishReason(FinishReason reason) {
-  return reason == FinishReason::kLength ? "length" : "stop";
+  return reason == FinishReason::kLength ? absl::string_view("length") : kStop;
 }
 
 // Characters (not bytes) of a text.
@@ -96,52 +102,81 @@ void WriteCompletionLogprobs(absl::Span<const AnswerToken> tokens, bool with_top
   json->EndObject();
 }
 
+// What is known of one answer.
+struct Choice {
+  ChoiceParts parts;
+  absl::string_view finish_reason = kStop;
+  std::string stop_sequence;
+  TokenId stop_token = kNoToken;
+  std::vector<AnswerToken> tokens;
+  std::vector<TokenId> ids;
+  uint64_t text_offset = 0;
+  uint32_t prompt_tokens = 0;
+  uint32_t cached_tokens = 0;
+  uint32_t output_tokens = 0;
+  // Of all its tokens, for best_of.
+  double logprob = 0;
+  bool role_sent = false;
+};
+
 class OpenAiFormatter : public ResponseFormatter {
  public:
-  explicit OpenAiFormatter(OpenAiFormat format) : format_(std::move(format)) {}
+  explicit OpenAiFormatter(OpenAiFormat format)
+      : format_(std::move(format)),
+        parts_(format_.parts),
+        choices_(size_t{format_.prompts} * format_.best_of) {}
 
   bool streaming() const override { return format_.stream; }
 
-  void Started(const AnswerHead& started) override {
-    head_ = started;
-    prompt_tokens_ = started.prompt_tokens;
-    cached_tokens_ = started.cached_tokens;
-    MakePrefix();
-    if (format_.stream) MakePlain();
+  void Started(uint32_t index, const AnswerHead& started) override {
+    Choice& choice = choices_[index];
+    choice.prompt_tokens = started.prompt_tokens;
+    choice.cached_tokens = started.cached_tokens;
+    if (prefix_.empty()) {
+      head_ = started;
+      MakePrefix();
+      if (format_.stream) MakePlain();
+    }
+    choice.parts.Begin(parts_, started);
     if (!started.resumed.has_value()) return;
     // Counts and offsets go on where the broken stream stood; the role came with its first token.
-    output_tokens_ = started.resumed->tokens;
-    text_offset_ = started.resumed->token_characters;
-    role_sent_ = started.resumed->tokens > 0;
+    choice.output_tokens = started.resumed->tokens;
+    choice.text_offset = started.resumed->token_characters;
+    choice.role_sent = started.resumed->tokens > 0;
   }
 
-  void Step(const AnswerToken* token, const AnswerEnd* finished, std::string* out) override {
-    if (token != nullptr) ++output_tokens_;
+  void Step(uint32_t index, const AnswerToken* token, const AnswerEnd* finished,
+            std::string* out) override {
+    Choice& choice = choices_[index];
+    if (token != nullptr) {
+      ++choice.output_tokens;
+      choice.logprob += token->logprob;
+    }
     if (finished != nullptr) {
-      prompt_tokens_ = finished->prompt_tokens;
-      output_tokens_ = finished->output_tokens;
-      finish_reason_ = OpenAiFinishReason(finished->reason);
+      ++finished_;
+      choice.prompt_tokens = finished->prompt_tokens;
+      choice.output_tokens = finished->output_tokens;
+      choice.finish_reason = OpenAiFinishReason(finished->reason);
+      choice.stop_sequence = finished->stop_sequence;
+      choice.stop_token = finished->stop_token;
     }
-    if (!format_.stream) {
-      if (token != nullptr) {
-        text_ += token->text;
-        if (format_.logprobs) tokens_.push_back(*token);
-        if (format_.token_ids) ids_.push_back(token->id);
-      }
-      if (finished != nullptr) text_ += finished->text;
-      return;
+    const std::vector<AnswerPart>& parts = choice.parts.Take(token, finished);
+    if (finished != nullptr && choice.parts.called() && choice.finish_reason == kStop) {
+      choice.finish_reason = kToolCalls;
     }
-    if (IsPlain(token, finished)) {
+    if (!format_.stream) return Collect(token, &choice);
+    if (IsPlain(choice, parts, token, finished)) {
       *out += plain_begin_;
-      AppendJsonString(token->text, out);
+      AppendJsonString(parts.empty() ? absl::string_view() : parts.front().text, out);
       *out += plain_end_;
       return;
     }
+    if (SaysNothing(choice, parts, finished)) return;
     SseBegin(out);
     *out += prefix_;
-    WriteChunk(token, finished, out);
+    WriteChunk(index, parts, token, finished, out);
     SseEnd(out);
-    if (finished == nullptr) return;
+    if (finished_ < choices_.size()) return;
     if (format_.usage) {
       SseBegin(out);
       absl::StrAppend(out, prefix_, "[],\"usage\":");
@@ -164,18 +199,14 @@ class OpenAiFormatter : public ResponseFormatter {
     HttpReply reply;
     reply.body = prefix_;
     JsonWriter json(&reply.body);
-    json.BeginArray().BeginObject().Key("index").Unsigned(0);
-    if (format_.chat) {
-      json.Key("message").BeginObject().Key("role").String("assistant");
-      json.Key("content").String(text_).Key("refusal").Null().EndObject();
-    } else {
-      json.Key("text").String(text_);
+    json.BeginArray();
+    for (uint32_t prompt = 0; prompt < format_.prompts; ++prompt) {
+      const std::vector<Choice*> best = BestOf(prompt);
+      for (uint32_t i = 0; i < best.size(); ++i) {
+        WriteChoice(prompt * format_.choices + i, best[i], &json);
+      }
     }
-    json.Key("logprobs");
-    WriteLogprobs(tokens_, &json);
-    json.Key("finish_reason").String(finish_reason_);
-    WriteIds(ids_, &json);
-    json.EndObject().EndArray();
+    json.EndArray();
     reply.body += ",\"usage\":";
     WriteUsage(&reply.body);
     reply.body.push_back('}');
@@ -193,11 +224,69 @@ class OpenAiFormatter : public ResponseFormatter {
     return status;
   }
 
+  void Collect(const AnswerToken* token, Choice* choice) const {
+    choice->parts.Keep();
+    if (token == nullptr) return;
+    if (format_.logprobs) choice->tokens.push_back(*token);
+    if (format_.token_ids) choice->ids.push_back(token->id);
+  }
+
+  // The answers to a prompt that are given back, the most likely first where there are more.
+  std::vector<Choice*> BestOf(uint32_t prompt) {
+    std::vector<Choice*> best;
+    for (uint32_t i = 0; i < format_.best_of; ++i) {
+      best.push_back(&choices_[size_t{prompt} * format_.best_of + i]);
+    }
+    if (format_.best_of > format_.choices) {
+      // Long answers are not the worse for being long.
+      const auto mean = [](const Choice* choice) {
+        return choice->logprob / std::max(1u, choice->output_tokens);
+      };
+      std::stable_sort(best.begin(), best.end(),
+                       [&mean](const Choice* a, const Choice* b) { return mean(a) > mean(b); });
+    }
+    best.resize(format_.choices);
+    return best;
+  }
+
+  void WriteChoice(uint32_t index, Choice* choice, JsonWriter* json) {
+    json->BeginObject().Key("index").Unsigned(index);
+    if (format_.chat) {
+      json->Key("message");
+      WriteMessage(choice->parts, format_.reasoning, json);
+    } else {
+      json->Key("text").String(choice->parts.content());
+    }
+    json->Key("logprobs");
+    WriteLogprobs(choice->tokens, choice, json);
+    json->Key("finish_reason").String(choice->finish_reason);
+    WriteStopReason(*choice, json);
+    WriteIds(choice->ids, json);
+    json->EndObject();
+  }
+
   // A chunk of which nothing but its text differs from the one before and the one after: nearly
-  // all of a stream are.
-  bool IsPlain(const AnswerToken* token, const AnswerEnd* finished) const {
-    return token != nullptr && finished == nullptr && !format_.logprobs && !format_.token_ids &&
-           !format_.usage_in_every_chunk && (role_sent_ || !format_.chat);
+  // all of a stream of one answer are.
+  bool IsPlain(const Choice& choice, const std::vector<AnswerPart>& parts, const AnswerToken* token,
+               const AnswerEnd* finished) const {
+    const bool one_text =
+        parts.empty() ? !choice.parts.parsed()
+                      : parts.size() == 1 && parts.front().kind == AnswerPart::Kind::kContent;
+    return one_text && choices_.size() == 1 && token != nullptr && finished == nullptr &&
+           !format_.logprobs && !format_.token_ids && !format_.usage_in_every_chunk &&
+           (choice.role_sent || !format_.chat);
+  }
+
+  // A token of which nothing is known yet, or nothing is to be said, gets no chunk; of an answer
+  // that is not told apart each token gets one.
+  bool SaysNothing(const Choice& choice, const std::vector<AnswerPart>& parts,
+                   const AnswerEnd* finished) const {
+    if (!choice.parts.parsed() || finished != nullptr) return false;
+    if (format_.logprobs || format_.token_ids || format_.usage_in_every_chunk) return false;
+    for (const AnswerPart& part : parts) {
+      if (format_.reasoning || part.kind != AnswerPart::Kind::kReasoning) return false;
+    }
+    return true;
   }
 
   // Writes what every chunk, or the whole answer, begins with.
@@ -215,49 +304,54 @@ class OpenAiFormatter : public ResponseFormatter {
 
   // Writes one plain chunk and keeps what stands on both sides of its text.
   void MakePlain() {
-    if (format_.logprobs || format_.token_ids || format_.usage_in_every_chunk) return;
-    AnswerToken token;
-    token.text = "x";
-    role_sent_ = true;
+    if (choices_.size() > 1 || format_.logprobs || format_.token_ids ||
+        format_.usage_in_every_chunk) {
+      return;
+    }
+    const std::vector<AnswerPart> parts = {{AnswerPart::Kind::kContent, 0, "", "x"}};
+    const AnswerToken token;
+    choices_[0].role_sent = true;
     std::string chunk;
     SseBegin(&chunk);
     chunk += prefix_;
     const size_t choices = chunk.size();
-    WriteChunk(&token, nullptr, &chunk);
+    WriteChunk(0, parts, &token, nullptr, &chunk);
     SseEnd(&chunk);
-    role_sent_ = false;
+    choices_[0].role_sent = false;
     const size_t text = chunk.find("\"x\"", choices);
     plain_begin_ = chunk.substr(0, text);
     plain_end_ = chunk.substr(text + 3);
   }
 
   // The choices of a chunk and the rest of it, after `prefix_`.
-  void WriteChunk(const AnswerToken* token, const AnswerEnd* finished, std::string* out) {
-    std::string& text = text_;  // of this chunk alone
-    text.clear();
-    if (token != nullptr) text += token->text;
-    if (finished != nullptr) text += finished->text;
+  void WriteChunk(uint32_t index, const std::vector<AnswerPart>& parts, const AnswerToken* token,
+                  const AnswerEnd* finished, std::string* out) {
+    Choice& choice = choices_[index];
     JsonWriter json(out);
-    json.BeginArray().BeginObject().Key("index").Unsigned(0);
+    json.BeginArray().BeginObject().Key("index").Unsigned(index);
     if (format_.chat) {
       json.Key("delta").BeginObject();
       // The role goes with the first token: a chunk of its own would fake the first token's time.
-      if (!role_sent_) json.Key("role").String("assistant");
-      role_sent_ = true;
-      if (token != nullptr || !text.empty()) json.Key("content").String(text);
+      if (!std::exchange(choice.role_sent, true)) json.Key("role").String("assistant");
+      // Each token of an answer that is not told apart has a content, maybe an empty one.
+      if (parts.empty() && token != nullptr && !choice.parts.parsed()) {
+        json.Key("content").String("");
+      }
+      WriteDelta(parts, choice.parts, format_.reasoning, &json);
       json.EndObject();
     } else {
-      json.Key("text").String(text);
+      json.Key("text").String(parts.empty() ? absl::string_view() : parts.front().text);
     }
     json.Key("logprobs");
     WriteLogprobs(token == nullptr ? absl::Span<const AnswerToken>()
                                    : absl::Span<const AnswerToken>(token, 1),
-                  &json);
+                  &choice, &json);
     json.Key("finish_reason");
     if (finished == nullptr) {
       json.Null();
     } else {
-      json.String(finish_reason_);
+      json.String(choice.finish_reason);
+      WriteStopReason(choice, &json);
     }
     WriteIds(token == nullptr ? absl::Span<const TokenId>() : absl::MakeConstSpan(&token->id, 1),
              &json);
@@ -272,13 +366,13 @@ class OpenAiFormatter : public ResponseFormatter {
     out->push_back('}');
   }
 
-  void WriteLogprobs(absl::Span<const AnswerToken> tokens, JsonWriter* json) {
+  void WriteLogprobs(absl::Span<const AnswerToken> tokens, Choice* choice, JsonWriter* json) const {
     if (!format_.logprobs || (format_.stream && tokens.empty())) {
       json->Null();
     } else if (format_.chat) {
       WriteChatLogprobs(tokens, json);
     } else {
-      WriteCompletionLogprobs(tokens, format_.top_logprobs > 0, &text_offset_, json);
+      WriteCompletionLogprobs(tokens, format_.top_logprobs > 0, &choice->text_offset, json);
     }
   }
 
@@ -289,30 +383,44 @@ class OpenAiFormatter : public ResponseFormatter {
     json->EndArray();
   }
 
+  // Which stop string or stop token ended the answer, as vLLM says it; nothing for other ends.
+  static void WriteStopReason(const Choice& choice, JsonWriter* json) {
+    if (!choice.stop_sequence.empty()) {
+      json->Key("stop_reason").String(choice.stop_sequence);
+    } else if (choice.stop_token != kNoToken) {
+      json->Key("stop_reason").Unsigned(choice.stop_token);
+    }
+  }
+
+  // Each prompt counts once, and every answer, also those that were not the best.
   void WriteUsage(std::string* out) const {
+    uint64_t prompt_tokens = 0;
+    uint64_t cached_tokens = 0;
+    uint64_t output_tokens = 0;
+    for (size_t i = 0; i < choices_.size(); ++i) {
+      output_tokens += choices_[i].output_tokens;
+      if (i % format_.best_of != 0) continue;
+      prompt_tokens += choices_[i].prompt_tokens;
+      cached_tokens += choices_[i].cached_tokens;
+    }
     JsonWriter json(out);
-    json.BeginObject().Key("prompt_tokens").Unsigned(prompt_tokens_);
-    json.Key("completion_tokens").Unsigned(output_tokens_);
-    json.Key("total_tokens").Unsigned(uint64_t{prompt_tokens_} + output_tokens_);
-    json.Key("prompt_tokens_details").BeginObject().Key("cached_tokens").Unsigned(cached_tokens_);
+    json.BeginObject().Key("prompt_tokens").Unsigned(prompt_tokens);
+    json.Key("completion_tokens").Unsigned(output_tokens);
+    json.Key("total_tokens").Unsigned(prompt_tokens + output_tokens);
+    json.Key("prompt_tokens_details").BeginObject().Key("cached_tokens").Unsigned(cached_tokens);
     json.EndObject().EndObject();
   }
 
   const OpenAiFormat format_;
+  const PartsContext parts_;
+  // The choices of each prompt, one prompt behind the other.
+  std::vector<Choice> choices_;
+  size_t finished_ = 0;
   AnswerHead head_;
   // The same bytes begin every chunk, and more of them stand around the text of a plain one.
   std::string prefix_;
   std::string plain_begin_;
   std::string plain_end_;
-  std::string text_;
-  absl::string_view finish_reason_ = "stop";
-  std::vector<AnswerToken> tokens_;
-  std::vector<TokenId> ids_;
-  uint64_t text_offset_ = 0;
-  uint32_t prompt_tokens_ = 0;
-  uint32_t cached_tokens_ = 0;
-  uint32_t output_tokens_ = 0;
-  bool role_sent_ = false;
   bool resume_sent_ = false;
 };
 

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "router/answer_parts.h"
 #include "router/doors/http/generate.h"
 
 namespace weft::router {
@@ -20,6 +21,15 @@ struct OpenAiFormat {
   bool usage_in_every_chunk = false;
   // return_token_ids: the ids in every chunk, and in the first one how to go on elsewhere.
   bool token_ids = false;
+  // How many prompts, answers that are given back to each, and answers that are made of each: the
+  // same number in streams.
+  uint32_t prompts = 1;
+  uint32_t choices = 1;
+  uint32_t best_of = 1;
+  // What of a chat's answers is told apart; null: nothing.
+  std::shared_ptr<const PartsSpec> parts;
+  // Reasoning that is told apart is given to the client, too.
+  bool reasoning = true;
   bool logprobs = false;
   uint32_t top_logprobs = 0;
   std::string request_id;

@@ -10,7 +10,9 @@
 #include "common/limits.h"
 #include "common/status.h"
 #include "router/doors/http/fields.h"
+#include "router/doors/http/grammar.h"
 #include "router/doors/http/parameters.h"
+#include "router/doors/openai/messages.h"
 #include "router/errors.h"
 
 namespace weft::router {
@@ -21,36 +23,21 @@ constexpr uint32_t kCompletionTokensDefault = 16;
 
 // Fields of OpenAI and of vLLM's extensions that no route serves. Those that OpenAI has for chats
 // alone are refused in completions too: whoever sends them there counts on them.
-constexpr RefusedField kRefusedAnywhere[] = {{"n", "1"},
-                                             {"best_of", "1"},
-                                             {"store", "false"},
+constexpr RefusedField kRefusedAnywhere[] = {{"store", "false"},
                                              {"service_tier", "\"auto\"|\"default\""},
-                                             {"min_tokens", "0"},
-                                             {"stop_token_ids", "[]"},
                                              {"prompt_logprobs", "false"},
-                                             {"allowed_token_ids", ""},
-                                             {"bad_words", "[]"},
-                                             {"guided_json", ""},
-                                             {"guided_regex", ""},
-                                             {"guided_choice", ""},
-                                             {"guided_grammar", ""},
                                              {"guided_decoding_backend", ""},
                                              {"guided_whitespace_pattern", ""},
-                                             {"structured_outputs", ""},
-                                             {"structural_tag", ""},
                                              {"grammar", ""},
                                              {"regex", ""},
                                              {"json_schema", ""},
                                              {"ebnf", ""},
-                                             {"response_format", "{\"type\":\"text\"}"},
                                              {"logits_processors", "[]"},
                                              {"use_beam_search", "false"},
                                              {"length_penalty", "1|1.0"},
-                                             {"skip_special_tokens", "true"},
                                              {"spaces_between_special_tokens", "true"},
                                              {"return_tokens_as_token_ids", "false"},
                                              {"prompt_embeds", ""},
-                                             {"cache_salt", ""},
                                              {"kv_transfer_params", ""},
                                              {"vllm_xargs", "{}"},
                                              {"lora_path", ""},
@@ -58,39 +45,35 @@ constexpr RefusedField kRefusedAnywhere[] = {{"n", "1"},
                                              {"request_id", ""},
                                              {"logprob_token_ids", ""},
                                              {"prompt_cache_retention", "\"in_memory\""},
-                                             {"tools", "[]"},
-                                             {"tool_choice", "\"none\"|\"auto\""},
                                              {"tool_prompt", ""},
-                                             {"parallel_tool_calls", "true"},
                                              {"functions", "[]"},
                                              {"function_call", "\"none\"|\"auto\""},
                                              {"audio", ""},
                                              {"modalities", "[\"text\"]"},
                                              {"prediction", ""},
-                                             {"reasoning_effort", "\"none\""},
                                              {"verbosity", "\"medium\""},
                                              {"web_search_options", ""},
                                              {"moderation", ""},
-                                             {"continue_final_message", "false"},
-                                             {"documents", "[]"},
-                                             {"chat_template", ""},
-                                             {"chat_template_kwargs", "{}"},
                                              {"media_io_kwargs", "{}"},
                                              {"mm_processor_kwargs", "{}"},
                                              {"guideline", ""},
-                                             {"include_reasoning", "true"},
                                              {"separate_reasoning", "true"},
                                              {"suffix", "\"\""}};
 
 // Completions have an echo.
-constexpr RefusedField kRefusedInChat[] = {{"echo", "false"}};
+constexpr RefusedField kRefusedInChat[] = {{"echo", "false"}, {"best_of", "1"}};
 
-constexpr RefusedField kRefusedInCompletions[] = {{"messages", ""}, {"prompt_token_ids", ""}};
-
-constexpr RefusedField kRefusedInMessage[] = {
-    {"name", ""},      {"tool_calls", "[]"}, {"tool_call_id", ""},  {"function_call", ""},
-    {"audio", ""},     {"refusal", ""},      {"annotations", "[]"}, {"reasoning_content", ""},
-    {"reasoning", ""}, {"prefix", "false"},  {"tools", "[]"}};
+constexpr RefusedField kRefusedInCompletions[] = {{"messages", ""},
+                                                  {"prompt_token_ids", ""},
+                                                  {"tools", "[]"},
+                                                  {"tool_choice", "\"none\"|\"auto\""},
+                                                  {"parallel_tool_calls", "true"},
+                                                  {"include_reasoning", "true"},
+                                                  {"reasoning_effort", "\"none\""},
+                                                  {"continue_final_message", "false"},
+                                                  {"documents", "[]"},
+                                                  {"chat_template", ""},
+                                                  {"chat_template_kwargs", "{}"}};
 
 // -- What both routes share ----------------------------------------------------------------------
 
@@ -109,8 +92,36 @@ void ReadStreamOptions(FieldReader& fields, OpenAiFormat* format,
   *unknown = options.Unknown();
 }
 
+// How many answers; after all that decides how they are given.
+void ReadChoices(FieldReader& fields, bool has_best_of, OpenAiRequest* request) {
+  OpenAiFormat& format = request->format;
+  const auto count = [&fields](const char* name, uint32_t otherwise) {
+    return static_cast<uint32_t>(fields.Integer(name, 1, kChoicesMax).value_or(otherwise));
+  };
+  format.choices = count("n", 1);
+  format.best_of = has_best_of ? count("best_of", format.choices) : format.choices;
+  format.prompts = static_cast<uint32_t>(request->inputs.size());
+  if (format.best_of < format.choices) fields.Fail("best_of", "must not be less than n");
+  if (format.best_of > format.choices && format.stream) {
+    fields.Fail("best_of", "more than n is for whole answers: which is best shows at the end");
+  }
+  const size_t answers = size_t{format.prompts} * format.best_of;
+  if (answers > kAnswersMax) {
+    fields.Fail(format.prompts > 1 ? "prompt" : "n",
+                absl::StrCat("asks for ", answers,
+                             " answers with n or best_of; a request has at "
+                             "most ",
+                             kAnswersMax));
+  }
+  if (answers > 1 && request->inputs.front().resume.has_value()) {
+    fields.Fail("resume", "is for streams of one answer");
+  }
+  if (format.best_of == format.choices) return;
+  for (GenerateInput& input : request->inputs) input.sampling.logprobs = true;
+}
+
 void ReadShared(FieldReader& fields, OpenAiRequest* request, std::vector<std::string>* unknown) {
-  GenerateInput& input = request->input;
+  GenerateInput& input = request->inputs.front();
   ReadCommonParameters(fields, &input);
   input.sampling.temperature = fields.Float("temperature", {0, kTemperatureMax}).value_or(1.0f);
   ReadStop(fields, "stop", &input);
@@ -125,6 +136,7 @@ void ReadShared(FieldReader& fields, OpenAiRequest* request, std::vector<std::st
   ReadStreamOptions(fields, &request->format, unknown);
   request->format.token_ids = fields.Bool("return_token_ids").value_or(false);
   ReadResume(fields, request->format.stream, &input, unknown);
+  ReadOpenAiGrammar(fields, &input);
   // They say who asks, not what: no effect on the answer, never logged.
   for (const char* name : {"user", "metadata", "prompt_cache_key", "safety_identifier"}) {
     fields.Accept(name);
@@ -142,106 +154,13 @@ void FillFormat(const DoorContext& doors, const std::string& request_id, bool ch
                 OpenAiRequest* request) {
   OpenAiFormat& format = request->format;
   format.chat = chat;
-  format.logprobs = request->input.sampling.logprobs;
-  format.top_logprobs = request->input.sampling.top_logprobs;
   format.request_id = request_id;
   format.model = doors.entrance().Model().model_name;
   format.created_unix_s = absl::ToUnixSeconds(absl::Now());
-  request->input.correlation_id = request_id;
+  for (GenerateInput& input : request->inputs) input.correlation_id = request_id;
 }
 
 // -- Chat ----------------------------------------------------------------------------------------
-
-std::optional<std::string> ReadContent(FieldReader& message, std::vector<std::string>* unknown) {
-  const boost::json::value* content = message.Value("content");
-  if (content == nullptr) {
-    message.Fail("content", "is required");
-    return std::nullopt;
-  }
-  if (const boost::json::string* text = content->if_string()) {
-    return std::string(text->data(), text->size());
-  }
-  const boost::json::array* parts = content->if_array();
-  if (parts == nullptr) {
-    message.Fail("content", absl::StrCat("must be a string or a list of text parts, not ",
-                                         JsonKindName(*content)));
-    return std::nullopt;
-  }
-  // Parts are joined by a line break, as vLLM does for templates that take strings.
-  std::string joined;
-  for (size_t i = 0; i < parts->size(); ++i) {
-    const std::string path = absl::StrCat(message.path(), "content[", i, "].");
-    const boost::json::object* object = (*parts)[i].if_object();
-    if (object == nullptr) {
-      message.Fail(absl::StrCat("content[", i, "]"), "must be an object");
-      return std::nullopt;
-    }
-    FieldReader part(*object, path);
-    const std::string type = part.String("type").value_or("");
-    if (type != "text") part.Fail("type", "must be \"text\": other parts are not supported");
-    const std::optional<std::string> text = part.String("text");
-    if (!text.has_value()) part.Fail("text", "is required");
-    if (!part.ok()) {
-      message.Fail(part.status());
-      return std::nullopt;
-    }
-    if (i > 0) joined += '\n';
-    joined += *text;
-    for (std::string& name : part.Unknown()) unknown->push_back(std::move(name));
-  }
-  return joined;
-}
-
-// OpenAI's `developer` is its newer word for `system`.
-std::optional<std::string> ReadRole(FieldReader& message) {
-  const std::optional<std::string> role = message.String("role");
-  if (!role.has_value()) {
-    message.Fail("role", "is required");
-    return std::nullopt;
-  }
-  if (*role == "developer") return "system";
-  if (*role == "system" || *role == "user" || *role == "assistant") return role;
-  const bool tool = *role == "tool" || *role == "function";
-  message.Fail("role", tool ? "tool messages are not supported"
-                            : "must be system, developer, user or assistant");
-  return std::nullopt;
-}
-
-void ReadMessages(FieldReader& fields, ChatPrompt* prompt, std::vector<std::string>* unknown) {
-  const boost::json::array* messages = fields.Array("messages");
-  if (!fields.ok()) return;
-  if (messages == nullptr) {
-    fields.Fail("messages", "is required");
-    return;
-  }
-  if (messages->empty() || messages->size() > kChatMessagesMax) {
-    fields.Fail("messages", absl::StrCat("must hold 1 to ", kChatMessagesMax, " messages"));
-    return;
-  }
-  size_t bytes = 0;
-  for (size_t i = 0; i < messages->size(); ++i) {
-    const std::string name = absl::StrCat("messages[", i, "]");
-    const boost::json::object* object = (*messages)[i].if_object();
-    if (object == nullptr) {
-      fields.Fail(name, "must be an object");
-      return;
-    }
-    FieldReader message(*object, absl::StrCat(name, "."));
-    std::optional<std::string> role = ReadRole(message);
-    message.Refuse(kRefusedInMessage);
-    std::optional<std::string> content = ReadContent(message, unknown);
-    if (!message.ok()) {
-      fields.Fail(message.status());
-      return;
-    }
-    for (std::string& ignored : message.Unknown()) unknown->push_back(std::move(ignored));
-    bytes += content->size();
-    prompt->messages.push_back({*std::move(role), *std::move(content)});
-  }
-  if (bytes > kPromptBytesMax) {
-    fields.Fail("messages", absl::StrCat("hold more than ", kPromptBytesMax, " bytes of text"));
-  }
-}
 
 void ReadChatLimits(FieldReader& fields, GenerateInput* input) {
   const std::optional<uint32_t> old_name = ReadTokenCount(fields, "max_tokens");
@@ -250,6 +169,7 @@ void ReadChatLimits(FieldReader& fields, GenerateInput* input) {
     fields.Fail("max_tokens", "differs from max_completion_tokens; give one of them");
   }
   input->max_tokens = new_name.has_value() ? new_name : old_name;
+  ReadMinTokens(fields, "min_tokens", input);
 }
 
 void ReadChatLogprobs(FieldReader& fields, SamplingParams* sampling) {
@@ -261,31 +181,60 @@ void ReadChatLogprobs(FieldReader& fields, SamplingParams* sampling) {
   }
 }
 
+void ReadParts(const DoorContext& doors, FieldReader& fields, const ChatPrompt& prompt,
+               const ToolChoice& choice, OpenAiRequest* request) {
+  const ModelFacts model = doors.entrance().Model();
+  absl::StatusOr<std::shared_ptr<const PartsSpec>> parts =
+      MakePartsSpec(prompt, choice, model.tool_parser, model.reasoning_parser, "tool_choice");
+  fields.Fail(parts.status());
+  if (!parts.ok()) return;
+  request->format.parts = *parts;
+  request->inputs.front().parts = *std::move(parts);
+}
+
 // -- Completions ---------------------------------------------------------------------------------
 
-// A string, a list of ids, or a list with one of these.
-absl::Status ReadPrompt(const boost::json::value& value, bool in_list, GenerateInput* input) {
+using AnyPrompt = decltype(GenerateInput::prompt);
+
+// A string or a list of ids.
+absl::StatusOr<AnyPrompt> ReadPrompt(const boost::json::value& value, absl::string_view name) {
   if (const boost::json::string* string = value.if_string()) {
     std::string text(string->data(), string->size());
-    WEFT_RETURN_IF_ERROR(CheckPromptText(text, "prompt"));
-    input->prompt = std::move(text);
-    return absl::OkStatus();
+    WEFT_RETURN_IF_ERROR(CheckPromptText(text, name));
+    return AnyPrompt(std::move(text));
   }
   const boost::json::array* array = value.if_array();
   if (array == nullptr) {
-    return FieldError("prompt", absl::StrCat("must be a string or a list of token ids, not ",
-                                             JsonKindName(value)));
+    return FieldError(
+        name, absl::StrCat("must be a string or a list of token ids, not ", JsonKindName(value)));
   }
-  const bool nested = !array->empty() && (array->front().is_string() || array->front().is_array());
-  if (!in_list && nested) {
-    if (array->size() > 1) {
-      return FieldError("prompt", absl::StrCat("holds ", array->size(),
-                                               " prompts; one prompt a request is served"));
-    }
-    return ReadPrompt(array->front(), true, input);
+  WEFT_ASSIGN_OR_RETURN(std::vector<TokenId> ids, ReadTokenIds(*array, name));
+  return AnyPrompt(std::move(ids));
+}
+
+// One of these, or a list of them.
+absl::StatusOr<std::vector<AnyPrompt>> ReadPrompts(const boost::json::value& value) {
+  std::vector<AnyPrompt> prompts;
+  const boost::json::array* array = value.if_array();
+  const bool several = array != nullptr && !array->empty() &&
+                       (array->front().is_string() || array->front().is_array());
+  if (!several) {
+    WEFT_ASSIGN_OR_RETURN(AnyPrompt prompt, ReadPrompt(value, "prompt"));
+    prompts.push_back(std::move(prompt));
+    return prompts;
   }
-  WEFT_ASSIGN_OR_RETURN(input->prompt, ReadTokenIds(*array, "prompt"));
-  return absl::OkStatus();
+  if (array->size() > kPromptsMax) {
+    return FieldError("prompt",
+                      absl::StrCat("holds ", array->size(), " prompts, at most ", kPromptsMax));
+  }
+  for (size_t i = 0; i < array->size(); ++i) {
+    WEFT_ASSIGN_OR_RETURN(
+        AnyPrompt prompt,
+        ReadPrompt((*array)[i],
+                   array->size() == 1 ? std::string("prompt") : absl::StrCat("prompt[", i, "]")));
+    prompts.push_back(std::move(prompt));
+  }
+  return prompts;
 }
 
 }  // namespace
@@ -296,15 +245,22 @@ absl::StatusOr<OpenAiRequest> ReadChatRequest(const DoorContext& doors,
   FieldReader fields(body);
   WEFT_RETURN_IF_ERROR(ReadModel(doors, fields));
   OpenAiRequest request;
+  request.inputs.resize(1);
+  GenerateInput& input = request.inputs.front();
   std::vector<std::string> unknown_options;
   ChatPrompt prompt;
-  ReadMessages(fields, &prompt, &request.ignored);
-  prompt.add_generation_prompt = fields.Bool("add_generation_prompt").value_or(true);
+  ToolChoice choice;
+  ReadChatPrompt(fields, &prompt, &choice, &request.ignored);
   ReadShared(fields, &request, &unknown_options);
-  ReadChatLimits(fields, &request.input);
-  ReadChatLogprobs(fields, &request.input.sampling);
+  ReadChatLimits(fields, &input);
+  ReadChatLogprobs(fields, &input.sampling);
+  request.format.logprobs = input.sampling.logprobs;
+  request.format.top_logprobs = input.sampling.top_logprobs;
+  ReadChoices(fields, /*has_best_of=*/false, &request);
   fields.Refuse(kRefusedInChat);
-  request.input.prompt = std::move(prompt);
+  request.format.reasoning = fields.Bool("include_reasoning").value_or(true);
+  if (fields.ok()) ReadParts(doors, fields, prompt, choice, &request);
+  input.prompt = std::move(prompt);
   request.ignored.insert(request.ignored.end(), unknown_options.begin(), unknown_options.end());
   FieldReader* const readers[] = {&fields};
   WEFT_RETURN_IF_ERROR(FinishFields(doors, door, readers, &request.ignored));
@@ -318,21 +274,30 @@ absl::StatusOr<OpenAiRequest> ReadCompletionRequest(const DoorContext& doors,
   FieldReader fields(body);
   WEFT_RETURN_IF_ERROR(ReadModel(doors, fields));
   OpenAiRequest request;
-  GenerateInput& input = request.input;
-  if (const boost::json::value* prompt = fields.Value("prompt")) {
-    fields.Fail(ReadPrompt(*prompt, false, &input));
+  request.inputs.resize(1);
+  GenerateInput& input = request.inputs.front();
+  std::vector<AnyPrompt> prompts(1);
+  if (const boost::json::value* value = fields.Value("prompt")) {
+    absl::StatusOr<std::vector<AnyPrompt>> read = ReadPrompts(*value);
+    fields.Fail(read.status());
+    if (read.ok()) prompts = *std::move(read);
   } else {
     fields.Fail("prompt", "is required");
   }
   ReadShared(fields, &request, &request.ignored);
   input.max_tokens = ReadTokenCount(fields, "max_tokens").value_or(kCompletionTokensDefault);
+  ReadMinTokens(fields, "min_tokens", &input);
   input.echo_prompt = fields.Bool("echo").value_or(false);
   const std::optional<int64_t> logprobs = fields.Integer("logprobs", 0, kTopLogprobsMax);
-  input.sampling.logprobs = logprobs.has_value();
+  input.sampling.logprobs = request.format.logprobs = logprobs.has_value();
   input.sampling.top_logprobs = static_cast<uint32_t>(logprobs.value_or(0));
+  request.format.top_logprobs = input.sampling.top_logprobs;
   if (input.echo_prompt && logprobs.has_value()) {
     fields.Fail("echo", "with logprobs is not supported: the prompt's are not computed");
   }
+  request.inputs.resize(prompts.size(), input);
+  for (size_t i = 0; i < prompts.size(); ++i) request.inputs[i].prompt = std::move(prompts[i]);
+  ReadChoices(fields, /*has_best_of=*/true, &request);
   fields.Refuse(kRefusedInCompletions);
   FieldReader* const readers[] = {&fields};
   WEFT_RETURN_IF_ERROR(FinishFields(doors, door, readers, &request.ignored));

@@ -16,7 +16,8 @@
 namespace weft::router {
 
 struct OpenAiRequest {
-  GenerateInput input;
+  // One a prompt, at least one.
+  std::vector<GenerateInput> inputs;
   OpenAiFormat format;
   std::vector<std::string> ignored;
 };

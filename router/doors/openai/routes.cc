@@ -3,13 +3,12 @@
 #include <memory>
 #include <utility>
 
-#include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/strip.h"
 #include "router/doors/http/gate.h"
 #include "router/doors/http/generate.h"
 #include "router/doors/http/json.h"
 #include "router/doors/http/parameters.h"
+#include "router/doors/http/percent.h"
 #include "router/doors/http/replies.h"
 #include "router/doors/openai/format.h"
 #include "router/doors/openai/request.h"
@@ -46,6 +45,8 @@ std::shared_ptr<HttpExchange> Complete(DoorContext* doors, bool chat, HttpReques
 void WriteModel(const ModelFacts& model, JsonWriter* json) {
   json->BeginObject().Key("id").String(model.model_name).Key("object").String("model");
   json->Key("created").Signed(model.created_unix_s).Key("owned_by").String("weft");
+  // vLLM's: clients that count tokens take it for the name of the tokenizer.
+  json->Key("root").String(model.model_name).Key("parent").Null();
   json->Key("max_model_len").Unsigned(model.shape.context_tokens).EndObject();
 }
 
@@ -58,22 +59,6 @@ HttpReply Models(const DoorContext& doors) {
   WriteModel(*model, &json);
   json.EndArray().EndObject();
   return reply;
-}
-
-// Undoes percent-encoding; what is not a good escape stays as it is.
-std::string PercentDecode(absl::string_view text) {
-  std::string out;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '%' && i + 2 < text.size() &&
-        absl::ascii_isxdigit(static_cast<unsigned char>(text[i + 1])) &&
-        absl::ascii_isxdigit(static_cast<unsigned char>(text[i + 2]))) {
-      out += absl::HexStringToBytes(text.substr(i + 1, 2));
-      i += 2;
-    } else {
-      out.push_back(text[i]);
-    }
-  }
-  return out;
 }
 
 HttpReply OneModel(const DoorContext& doors, const HttpRequest& http) {
@@ -98,8 +83,9 @@ std::variant<ReadGeneration, HttpReply> ReadOpenAiGeneration(const DoorContext& 
       chat ? ReadChatRequest(doors, body, request_id, door)
            : ReadCompletionRequest(doors, body, request_id, door);
   if (!request.ok()) return Refusal(doors, request.status());
-  return MakeGeneration(std::move(request->input), NewOpenAiFormatter(std::move(request->format)),
-                        request->ignored);
+  const uint32_t choices = request->format.best_of;
+  return MakeGeneration(std::move(request->inputs), choices,
+                        NewOpenAiFormatter(std::move(request->format)), request->ignored);
 }
 
 void AddOpenAiRoutes(DoorContext* doors, HttpRouter* router) {

@@ -6,6 +6,7 @@
 
 #include "common/version.h"
 #include "router/doors/http/json.h"
+#include "router/doors/open_inference.h"
 #include "router/doors/ops/own_host.h"
 
 namespace weft::router {

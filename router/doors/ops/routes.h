@@ -3,15 +3,10 @@
 
 #pragma once
 
-#include <cstdint>
-
 #include "router/doors/door_context.h"
 #include "router/doors/http/router.h"
 
 namespace weft::router {
-
-// Work exists and no step has ended for this long: /livez fails.
-inline constexpr int64_t kStalledUsMax = 60'000'000;
 
 // GET /livez, /readyz, /startupz, /metrics, /version. `doors` must outlive the router.
 void AddOpsRoutes(DoorContext* doors, HttpRouter* router);

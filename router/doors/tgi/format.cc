@@ -21,6 +21,12 @@ absl::string_view TokenText(const AnswerToken& token) {
   return token.special ? token.bytes : token.text;
 }
 
+// TGI's clients know three words.
+absl::string_view TgiFinishReason(FinishReason reason) {
+  return FinishReasonName(reason == FinishReason::kStopToken ? FinishReason::kStopSequence
+                                                             : reason);
+}
+
 void WriteToken(const AnswerToken& token, absl::string_view text, JsonWriter* json) {
   json->BeginObject().Key("id").Unsigned(token.id).Key("text").String(text).Key("logprob");
   if (token.has_logprob) {
@@ -53,46 +59,66 @@ absl::Status TgiName(const absl::Status& status) {
   if (field == "max_tokens") return RenameField(status, "parameters.max_new_tokens");
   if (field == "truncate_prompt_tokens") return RenameField(status, "parameters.truncate");
   if (field == "stop_sequences") return RenameField(status, "parameters.stop");
+  if (field == "min_tokens") return RenameField(status, "parameters.min_new_tokens");
   if (field == "top_logprobs") return RenameField(status, "parameters.top_n_tokens");
   return RenameField(status, absl::StrCat("parameters.", field));
 }
 
+// What is known of one answer.
+struct Choice {
+  std::string text;
+  uint32_t index = 0;
+  uint32_t prompt_tokens = 0;
+  AnswerEnd finished;
+  AnswerToken last;
+  std::vector<AnswerToken> tokens;
+  // Of all its tokens, for best_of.
+  double logprob = 0;
+
+  uint32_t PromptTokens() const { return std::max(prompt_tokens, finished.prompt_tokens); }
+};
+
 class TgiFormatter : public ResponseFormatter {
  public:
-  explicit TgiFormatter(TgiFormat format) : format_(std::move(format)) {
-    text_ = format_.text_prefix;
+  explicit TgiFormatter(TgiFormat format) : format_(std::move(format)), choices_(format_.best_of) {
+    for (Choice& choice : choices_) choice.text = format_.text_prefix;
   }
 
   bool streaming() const override { return format_.stream; }
 
-  void Step(const AnswerToken* token, const AnswerEnd* finished, std::string* out) override {
-    if (token != nullptr) text_ += token->text;
+  void Step(uint32_t index, const AnswerToken* token, const AnswerEnd* finished,
+            std::string* out) override {
+    Choice& choice = choices_[index];
+    if (token != nullptr) {
+      choice.text += token->text;
+      choice.logprob += token->logprob;
+    }
     if (finished != nullptr) {
-      text_ += finished->text;
-      finished_ = *finished;
+      choice.text += finished->text;
+      choice.finished = *finished;
     }
     if (!format_.stream) {
-      if (token != nullptr && format_.details) tokens_.push_back(*token);
+      if (token != nullptr && format_.details) choice.tokens.push_back(*token);
       return;
     }
     // The last event needs a token too. When the end became known only after the last token had
     // been sent, that token is named again, with the text that had been held back.
     AnswerToken last;
     if (token == nullptr) {
-      last = last_;
+      last = choice.last;
       last.text = finished->text;
       last.special = false;
-      WriteEvent(last, last.text, finished, out);
+      WriteEvent(choice, last, last.text, finished, out);
       return;
     }
-    ++index_;
-    WriteEvent(*token,
+    ++choice.index;
+    WriteEvent(choice, *token,
                finished == nullptr || token->special ? std::string(TokenText(*token))
                                                      : absl::StrCat(token->text, finished->text),
                finished, out);
-    last_.id = token->id;
-    last_.has_logprob = token->has_logprob;
-    last_.logprob = token->logprob;
+    choice.last.id = token->id;
+    choice.last.has_logprob = token->has_logprob;
+    choice.last.logprob = token->logprob;
   }
 
   void Fail(const absl::Status& status, std::string* out) override {
@@ -103,12 +129,22 @@ class TgiFormatter : public ResponseFormatter {
 
   HttpReply Reply() override {
     if (format_.stream) return SseReply();
+    // The most likely one is the answer; of equals the first.
+    std::stable_sort(choices_.begin(), choices_.end(), [](const Choice& a, const Choice& b) {
+      return MeanLogprob(a) > MeanLogprob(b);
+    });
+    const Choice& best = choices_.front();
     HttpReply reply;
-    AddTimings(&reply.headers);
+    AddTimings(best.finished, best.PromptTokens(), &reply.headers);
     JsonWriter json(&reply.body);
     if (format_.wrap_in_list) json.BeginArray();
-    json.BeginObject().Key("generated_text").String(text_);
-    if (format_.details) WriteDetails(&json);
+    json.BeginObject().Key("generated_text").String(best.text);
+    if (format_.details) {
+      json.Key("details").BeginObject();
+      WriteDetails(best, &json);
+      if (choices_.size() > 1) WriteOthers(&json);
+      json.EndObject();
+    }
     json.EndObject();
     if (format_.wrap_in_list) json.EndArray();
     return reply;
@@ -116,22 +152,28 @@ class TgiFormatter : public ResponseFormatter {
 
   HttpReply Error(const absl::Status& status) override { return TgiError(TgiName(status)); }
 
-  void Started(const AnswerHead& started) override {
-    prompt_tokens_ = started.prompt_tokens;
+  void Started(uint32_t index, const AnswerHead& started) override {
+    Choice& choice = choices_[index];
+    choice.prompt_tokens = started.prompt_tokens;
     head_ = started;
     if (!started.resumed.has_value()) return;
     // Numbers, and the whole text at the end, go on where the broken stream stood.
-    index_ = started.resumed->tokens;
-    last_.id = started.resumed->last;
-    text_ += started.resumed->text;
+    choice.index = started.resumed->tokens;
+    choice.last.id = started.resumed->last;
+    choice.text += started.resumed->text;
   }
 
  private:
-  void WriteEvent(const AnswerToken& token, absl::string_view text, const AnswerEnd* finished,
-                  std::string* out) {
+  // Long answers are not the worse for being long.
+  static double MeanLogprob(const Choice& choice) {
+    return choice.logprob / std::max(1u, choice.finished.output_tokens);
+  }
+
+  void WriteEvent(const Choice& choice, const AnswerToken& token, absl::string_view text,
+                  const AnswerEnd* finished, std::string* out) {
     SseBegin(out);
     JsonWriter json(out);
-    json.BeginObject().Key("index").Unsigned(index_).Key("token");
+    json.BeginObject().Key("index").Unsigned(choice.index).Key("token");
     WriteToken(token, text, &json);
     if (format_.top_tokens) {
       json.Key("top_tokens");
@@ -140,66 +182,68 @@ class TgiFormatter : public ResponseFormatter {
     if (finished == nullptr) {
       out->append(",\"generated_text\":null,\"details\":null");
     } else {
-      json.Key("generated_text").String(text_).Key("details").BeginObject();
-      json.Key("finish_reason").String(FinishReasonName(finished->reason));
+      json.Key("generated_text").String(choice.text).Key("details").BeginObject();
+      json.Key("finish_reason").String(TgiFinishReason(finished->reason));
       json.Key("generated_tokens").Unsigned(finished->output_tokens);
       json.Key("seed").Unsigned(finished->seed);
-      json.Key("input_length").Unsigned(PromptTokens()).EndObject();
+      json.Key("input_length").Unsigned(choice.PromptTokens()).EndObject();
     }
     if (head_.has_value()) WriteResume(*std::exchange(head_, std::nullopt), &json);
     json.EndObject();
     SseEnd(out);
   }
 
-  void WriteDetails(JsonWriter* json) const {
-    json->Key("details").BeginObject();
-    json->Key("finish_reason").String(FinishReasonName(finished_.reason));
-    json->Key("generated_tokens").Unsigned(finished_.output_tokens);
-    json->Key("seed").Unsigned(finished_.seed);
+  void WriteDetails(const Choice& choice, JsonWriter* json) const {
+    json->Key("finish_reason").String(TgiFinishReason(choice.finished.reason));
+    json->Key("generated_tokens").Unsigned(choice.finished.output_tokens);
+    json->Key("seed").Unsigned(choice.finished.seed);
     json->Key("prefill").BeginArray().EndArray().Key("tokens").BeginArray();
-    for (size_t i = 0; i < tokens_.size(); ++i) {
+    const std::vector<AnswerToken>& tokens = choice.tokens;
+    for (size_t i = 0; i < tokens.size(); ++i) {
       // Text that was held back to the end belongs to the last token.
-      const bool tail = i + 1 == tokens_.size() && !tokens_[i].special;
-      WriteToken(tokens_[i],
-                 tail ? absl::StrCat(tokens_[i].text, finished_.text) : TokenText(tokens_[i]),
+      const bool tail = i + 1 == tokens.size() && !tokens[i].special;
+      WriteToken(tokens[i],
+                 tail ? absl::StrCat(tokens[i].text, choice.finished.text) : TokenText(tokens[i]),
                  json);
     }
     json->EndArray();
     if (format_.top_tokens) {
       json->Key("top_tokens").BeginArray();
-      for (const AnswerToken& token : tokens_) WriteTopTokens(token, json);
+      for (const AnswerToken& token : tokens) WriteTopTokens(token, json);
       json->EndArray();
     }
-    json->EndObject();
   }
 
-  uint32_t PromptTokens() const { return std::max(prompt_tokens_, finished_.prompt_tokens); }
+  void WriteOthers(JsonWriter* json) const {
+    json->Key("best_of_sequences").BeginArray();
+    for (size_t i = 1; i < choices_.size(); ++i) {
+      json->BeginObject().Key("generated_text").String(choices_[i].text);
+      WriteDetails(choices_[i], json);
+      json->EndObject();
+    }
+    json->EndArray();
+  }
 
   // Times in milliseconds, as TGI gives them.
-  void AddTimings(HttpHeaders* headers) const {
+  static void AddTimings(const AnswerEnd& finished, uint32_t prompt_tokens, HttpHeaders* headers) {
     const auto add = [&](const char* name, int64_t value) {
       headers->emplace_back(name, absl::StrCat(value));
     };
-    const int64_t tokens = std::max<int64_t>(1, finished_.output_tokens);
+    const int64_t tokens = std::max<int64_t>(1, finished.output_tokens);
     add("x-total-time",
-        (finished_.validation_us + finished_.queue_us + finished_.inference_us) / 1000);
-    add("x-validation-time", finished_.validation_us / 1000);
-    add("x-queue-time", finished_.queue_us / 1000);
-    add("x-inference-time", finished_.inference_us / 1000);
-    add("x-time-per-token", finished_.inference_us / tokens / 1000);
-    add("x-prompt-tokens", PromptTokens());
-    add("x-generated-tokens", finished_.output_tokens);
+        (finished.validation_us + finished.queue_us + finished.inference_us) / 1000);
+    add("x-validation-time", finished.validation_us / 1000);
+    add("x-queue-time", finished.queue_us / 1000);
+    add("x-inference-time", finished.inference_us / 1000);
+    add("x-time-per-token", finished.inference_us / tokens / 1000);
+    add("x-prompt-tokens", prompt_tokens);
+    add("x-generated-tokens", finished.output_tokens);
   }
 
   const TgiFormat format_;
-  std::string text_;
+  std::vector<Choice> choices_;
   // Until the first event has said what of it a client gives back to go on elsewhere.
   std::optional<AnswerHead> head_;
-  uint32_t index_ = 0;
-  uint32_t prompt_tokens_ = 0;
-  AnswerEnd finished_;
-  AnswerToken last_;
-  std::vector<AnswerToken> tokens_;
 };
 
 }  // namespace

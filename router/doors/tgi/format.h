@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -13,6 +14,8 @@ namespace weft::router {
 struct TgiFormat {
   bool stream = false;
   bool details = false;
+  // Answers, of which the best is given; 1 in streams.
+  uint32_t best_of = 1;
   // Top tokens are listed with each token.
   bool top_tokens = false;
   // POST /: the answer is wrapped in a list.

@@ -8,22 +8,17 @@
 #include "common/limits.h"
 #include "common/status.h"
 #include "router/doors/http/fields.h"
+#include "router/doors/http/grammar.h"
 #include "router/doors/http/json.h"
 #include "router/doors/http/parameters.h"
 
 namespace weft::router {
 namespace {
 
-constexpr RefusedField kRefusedParameters[] = {{"best_of", "1"},
-                                               {"watermark", "false"},
-                                               {"decoder_input_details", "false"},
-                                               {"grammar", ""},
-                                               {"adapter_id", ""},
-                                               {"frequency_penalty_decay", ""},
-                                               {"min_new_tokens", "0"},
-                                               {"num_beams", "1"},
-                                               {"stop_token_ids", "[]"},
-                                               {"length_penalty", "1|1.0"}};
+constexpr RefusedField kRefusedParameters[] = {
+    {"watermark", "false"}, {"decoder_input_details", "false"},
+    {"adapter_id", ""},     {"frequency_penalty_decay", ""},
+    {"num_beams", "1"},     {"length_penalty", "1|1.0"}};
 
 // Where some clients put it instead of into parameters.
 constexpr RefusedField kRefusedOutside[] = {{"adapter_id", ""}};
@@ -66,8 +61,14 @@ void ReadParameters(FieldReader& fields, const std::string& prompt_text, TgiRequ
   ReadTemperature(fields, &input.sampling);
   ReadStop(fields, "stop", &input);
   input.max_tokens = ReadTokenCount(fields, "max_new_tokens");
+  ReadMinTokens(fields, "min_new_tokens", &input);
+  ReadTgiGrammar(fields, &input);
   input.truncate_prompt_tokens = ReadTokenCount(fields, "truncate");
   format.details = fields.Bool("details").value_or(false);
+  format.best_of = static_cast<uint32_t>(fields.Integer("best_of", 1, kChoicesMax).value_or(1));
+  if (format.best_of > 1 && format.stream) {
+    fields.Fail("best_of", "more than 1 is for whole answers: which is best shows at the end");
+  }
   if (fields.Bool("return_full_text").value_or(false)) {
     if (std::holds_alternative<std::string>(input.prompt)) {
       format.text_prefix = prompt_text;
@@ -111,8 +112,8 @@ absl::StatusOr<TgiRequest> ReadTgiRequest(const DoorContext& doors, TgiRoute rou
   FieldReader* const readers[] = {&fields, &parameters};
   WEFT_RETURN_IF_ERROR(FinishFields(doors, Door::kTgi, readers, &request.ignored));
   // A stream's tokens always carry their log-probability, a whole answer's only with details.
-  input.sampling.logprobs =
-      request.format.stream || request.format.details || request.format.top_tokens;
+  input.sampling.logprobs = request.format.stream || request.format.details ||
+                            request.format.top_tokens || request.format.best_of > 1;
   input.correlation_id = request_id;
   return request;
 }

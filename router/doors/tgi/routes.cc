@@ -40,8 +40,15 @@ GenerationOrReply ReadGenerate(const DoorContext& doors, TgiRoute route,
                                const boost::json::object& body, const std::string& request_id) {
   absl::StatusOr<TgiRequest> request = ReadTgiRequest(doors, route, body, request_id);
   if (!request.ok()) return Refusal(doors, request.status());
-  return MakeGeneration(std::move(request->input), NewTgiFormatter(std::move(request->format)),
-                        request->ignored);
+  const uint32_t best_of = request->format.best_of;
+  return MakeGeneration({std::move(request->input)}, best_of,
+                        NewTgiFormatter(std::move(request->format)), request->ignored);
+}
+
+// True for a member that is there and not null.
+bool Has(const boost::json::object& body, absl::string_view name) {
+  const boost::json::value* const value = body.if_contains({name.data(), name.size()});
+  return value != nullptr && !value->is_null();
 }
 
 // SageMaker sends bodies of every kind to one route. What a body is shows by the field that its
@@ -49,12 +56,8 @@ GenerationOrReply ReadGenerate(const DoorContext& doors, TgiRoute route,
 // own, which says what is missing.
 GenerationOrReply ReadInvocation(const DoorContext& doors, const boost::json::object& body,
                                  const std::string& request_id) {
-  const auto has = [&body](absl::string_view name) {
-    const boost::json::value* const value = body.if_contains({name.data(), name.size()});
-    return value != nullptr && !value->is_null();
-  };
-  const bool chat = has("messages");
-  if (!has("inputs") && (chat || has("prompt"))) {
+  const bool chat = Has(body, "messages");
+  if (!Has(body, "inputs") && (chat || Has(body, "prompt"))) {
     return ReadOpenAiGeneration(doors, chat, body, request_id, Door::kTgi);
   }
   return ReadGenerate(doors, TgiRoute::kRoot, body, request_id);
@@ -98,11 +101,10 @@ void WriteTokens(const TokenizeResult& result, absl::string_view text, JsonWrite
   json->EndArray();
 }
 
-absl::StatusOr<std::string> ReadTokenize(const DoorContext& doors, const HttpRequest& http,
+absl::StatusOr<std::string> ReadTokenize(const DoorContext& doors, const boost::json::object& body,
                                          bool* add_special_tokens,
                                          std::vector<std::string>* ignored) {
-  WEFT_ASSIGN_OR_RETURN(const boost::json::value body, ParseBody(http.body));
-  FieldReader fields(body.get_object());
+  FieldReader fields(body);
   std::optional<std::string> text = fields.String("inputs");
   if (!text.has_value()) fields.Fail("inputs", "is required");
   if (text.has_value()) fields.Fail(CheckPromptText(*text, "inputs"));
@@ -117,11 +119,52 @@ absl::StatusOr<std::string> ReadTokenize(const DoorContext& doors, const HttpReq
 using TokenizeReader = void (*)(DoorContext* doors, HttpRequest http, Admission::Permit permit,
                                 const std::shared_ptr<HttpCall>& call);
 
+// The tokens of a conversation, with the rendered text beside them where that is wanted.
+void TokenizeChat(DoorContext* doors, const boost::json::object& body, bool with_text,
+                  const std::string& request_id, Admission::Permit permit,
+                  const std::shared_ptr<HttpCall>& call) {
+  absl::StatusOr<OpenAiRequest> chat = ReadChatRequest(*doors, body, request_id, Door::kTgi);
+  if (!chat.ok()) return call->Done(TgiError(chat.status()));
+  HttpHeaders headers;
+  AddIgnoredHeader(chat->ignored, &headers);
+  auto done = [call, headers, with_text](absl::StatusOr<TokenizeResult> result) {
+    HttpReply reply;
+    if (result.ok()) {
+      JsonWriter json(&reply.body);
+      if (with_text) json.BeginObject().Key("tokenize_response");
+      WriteTokens(*result, result->text, &json);
+      if (with_text) json.Key("templated_text").String(result->text).EndObject();
+    } else {
+      const bool is_prompt = ErrorField(result.status()) == "prompt";
+      reply = TgiError(is_prompt ? RenameField(result.status(), "messages") : result.status());
+    }
+    reply.headers.insert(reply.headers.end(), headers.begin(), headers.end());
+    call->Done(std::move(reply));
+  };
+  doors->entrance().Tokenize(std::get<ChatPrompt>(std::move(chat->inputs.front().prompt)), false,
+                             std::move(permit), call->text_call(), std::move(done));
+}
+
+void ChatTokenize(DoorContext* doors, HttpRequest http, Admission::Permit permit,
+                  const std::shared_ptr<HttpCall>& call) {
+  const absl::StatusOr<boost::json::value> body = ParseBody(http.body);
+  if (!body.ok()) return call->Done(TgiError(body.status()));
+  TokenizeChat(doors, body->get_object(), /*with_text=*/true, http.request_id, std::move(permit),
+               call);
+}
+
 void Tokenize(DoorContext* doors, HttpRequest http, Admission::Permit permit,
               const std::shared_ptr<HttpCall>& call) {
+  const absl::StatusOr<boost::json::value> body = ParseBody(http.body);
+  if (!body.ok()) return call->Done(TgiError(body.status()));
+  const boost::json::object& object = body->get_object();
+  if (Has(object, "messages") && !Has(object, "inputs")) {
+    return TokenizeChat(doors, object, /*with_text=*/false, http.request_id, std::move(permit),
+                        call);
+  }
   bool add_special_tokens = true;
   std::vector<std::string> ignored;
-  absl::StatusOr<std::string> text = ReadTokenize(*doors, http, &add_special_tokens, &ignored);
+  absl::StatusOr<std::string> text = ReadTokenize(*doors, object, &add_special_tokens, &ignored);
   if (!text.ok()) return call->Done(TgiError(text.status()));
   HttpHeaders headers;
   AddIgnoredHeader(ignored, &headers);
@@ -138,32 +181,6 @@ void Tokenize(DoorContext* doors, HttpRequest http, Admission::Permit permit,
   };
   doors->entrance().Tokenize(*std::move(text), add_special_tokens, std::move(permit),
                              call->text_call(), std::move(done));
-}
-
-void ChatTokenize(DoorContext* doors, HttpRequest http, Admission::Permit permit,
-                  const std::shared_ptr<HttpCall>& call) {
-  const absl::StatusOr<boost::json::value> body = ParseBody(http.body);
-  if (!body.ok()) return call->Done(TgiError(body.status()));
-  absl::StatusOr<OpenAiRequest> chat =
-      ReadChatRequest(*doors, body->get_object(), http.request_id, Door::kTgi);
-  if (!chat.ok()) return call->Done(TgiError(chat.status()));
-  HttpHeaders headers;
-  AddIgnoredHeader(chat->ignored, &headers);
-  auto done = [call, headers](absl::StatusOr<TokenizeResult> result) {
-    HttpReply reply;
-    if (result.ok()) {
-      JsonWriter json(&reply.body);
-      json.BeginObject().Key("tokenize_response");
-      WriteTokens(*result, result->text, &json);
-      json.Key("templated_text").String(result->text).EndObject();
-    } else {
-      reply = TgiError(RenameField(result.status(), "messages"));
-    }
-    reply.headers.insert(reply.headers.end(), headers.begin(), headers.end());
-    call->Done(std::move(reply));
-  };
-  doors->entrance().Tokenize(std::get<ChatPrompt>(std::move(chat->input.prompt)), false,
-                             std::move(permit), call->text_call(), std::move(done));
 }
 
 // Takes a permit and reads the body, a long one on a thread of text in.

@@ -163,14 +163,115 @@ WeftTextStatus weft_template_compile(WeftSlice source, WeftSlice bos_token, Weft
 void weft_template_free(WeftTemplate* chat_template);
 
 typedef struct {
-  WeftSlice role;
-  WeftSlice content;
-} WeftMessage;
+  // Of the engine's instructions.
+  uint64_t fuel;
+  size_t output_bytes_max;
+  // What the template takes for now; 0 = the clock's.
+  uint32_t now_unix_s;
+} WeftTemplateLimits;
 
-// `fuel` bounds the engine's instructions, `output_bytes_max` the text; WEFT_TEXT_LIMIT above them.
-WeftTextStatus weft_template_render(const WeftTemplate* chat_template, const WeftMessage* messages,
-                                    size_t message_count, bool add_generation_prompt, uint64_t fuel,
-                                    size_t output_bytes_max, WeftText* out, WeftText* error);
+// `values` holds the template's variables but BOS and EOS, as ../chat_values.h writes them.
+// WEFT_TEXT_LIMIT above a limit.
+WeftTextStatus weft_template_render(const WeftTemplate* chat_template, WeftSlice values,
+                                    const WeftTemplateLimits* limits, WeftText* out,
+                                    WeftText* error);
+
+// -- Grammars ----------------------------------------------------------------------------------
+// The `llguidance` crate. An environment and a grammar may be used by many threads at once, a
+// matcher by one at a time.
+
+typedef struct WeftGrammarEnv WeftGrammarEnv;
+typedef struct WeftGrammar WeftGrammar;
+typedef struct WeftMatcher WeftMatcher;
+typedef struct WeftCancel WeftCancel;
+
+typedef struct {
+  // Of all texts of a source.
+  size_t source_bytes;
+  // In the productions of a grammar.
+  size_t symbols;
+  // Nodes of regular expressions that a compilation and a mask may make.
+  uint64_t compile_fuel;
+  // Of the thread that compiles; what took more is refused behind it.
+  uint64_t compile_cpu_us;
+  uint64_t mask_fuel;
+  // Items of the parser for a mask, and behind a token.
+  size_t mask_items;
+  size_t row_items;
+  // A lexer that has more is left for a new one.
+  size_t lexer_bytes;
+} WeftGrammarLimits;
+
+// `vocab`: what weft_tokenizer_vocab gives, or a table of the same shape; it is copied. A token of
+// more than 1,000 bytes is never allowed. `eos`: tokens that end an answer, at least one.
+WeftTextStatus weft_grammar_env_new(const WeftVocab* vocab, const uint32_t* eos, size_t eos_count,
+                                    const WeftGrammarLimits* limits, WeftGrammarEnv** out,
+                                    WeftText* error);
+void weft_grammar_env_free(WeftGrammarEnv* env);
+
+typedef enum {
+  WEFT_GRAMMAR_JSON_SCHEMA = 0,
+  // Any JSON object; no text.
+  WEFT_GRAMMAR_JSON_OBJECT = 1,
+  WEFT_GRAMMAR_LARK = 2,
+  // Of the `regex` crate; it fits the whole answer.
+  WEFT_GRAMMAR_REGEX = 3,
+  // One of the texts, whole.
+  WEFT_GRAMMAR_CHOICE = 4,
+  // A JSON document of type structural_tag.
+  WEFT_GRAMMAR_STRUCTURAL_TAG = 5,
+} WeftGrammarKind;
+
+typedef struct {
+  const WeftSlice* texts;
+  size_t text_count;
+  uint8_t kind;  // WeftGrammarKind
+  // A schema's objects that list properties and do not speak of others take no others.
+  bool closed_objects;
+} WeftGrammarSource;
+
+// WEFT_TEXT_INVALID with what is wrong, WEFT_TEXT_LIMIT. Not to be interrupted; the limits bound
+// it.
+WeftTextStatus weft_grammar_compile(const WeftGrammarEnv* env, const WeftGrammarSource* source,
+                                    WeftGrammar** out, WeftText* error);
+void weft_grammar_free(WeftGrammar* grammar);
+// Memory that it holds, matchers aside: an estimate for caches.
+size_t weft_grammar_bytes(const WeftGrammar* grammar);
+
+// A matcher keeps its grammar alive. After WEFT_TEXT_LIMIT, which says that the grammar is too
+// complex, and after WEFT_TEXT_PANIC a matcher says the same for ever.
+WeftTextStatus weft_matcher_new(const WeftGrammar* grammar, WeftMatcher** out, WeftText* error);
+WeftTextStatus weft_matcher_fork(const WeftMatcher* matcher, WeftMatcher** out, WeftText* error);
+void weft_matcher_free(WeftMatcher* matcher);
+
+// Bit i % 32 of words[i / 32] is 1 when token i may come next; 0 beyond the vocabulary.
+WeftTextStatus weft_matcher_mask(WeftMatcher* matcher, uint32_t* words, size_t word_count,
+                                 WeftText* error);
+// `fits` is false, and nothing has changed, for a token that may not come next.
+WeftTextStatus weft_matcher_consume(WeftMatcher* matcher, uint32_t id, bool* fits, WeftText* error);
+// Forgets the last `count` tokens.
+WeftTextStatus weft_matcher_rollback(WeftMatcher* matcher, size_t count, WeftText* error);
+
+typedef struct {
+  size_t tokens;
+  size_t lexer_bytes;
+  // Of the last mask.
+  uint64_t mask_fuel;
+  uint64_t mask_items;
+  // The text is complete; nothing but an end may come.
+  bool may_stop;
+  bool must_stop;
+} WeftMatcherState;
+
+WeftTextStatus weft_matcher_state(WeftMatcher* matcher, WeftMatcherState* out, WeftText* error);
+// The text that comes next whatever is chosen.
+WeftTextStatus weft_matcher_forced(const WeftMatcher* matcher, WeftText* out, WeftText* error);
+
+// Ends the matcher's running call, and all that follow, with WEFT_TEXT_LIMIT. Made by the matcher's
+// thread, set by any, also after the matcher is gone.
+WeftCancel* weft_matcher_cancel_new(const WeftMatcher* matcher);
+void weft_cancel_set(const WeftCancel* cancel);
+void weft_cancel_free(WeftCancel* cancel);
 
 #ifdef __cplusplus
 }

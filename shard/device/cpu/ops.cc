@@ -71,6 +71,7 @@ void CpuOps::BeginEpoch(const kernels::cpu::Kernels& kernels, HostCommunicator& 
 }
 
 absl::Status CpuOps::BeginStep(const StepBatch& batch) {
+  masks_ = batch.masks.get();
   step_weight_tiles_ = 0;
   kv_saturated_.store(0, std::memory_order_relaxed);
   WEFT_RETURN_IF_ERROR(rows_.Build(batch, [this](Slot slot) { return sampler_.last_token(slot); }));
@@ -315,9 +316,11 @@ void CpuOps::Round(const PlanOp& op) {
 }
 
 absl::Status CpuOps::Sample(StepResult* result) {
+  if (masks_ != nullptr) WEFT_RETURN_IF_ERROR(masks_->Wait());
   sampler_rows_.clear();
   for (const StepRows::SampledRow& row : rows_.sampled()) {
-    sampler_rows_.push_back(Sampler::Row{row.slot, row.position});
+    const RowMask* const mask = row.masked ? &masks_->Of(row.slot) : nullptr;
+    sampler_rows_.push_back(Sampler::Row{row.slot, row.position, mask});
   }
   return sampler_.Sample(sampler_rows_, ws_.logits, *kernels_, *communicator_, pool_, result);
 }

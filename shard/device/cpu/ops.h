@@ -201,6 +201,8 @@ class CpuOps : public Ops {
   // Of this rank's query heads; empty without ALiBi.
   std::vector<float> slopes_;
   std::vector<Sampler::Row> sampler_rows_;
+  // Of the step; null when no row of it is masked.
+  const StepMasks* masks_ = nullptr;
   // Of the product being run.
   std::vector<LinearPart> linear_parts_;
   const kernels::cpu::Kernels* kernels_ = nullptr;

@@ -101,7 +101,8 @@ absl::Status StepRows::AddSequence(const StepBatch& batch, uint32_t index,
   rows_ += sequence.token_count;
   positions_end_ = std::max(positions_end_, static_cast<uint32_t>(end));
   if (sequence.sample) {
-    sampled_.push_back(SampledRow{rows_ - 1, sequence.slot, static_cast<Position>(end), index});
+    sampled_.push_back(
+        SampledRow{rows_ - 1, sequence.slot, static_cast<Position>(end), index, sequence.masked});
   }
   return absl::OkStatus();
 }

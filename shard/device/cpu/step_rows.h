@@ -44,6 +44,7 @@ class StepRows {
     // Index of the token to be sampled in its sequence.
     Position position = 0;
     uint32_t sequence = 0;
+    bool masked = false;
   };
   static constexpr uint32_t kRunRows = 32;
 

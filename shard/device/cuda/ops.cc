@@ -50,7 +50,7 @@ absl::StatusOr<std::unique_ptr<CudaOps>> CudaOps::Create(const Parts& parts,
   WEFT_ASSIGN_OR_RETURN(ops->upload_, StepUpload::Create(ops->limits_));
   // The longest of one start, and enough for the many short ones of a step.
   constexpr uint64_t kStagingBytesMin = uint64_t{1} << 20;
-  static_assert(kLogitBiasMax * sizeof(kernels::cuda::LogitBias) <= kStagingBytesMin);
+  static_assert(kSlotBiasesMax * sizeof(kernels::cuda::LogitBias) <= kStagingBytesMin);
   const uint64_t staging_bytes =
       std::max<uint64_t>(ops->limits_.context_tokens * sizeof(uint32_t), kStagingBytesMin);
   WEFT_ASSIGN_OR_RETURN(ops->start_staging_, AllocatePinned(staging_bytes, "penalties and biases"));
@@ -142,18 +142,19 @@ absl::Status CudaOps::BeginSequences(const StepBatch& batch) {
 absl::Status CudaOps::UploadStart(const SequenceStart& start) {
   using kernels::cuda::LogitBias;
   const SamplingParams& params = start.sampling;
-  if (!params.logit_bias.empty()) {
-    WEFT_CHECK_LE(params.logit_bias.size(), kLogitBiasMax);
-    WEFT_ASSIGN_OR_RETURN(uint8_t* const memory,
-                          TakeStaging(params.logit_bias.size() * sizeof(LogitBias)));
-    auto* const staged = reinterpret_cast<LogitBias*>(memory);
-    for (size_t i = 0; i < params.logit_bias.size(); ++i) {
-      staged[i] = {params.logit_bias[i].first, params.logit_bias[i].second};
+  const size_t biases = params.held_ids.size() + params.logit_bias.size();
+  if (biases > 0) {
+    WEFT_CHECK_LE(biases, size_t{kSlotBiasesMax});
+    WEFT_ASSIGN_OR_RETURN(uint8_t* const memory, TakeStaging(biases * sizeof(LogitBias)));
+    auto* staged = reinterpret_cast<LogitBias*>(memory);
+    for (const TokenId id : params.held_ids) {
+      *staged++ = {id, -std::numeric_limits<float>::infinity()};
     }
-    WEFT_RETURN_IF_ERROR(CudaStatus(cudaMemcpyAsync(ws_.biases + start.slot * kLogitBiasMax, staged,
-                                                    params.logit_bias.size() * sizeof(LogitBias),
-                                                    cudaMemcpyHostToDevice, stream_),
-                                    "copy of logit biases"));
+    for (const auto& [id, bias] : params.logit_bias) *staged++ = {id, bias};
+    WEFT_RETURN_IF_ERROR(
+        CudaStatus(cudaMemcpyAsync(ws_.biases + start.slot * kSlotBiasesMax, memory,
+                                   biases * sizeof(LogitBias), cudaMemcpyHostToDevice, stream_),
+                   "copy of logit biases"));
     WEFT_RETURN_IF_ERROR(
         CudaStatus(cudaEventRecord(staging_read_.get(), stream_), "end of a copy"));
   }
@@ -199,6 +200,7 @@ absl::Status CudaOps::AwaitStaging() {
 
 absl::Status CudaOps::BeginStep(const StepBatch& batch, uint32_t decode_rows) {
   WEFT_ASSIGN_OR_RETURN(step_, upload_.Pack(batch, decode_rows, slots_));
+  masked_ = batch.masks != nullptr;
   inputs_ = upload_.Parts(step_, ws_.inputs);
   body_ = {step_.rows, ws_.residual, ws_.attention};
   tail_ = step_.decode_only() ? body_ : Rows{step_.sampled, ws_.residual_kept, ws_.attention_kept};
@@ -319,6 +321,32 @@ absl::Status CudaOps::AddPositions() {
 }
 
 absl::Status CudaOps::LaunchSampler(bool after_graph) {
+  return masked_ ? absl::OkStatus() : LaunchSamplerNow(after_graph);
+}
+
+absl::Status CudaOps::SampleMasked(const StepBatch& batch, uint8_t* staging) {
+  WEFT_RETURN_IF_ERROR(batch.masks->Wait());
+  const uint64_t stride = CudaWorkspace::MaskStride(limits_);
+  uint64_t rows = 0;
+  for (const StepSequence& sequence : batch.sequences) {
+    if (!sequence.masked) continue;
+    auto* const out = reinterpret_cast<uint32_t*>(staging) + rows++ * stride;
+    const std::vector<uint32_t>& words = batch.masks->Of(sequence.slot).words;
+    WEFT_CHECK(words.empty() || words.size() == stride);
+    if (words.empty()) {
+      std::fill_n(out, stride, ~0u);
+    } else {
+      std::copy(words.begin(), words.end(), out);
+    }
+  }
+  WEFT_RETURN_IF_ERROR(
+      CudaStatus(cudaMemcpyAsync(ws_.masks, staging, rows * stride * sizeof(uint32_t),
+                                 cudaMemcpyHostToDevice, stream_),
+                 "copy of masks"));
+  return LaunchSamplerNow(/*after_graph=*/true);
+}
+
+absl::Status CudaOps::LaunchSamplerNow(bool after_graph) {
   const bool alone = slice_.world == 1;
   kernels::cuda::SamplerParams params;
   params.logits = alone ? ws_.logits : ws_.joined;
@@ -328,6 +356,8 @@ absl::Status CudaOps::LaunchSampler(bool after_graph) {
   params.features = step_.features;
   params.row_params = inputs_.sampling;
   params.biases = ws_.biases;
+  params.masks = ws_.masks;
+  params.mask_stride = static_cast<uint32_t>(CudaWorkspace::MaskStride(limits_));
   params.counts = ws_.counts;
   params.count_stride = CudaWorkspace::VocabStride(limits_);
   params.last_sampled = ws_.last_sampled;

@@ -81,9 +81,17 @@ class CudaOps : public Ops {
   absl::Status Execute(const PlanOp& op, PlanPart part) override;
   // Launches the sampler; results stay on the device (CudaWorkspace::out_ids and what follows).
   // `result` is left as it is.
+  // A step with masked rows is left as it is too, for SampleMasked.
   absl::Status Sample(StepResult*) override { return LaunchSampler(/*after_graph=*/false); }
   // The same where a graph was launched instead of the calls between BeginStep and Sample.
   absl::Status SampleAfterGraph() { return LaunchSampler(/*after_graph=*/true); }
+  // What Sample has left out, of the step that was begun last: takes its masks, which have settled,
+  // to the device through `staging` of MaskBytes, and launches the sampler. `staging` may be used
+  // again once the step has ended.
+  absl::Status SampleMasked(const StepBatch& batch, uint8_t* staging);
+  static uint64_t MaskBytes(const CudaLimits& limits) {
+    return limits.running_max * CudaWorkspace::MaskStride(limits) * sizeof(uint32_t);
+  }
   // Not counted: a graph is launched without a word to the host.
   uint32_t WeightPasses() const override { return 0; }
 
@@ -129,6 +137,7 @@ class CudaOps : public Ops {
   }
 
   absl::Status LaunchSampler(bool after_graph);
+  absl::Status LaunchSamplerNow(bool after_graph);
   absl::Status Embed(const PlanOp& op);
   // The row of the position table that position 0 has.
   const void* FirstPosition() const;
@@ -221,6 +230,7 @@ class CudaOps : public Ops {
   // Of the step being launched.
   StepShape step_;
   StepInputsOnDevice inputs_;
+  bool masked_ = false;
   Rows body_;
   Rows tail_;
 };

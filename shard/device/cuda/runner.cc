@@ -133,6 +133,7 @@ absl::Status CudaModelRunnerImpl::Load(ModelFiles& files, LoadProgress& progress
     WEFT_ASSIGN_OR_RETURN(buffers.begin, MakeEvent());
     WEFT_ASSIGN_OR_RETURN(buffers.end, MakeEvent());
     WEFT_ASSIGN_OR_RETURN(buffers.results, AllocatePinned(result_bytes, "results"));
+    WEFT_ASSIGN_OR_RETURN(buffers.masks, AllocatePinned(CudaOps::MaskBytes(limits_), "masks"));
   }
   return CudaStatus(cudaDeviceSynchronize(), "loading");
 }
@@ -181,6 +182,7 @@ void CudaModelRunnerImpl::EndEpoch() {
   communicator_->FinishEnd();
   if (peer_sum_ != nullptr) peer_sum_->Disconnect();
   in_flight_.clear();
+  sampling_due_ = false;
   BeginFront(0);
   ops_->BeginEpoch(nullptr, nullptr);
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -284,18 +286,39 @@ absl::Status CudaModelRunnerImpl::Launch(const StepBatch& batch) {
       Lost(CudaStatus(cudaEventRecord(buffers.begin.get(), stream_.get()), "begin of a step")));
   if (!batch.sequences.empty()) {
     WEFT_RETURN_IF_ERROR(Lost(LaunchForward(batch)));
-    step.logprobs = (ops_->shape().features & kernels::cuda::kSamplerLogprobs) != 0;
-    if (step.logprobs) ops_->WantedLogprobs(batch, &step_buffers_[step.buffers].wanted_logprobs);
-    WEFT_RETURN_IF_ERROR(Lost(CopyResults(step)));
   }
-  WEFT_RETURN_IF_ERROR(
-      Lost(CudaStatus(cudaEventRecord(buffers.end.get(), stream_.get()), "end of a step")));
+  sampling_due_ = batch.masks != nullptr;
+  if (!sampling_due_) WEFT_RETURN_IF_ERROR(FinishLaunch(&step));
   in_flight_.push_back(step);
   return absl::OkStatus();
 }
 
+absl::Status CudaModelRunnerImpl::FinishLaunch(InFlight* step) {
+  StepBuffers& buffers = step_buffers_[step->buffers];
+  if (!step->batch->sequences.empty()) {
+    step->logprobs = (ops_->shape().features & kernels::cuda::kSamplerLogprobs) != 0;
+    if (step->logprobs) ops_->WantedLogprobs(*step->batch, &buffers.wanted_logprobs);
+    WEFT_RETURN_IF_ERROR(Lost(CopyResults(*step)));
+  }
+  return Lost(CudaStatus(cudaEventRecord(buffers.end.get(), stream_.get()), "end of a step"));
+}
+
+absl::Status CudaModelRunnerImpl::LaunchSampling() {
+  WEFT_CHECK(sampling_due_ && !in_flight_.empty());
+  sampling_due_ = false;
+  InFlight& step = in_flight_.back();
+  WEFT_RETURN_IF_ERROR(UseDevice());
+  WEFT_RETURN_IF_ERROR(
+      Lost(ops_->SampleMasked(*step.batch, step_buffers_[step.buffers].masks.data())));
+  // The time in which the device waited for masks is not its own.
+  if (in_flight_.size() == 1) BeginFront(MonotonicClock().NowUs());
+  return FinishLaunch(&step);
+}
+
 bool CudaModelRunnerImpl::Ready() {
   if (in_flight_.empty() || !device_status_.ok()) return true;
+  // Its end is not even launched: it ends when its masks come, or with the epoch.
+  if (sampling_due_ && in_flight_.size() == 1) return communicator_->aborted();
   const InFlight& step = in_flight_.front();
   if (cudaEventQuery(step_buffers_[step.buffers].end.get()) != cudaErrorNotReady) return true;
   if (communicator_->aborted()) return true;
@@ -350,6 +373,7 @@ absl::StatusOr<StepResult> CudaModelRunnerImpl::Take() {
 
 absl::StatusOr<StepResult> CudaModelRunnerImpl::Run(const StepBatch& batch) {
   WEFT_RETURN_IF_ERROR(Launch(batch));
+  if (sampling_due_) WEFT_RETURN_IF_ERROR(LaunchSampling());
   return Take();
 }
 

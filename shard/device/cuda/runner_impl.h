@@ -39,6 +39,8 @@ class CudaModelRunnerImpl : public CudaModelRunner {
   absl::StatusOr<StepResult> Run(const StepBatch& batch) override;
   uint32_t launches_max() const override { return kStepsInFlightMax; }
   absl::Status Launch(const StepBatch& batch) override;
+  bool sampling_due() const override { return sampling_due_; }
+  absl::Status LaunchSampling() override;
   bool Ready() override;
   absl::StatusOr<StepResult> Take() override;
   int64_t work_left_us() const override;
@@ -71,6 +73,7 @@ class CudaModelRunnerImpl : public CudaModelRunner {
     CudaEvent begin;
     CudaEvent end;
     PinnedBuffer results;
+    PinnedBuffer masks;
     // Of each sampled row: 1 + top_logprobs where log-probabilities are wanted, else 0. (Its slot
     // may have another sequence when the step is taken.)
     std::vector<uint32_t> wanted_logprobs;
@@ -93,6 +96,8 @@ class CudaModelRunnerImpl : public CudaModelRunner {
   // This rank's memory to the others and theirs to it, where that is possible.
   absl::Status ConnectPeers();
   absl::Status LaunchForward(const StepBatch& batch);
+  // What is behind the sampler of a step that has one: its results to the host.
+  absl::Status FinishLaunch(InFlight* step);
   // The front step begins, or nothing is launched any more.
   void BeginFront(int64_t now_us);
   // Why a step has not ended in its time.
@@ -136,6 +141,8 @@ class CudaModelRunnerImpl : public CudaModelRunner {
 
   std::array<StepBuffers, kStepsInFlightMax> step_buffers_;
   std::deque<InFlight> in_flight_;
+  // The last of them has not been sampled.
+  bool sampling_due_ = false;
   StepAllowance allowance_;
   // When all that is launched should have ended; 0: nothing is launched.
   std::atomic<int64_t> work_until_us_{0};

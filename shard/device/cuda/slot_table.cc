@@ -18,7 +18,7 @@ uint32_t FeaturesOf(const SamplingParams& params) {
       (params.top_k > 0 || params.top_p < 1.0f || params.min_p > 0.0f || params.typical_p < 1.0f)) {
     features |= kernels::cuda::kSamplerFilters;
   }
-  if (!params.logit_bias.empty() || params.has_penalties()) {
+  if (!params.logit_bias.empty() || !params.held_ids.empty() || params.has_penalties()) {
     features |= kernels::cuda::kSamplerAdjustments;
   }
   if (params.logprobs) features |= kernels::cuda::kSamplerLogprobs;
@@ -48,8 +48,10 @@ absl::Status SlotTable::Begin(const SequenceStart& start) {
   row.repetition_penalty = params.repetition_penalty;
   row.presence_penalty = params.presence_penalty;
   row.frequency_penalty = params.frequency_penalty;
-  row.bias_begin = static_cast<uint32_t>(start.slot * kLogitBiasMax);
-  row.bias_count = static_cast<uint32_t>(params.logit_bias.size());
+  entry.held_biases = static_cast<uint32_t>(params.held_ids.size());
+  entry.held_until = uint64_t{start.prompt_len} + params.min_tokens;
+  row.bias_begin = start.slot * kSlotBiasesMax;
+  row.bias_count = entry.held_biases + static_cast<uint32_t>(params.logit_bias.size());
   row.slot = start.slot;
   row.logprobs = params.logprobs ? 1 : 0;
   row.top_logprobs = params.logprobs ? params.top_logprobs : 0;
@@ -62,8 +64,13 @@ void SlotTable::Drop(Slot slot) {
 
 SamplingRow SlotTable::Row(Slot slot, Position position) const {
   WEFT_CHECK(Holds(slot));
-  SamplingRow row = slots_[slot].row;
+  const Entry& entry = slots_[slot];
+  SamplingRow row = entry.row;
   row.position = position;
+  if (position >= entry.held_until) {
+    row.bias_begin += entry.held_biases;
+    row.bias_count -= entry.held_biases;
+  }
   return row;
 }
 

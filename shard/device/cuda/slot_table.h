@@ -8,10 +8,15 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/limits.h"
 #include "kernels/cuda/sampling/sampler.h"
 #include "shard/step_batch.h"
 
 namespace weft::shard {
+
+// Biases that a slot has room for on the device: those of the ids that are held back at first, then
+// the request's own.
+inline constexpr uint32_t kSlotBiasesMax = kHeldIdsMax + kLogitBiasMax;
 
 class SlotTable {
  public:
@@ -35,6 +40,9 @@ class SlotTable {
     uint32_t features = 0;
     // position is set for each step.
     kernels::cuda::SamplingRow row;
+    // The first biases of the row, which count while the token is below this position.
+    uint32_t held_biases = 0;
+    uint64_t held_until = 0;
   };
   std::vector<Entry> slots_;
 };

@@ -108,6 +108,7 @@ absl::StatusOr<StepShape> ShapeOf(const StepBatch& batch, const SlotTable& slots
     }
     ++shape.sampled;
     shape.features |= slots.Features(sequence.slot);
+    if (sequence.masked) shape.features |= kernels::cuda::kSamplerAdjustments;
   }
   return shape;
 }
@@ -192,6 +193,7 @@ absl::StatusOr<StepShape> StepUpload::Pack(const StepBatch& batch, uint32_t deco
   const StepInputsOnDevice parts = TakeParts(shape, limits_.kv_groups, &memory);
   uint32_t row = 0;
   uint32_t sampled = 0;
+  uint32_t masked = 0;
   uint32_t chunk = 0;
   for (uint32_t s = 0; s < batch.sequences.size(); ++s) {
     const StepSequence& sequence = batch.sequences[s];
@@ -207,7 +209,9 @@ absl::StatusOr<StepShape> StepUpload::Pack(const StepBatch& batch, uint32_t deco
     }
     if (!sequence.sample) continue;
     Writable(parts.sampled_rows)[sampled] = row - 1;
-    Writable(parts.sampling)[sampled++] = slots.Row(sequence.slot, end);
+    SamplingRow& sampling = Writable(parts.sampling)[sampled++];
+    sampling = slots.Row(sequence.slot, end);
+    if (sequence.masked) sampling.mask_row = masked++;
   }
   Writable(parts.chunk_row_begin)[chunk] = row;
   Pad(used, shape, parts);

@@ -113,7 +113,8 @@ void CudaWorkspace::AssignParts(const CudaShape& shape, const CudaLimits& limits
                                                              kernels::cuda::kSamplerAllFeatures));
   last_sampled = parts->Take<uint32_t>(running);
   counts = parts->Take<uint16_t>(running * VocabStride(limits));
-  biases = parts->Take<kernels::cuda::LogitBias>(running * kLogitBiasMax);
+  biases = parts->Take<kernels::cuda::LogitBias>(uint64_t{running} * kSlotBiasesMax);
+  masks = parts->Take<uint32_t>(uint64_t{running} * MaskStride(limits));
   penalty_ids = parts->Take<uint32_t>(limits.context_tokens);
 
   // Every part is a multiple of the alignment, so that one copy takes them all.

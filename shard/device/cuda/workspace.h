@@ -102,7 +102,8 @@ struct CudaWorkspace {
   uint8_t* sampler = nullptr;
   uint32_t* last_sampled = nullptr;            // [R slots]
   uint16_t* counts = nullptr;                  // [R slots, vocabulary of all ranks, padded]
-  kernels::cuda::LogitBias* biases = nullptr;  // [R slots, kLogitBiasMax]
+  kernels::cuda::LogitBias* biases = nullptr;  // [R slots, kSlotBiasesMax]
+  uint32_t* masks = nullptr;                   // [R, MaskStride]: of the step's masked rows
   uint32_t* penalty_ids = nullptr;             // [context]: of a sequence that begins
 
   // What goes back to the host, in this order and with nothing between. First a word that says
@@ -124,6 +125,8 @@ struct CudaWorkspace {
 
   // Elements of a row of all ranks' vocabulary: counts and joined logits.
   static uint64_t VocabStride(const CudaLimits& limits) { return (limits.vocab + 7) / 8 * 8; }
+  // Words of one row's mask.
+  static uint64_t MaskStride(const CudaLimits& limits) { return (limits.vocab + 31) / 32; }
 
  private:
   void AssignParts(const CudaShape& shape, const CudaLimits& limits, MemoryParts* parts);

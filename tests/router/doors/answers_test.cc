@@ -330,7 +330,7 @@ TEST_CASE("Models are listed, and found by any of their names", "[router][openai
   DoorsFixture fixture({}, options);
   const std::string model =
       R"({"id":"fake/model","object":"model","created":1700000000,"owned_by":"weft",)"
-      R"("max_model_len":2048})";
+      R"("root":"fake/model","parent":null,"max_model_len":2048})";
   CHECK(fixture.Get("/v1/models").body == R"({"object":"list","data":[)" + model + "]}");
   for (const char* name : {"fake/model", "fake%2Fmodel", "alias", "tgi"}) {
     CHECK(fixture.Get(absl::StrCat("/v1/models/", name)).body == model);
@@ -378,6 +378,9 @@ TEST_CASE("Errors before the first token are real status codes", "[router][http]
     CHECK(absl::StrContains(openai.body, absl::StrCat("\"type\":\"", failure.openai_type, "\"")));
     CHECK(absl::StrContains(openai.body, absl::StrCat("\"code\":", failure.openai_word)));
     CHECK(openai.headers.count("retry-after") == (RetryAfter(failure.status).has_value() ? 1 : 0));
+    // What is of no use to send again says so: clients do it by themselves otherwise.
+    CHECK(openai.headers.count("x-should-retry") ==
+          (failure.openai_code == 500 || failure.openai_code == 504 ? 1 : 0));
   }
 }
 

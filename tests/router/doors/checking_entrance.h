@@ -33,8 +33,8 @@ class CheckingEntrance : public Entrance {
     return true;
   }
 
-  absl::StatusOr<std::shared_ptr<Answer>> Submit(GenerateInput input, Admission::Permit,
-                                                 std::shared_ptr<AnswerSink>) override {
+  absl::StatusOr<std::vector<std::shared_ptr<Answer>>> SubmitChoices(
+      GenerateInput input, std::vector<Admission::Permit>, std::shared_ptr<AnswerSink>) override {
     See(input);
     return Busy();
   }

@@ -6,9 +6,12 @@
 #include <utility>
 
 #include "common/check.h"
+#include "router/doors/anthropic/routes.h"
 #include "router/doors/door_context.h"
 #include "router/doors/http/server.h"
+#include "router/doors/open_inference.h"
 #include "router/doors/openai/routes.h"
+#include "router/doors/ops/open_inference_routes.h"
 #include "router/doors/ops/routes.h"
 #include "router/doors/tgi/routes.h"
 #include "router/observe/probe.h"
@@ -22,6 +25,8 @@ struct DoorsFixture {
       : doors(&intake, &probe, std::move(options)) {
     AddTgiRoutes(&doors, &routes);
     AddOpenAiRoutes(&doors, &routes);
+    AddAnthropicRoutes(&doors, &routes);
+    AddOpenInferenceRoutes(&doors, &routes);
     AddOpsRoutes(&doors, &routes);
     AddOpsRoutes(&doors, &admin_routes);
     AddConfigRoute(&doors, &admin_routes);

@@ -163,24 +163,26 @@ bool FakeEntrance::Run(size_t, absl::AnyInvocable<void()>&& read) {
   return work_.TryPush(std::move(read));
 }
 
-absl::StatusOr<std::shared_ptr<Answer>> FakeEntrance::Submit(GenerateInput input,
-                                                             Admission::Permit permit,
-                                                             std::shared_ptr<AnswerSink> sink) {
+absl::StatusOr<std::vector<std::shared_ptr<Answer>>> FakeEntrance::SubmitChoices(
+    GenerateInput input, std::vector<Admission::Permit> permits, std::shared_ptr<AnswerSink> sink) {
   absl::MutexLock lock(&mutex_);
   if (!refusal_.ok()) return refusal_;
-  const SequenceId sequence = requests_.size() + 1;
-  auto answer = std::make_shared<Answer>(sequence, absl::StrCat("req-", sequence),
-                                         input.correlation_id, std::move(permit), &tokens_, this);
-  auto request = std::make_shared<FakeRequest>(std::move(input),
-                                               AnswerWriter(answer, std::move(sink)), &tokens_);
-  requests_.push_back(request);
-  answers_.push_back(answer);
-  if (!script_.empty()) {
-    work_.TryPush([request, script = script_] {
-      for (const std::vector<ResponseEvent>& batch : script) request->Send(batch);
-    });
+  std::vector<std::shared_ptr<Answer>> answers;
+  for (Admission::Permit& permit : permits) {
+    const SequenceId sequence = requests_.size() + 1;
+    auto answer = std::make_shared<Answer>(sequence, absl::StrCat("req-", sequence),
+                                           input.correlation_id, std::move(permit), &tokens_, this);
+    auto request = std::make_shared<FakeRequest>(input, AnswerWriter(answer, sink), &tokens_);
+    requests_.push_back(request);
+    answers_.push_back(answer);
+    answers.push_back(answer);
+    if (!script_.empty()) {
+      work_.TryPush([request, script = script_] {
+        for (const std::vector<ResponseEvent>& batch : script) request->Send(batch);
+      });
+    }
   }
-  return answer;
+  return answers;
 }
 
 void FakeEntrance::OnCancelled(SequenceId sequence) {
@@ -242,8 +244,19 @@ bool FakeEntrance::Cancel(const Tenant& tenant, const std::string& name) {
   return !found.empty();
 }
 
+void FakeEntrance::SetParsers(std::string tool_parser, std::string reasoning_parser) {
+  absl::MutexLock lock(&mutex_);
+  tool_parser_ = std::move(tool_parser);
+  reasoning_parser_ = std::move(reasoning_parser);
+}
+
 ModelFacts FakeEntrance::Model() const {
   ModelFacts model;
+  {
+    absl::MutexLock lock(&mutex_);
+    model.tool_parser = tool_parser_;
+    model.reasoning_parser = reasoning_parser_;
+  }
   model.model_name = "fake/model";
   model.requests_max = admission_.requests_max();
   model.shards = 2;

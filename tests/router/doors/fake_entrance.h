@@ -103,6 +103,8 @@ class FakeEntrance : public Entrance, public AnswerRegistry {
   // Played to each request from now on, a batch a wake-up; empty = the test sends by hand.
   void SetScript(Script script);
   void SetStatus(ServerStatus status);
+  // Formats of the model's answers from now on; "none" before.
+  void SetParsers(std::string tool_parser, std::string reasoning_parser);
   // Takes no text job from now on, as when too many wait.
   void FillTextQueue();
   // What every request ends with at once from now on, as that of a tenant's limits does.
@@ -116,8 +118,9 @@ class FakeEntrance : public Entrance, public AnswerRegistry {
   absl::StatusOr<Admission::Permit> Enter(const TenantRef& tenant, size_t body_bytes) override;
   absl::StatusOr<Admission::Permit> EnterText(const TenantRef& tenant, size_t body_bytes) override;
   bool Run(size_t bytes, absl::AnyInvocable<void()>&& read) override;
-  absl::StatusOr<std::shared_ptr<Answer>> Submit(GenerateInput input, Admission::Permit permit,
-                                                 std::shared_ptr<AnswerSink> sink) override;
+  absl::StatusOr<std::vector<std::shared_ptr<Answer>>> SubmitChoices(
+      GenerateInput input, std::vector<Admission::Permit> permits,
+      std::shared_ptr<AnswerSink> sink) override;
   void Tokenize(std::variant<std::string, ChatPrompt> prompt, bool add_special_tokens,
                 Admission::Permit permit, std::shared_ptr<const TextCall> call,
                 absl::AnyInvocable<void(absl::StatusOr<TokenizeResult>)> done) override;
@@ -136,6 +139,8 @@ class FakeEntrance : public Entrance, public AnswerRegistry {
   FakeTokens tokens_;
   mutable absl::Mutex mutex_;
   Script script_ ABSL_GUARDED_BY(mutex_);
+  std::string tool_parser_ ABSL_GUARDED_BY(mutex_) = "none";
+  std::string reasoning_parser_ ABSL_GUARDED_BY(mutex_) = "none";
   ServerStatus status_ ABSL_GUARDED_BY(mutex_);
   absl::Status refusal_ ABSL_GUARDED_BY(mutex_);
   bool text_queue_full_ ABSL_GUARDED_BY(mutex_) = false;

@@ -35,6 +35,10 @@ constexpr const char* kChatNulls[] = {"n",
                                       "function_call",
                                       "parallel_tool_calls",
                                       "reasoning_effort",
+                                      "documents",
+                                      "chat_template",
+                                      "chat_template_kwargs",
+                                      "continue_final_message",
                                       "min_tokens",
                                       "stop_token_ids",
                                       "prompt_logprobs",
@@ -216,8 +220,8 @@ TEST_CASE("Chat messages and OpenAI's parameters reach the engine", "[router][fi
   const GenerateInput& input = fixture.intake.WaitRequest(0)->input();
   const auto& chat = std::get<ChatPrompt>(input.prompt);
   REQUIRE(chat.messages.size() == 3);
-  CHECK(chat.messages[0].role == "system");
-  CHECK(chat.messages[1].content == "a\nb");
+  CHECK(chat.messages[0].role == "developer");
+  CHECK(chat.messages[1].content_parts == std::vector<std::string>{"a", "b"});
   CHECK(chat.messages[2].role == "assistant");
   CHECK_FALSE(chat.add_generation_prompt);
   CHECK(input.max_tokens == 9u);

@@ -12,6 +12,7 @@
 #include "boost/json/parse.hpp"
 #include "boost/json/serialize.hpp"
 #include "common/check.h"
+#include "router/doors/anthropic/routes.h"
 #include "router/doors/door_context.h"
 #include "router/doors/http/json.h"
 #include "router/doors/http/router.h"
@@ -43,6 +44,7 @@ struct Routes {
   Routes() {
     AddTgiRoutes(&doors, &router);
     AddOpenAiRoutes(&doors, &router);
+    AddAnthropicRoutes(&doors, &router);
   }
   Probe probe;
   CheckingEntrance entrance;
@@ -85,8 +87,9 @@ std::string Post(const char* path, const std::string& body) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string body(reinterpret_cast<const char*>(data), size);
   const auto json = weft::router::ParseJson(body);
-  for (const char* path : {"/", "/generate", "/generate_stream", "/tokenize", "/chat_tokenize",
-                           "/invocations", "/v1/chat/completions", "/v1/completions"}) {
+  for (const char* path :
+       {"/", "/generate", "/generate_stream", "/tokenize", "/chat_tokenize", "/invocations",
+        "/v1/chat/completions", "/v1/completions", "/v1/messages"}) {
     const std::string seen = weft::router::Post(path, body);
     if (seen.empty()) continue;
     WEFT_CHECK(json.ok());

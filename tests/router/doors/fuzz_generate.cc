@@ -3,6 +3,7 @@
 // same. An input that begins with '#' is the request in protobuf's text format, where a string can
 // grow without the lengths around it.
 
+#include <boost/json.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -52,6 +53,40 @@ void CheckRefused(const absl::Status& status) {
   WEFT_CHECK(!ErrorField(status).value_or("").empty());
 }
 
+void WriteMessage(const ChatMessage& message, weft::v1::ChatMessage* to) {
+  to->set_role(message.role);
+  to->set_content(message.content);
+  for (const std::string& part : message.content_parts) to->add_content_parts(part);
+  to->set_name(message.name);
+  to->set_tool_call_id(message.tool_call_id);
+  to->set_reasoning_content(message.reasoning_content);
+  for (const ToolCall& call : message.tool_calls) {
+    weft::v1::ToolCall* const written = to->add_tool_calls();
+    written->set_id(call.id);
+    written->set_name(call.name);
+    written->set_arguments(call.arguments);
+  }
+}
+
+// The entries of a list of JSON as texts of their own.
+void WriteList(const std::string& json, google::protobuf::RepeatedPtrField<std::string>* texts) {
+  if (json.empty()) return;
+  const boost::json::value list = boost::json::parse(json);
+  for (const boost::json::value& entry : list.as_array()) {
+    *texts->Add() = boost::json::serialize(entry);
+  }
+}
+
+void WriteChat(const ChatPrompt& chat, weft::v1::ChatPrompt* to) {
+  to->set_add_generation_prompt(chat.add_generation_prompt);
+  to->set_continue_final_message(chat.continue_final_message);
+  for (const ChatMessage& message : chat.messages) WriteMessage(message, to->add_messages());
+  WriteList(chat.tools, to->mutable_tools());
+  WriteList(chat.documents, to->mutable_documents());
+  to->set_chat_template_kwargs(chat.template_kwargs);
+  to->set_reasoning_effort(chat.reasoning_effort);
+}
+
 void WritePrompt(const GenerateInput& input, weft::v1::GenerateRequest* request) {
   if (const auto* text = std::get_if<std::string>(&input.prompt)) {
     request->set_text(*text);
@@ -59,12 +94,7 @@ void WritePrompt(const GenerateInput& input, weft::v1::GenerateRequest* request)
     request->mutable_token_ids()->mutable_ids()->Add(ids->begin(), ids->end());
   } else {
     const ChatPrompt& chat = std::get<ChatPrompt>(input.prompt);
-    request->mutable_chat()->set_add_generation_prompt(chat.add_generation_prompt);
-    for (const ChatMessage& message : chat.messages) {
-      weft::v1::ChatMessage* const to = request->mutable_chat()->add_messages();
-      to->set_role(message.role);
-      to->set_content(message.content);
-    }
+    WriteChat(chat, request->mutable_chat());
   }
 }
 

@@ -125,9 +125,10 @@ TEST_CASE("Reflection describes what is served, in both of its versions", "[rout
     for (const auto& one : response.list_services_response().service()) {
       services.push_back(one.name());
     }
-    CHECK(services == std::vector<std::string>{
-                          "grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection",
-                          "grpc.reflection.v1alpha.ServerReflection", "weft.v1.TextGeneration"});
+    CHECK(services ==
+          std::vector<std::string>{"grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection",
+                                   "grpc.reflection.v1alpha.ServerReflection",
+                                   "inference.GRPCInferenceService", "weft.v1.TextGeneration"});
     // Each of them by name, as grpcurl asks, on the same stream.
     for (const std::string& service : services) {
       CAPTURE(service);

@@ -266,7 +266,7 @@ TEST_CASE("Bad fields of Generate are INVALID_ARGUMENT with the field's path", "
   CHECK(violation([](R r) { r->mutable_sampling()->set_min_p(2); }) == "sampling.min_p");
   CHECK(violation([](R r) { r->mutable_sampling()->set_typical_p(0); }) == "sampling.typical_p");
   CHECK(violation([](R r) { r->mutable_sampling()->set_top_k(1u << 21); }) == "sampling.top_k");
-  CHECK(violation([](R r) { r->mutable_sampling()->set_n(2); }) == "sampling.n");
+  CHECK(violation([](R r) { r->mutable_sampling()->set_n(129); }) == "sampling.n");
   CHECK(violation([](R r) { r->mutable_sampling()->set_n(0); }) == "sampling.n");
   CHECK(violation([](R r) { r->mutable_decoding()->set_repetition_penalty(0); }) ==
         "decoding.repetition_penalty");

@@ -1,5 +1,7 @@
 #include "tests/router/doors/input_fault.h"
 
+#include <boost/json.hpp>
+
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -20,6 +22,40 @@ bool IsUtf8(absl::string_view text) {
   return true;
 }
 
+// True for JSON text of that kind, and for none.
+bool IsJson(const std::string& text, boost::json::kind kind) {
+  if (text.empty()) return true;
+  boost::json::error_code error;
+  const boost::json::value value = boost::json::parse(text, error);
+  return !error && value.kind() == kind && IsUtf8(text);
+}
+
+std::string MessageFault(const ChatMessage& message) {
+  if (message.role.empty() || message.role.size() > 64) return "a role";
+  for (const std::string* text : {&message.role, &message.content, &message.name,
+                                  &message.tool_call_id, &message.reasoning_content}) {
+    if (!IsUtf8(*text)) return "not UTF-8";
+  }
+  if (message.content_parts.size() > kContentPartsMax) return "content_parts";
+  if (!message.content.empty() && !message.content_parts.empty()) return "two contents";
+  for (const std::string& part : message.content_parts) {
+    if (!IsUtf8(part)) return "a part is not UTF-8";
+  }
+  const bool has_content = !message.content.empty() || !message.content_parts.empty();
+  if (message.no_content && (has_content || message.tool_calls.empty())) return "no content";
+  if (message.name.size() > kToolNameBytesMax) return "name";
+  if (message.tool_call_id.size() > kToolCallIdBytesMax) return "tool_call_id";
+  if (message.tool_calls.size() > kToolCallsMax) return "tool_calls";
+  for (const ToolCall& call : message.tool_calls) {
+    if (call.id.size() > kToolCallIdBytesMax || !IsUtf8(call.id)) return "id of a call";
+    if (call.name.empty() || call.name.size() > kToolNameBytesMax) return "name of a call";
+    if (call.arguments.empty() || !IsJson(call.arguments, boost::json::kind::object)) {
+      return "arguments of a call";
+    }
+  }
+  return "";
+}
+
 std::string PromptFault(const GenerateInput& input) {
   if (const auto* text = std::get_if<std::string>(&input.prompt)) {
     if (text->empty() || text->size() > kPromptBytesMax) return "text: its size";
@@ -34,13 +70,15 @@ std::string PromptFault(const GenerateInput& input) {
   }
   const ChatPrompt& chat = std::get<ChatPrompt>(input.prompt);
   if (chat.messages.empty() || chat.messages.size() > kChatMessagesMax) return "messages";
-  size_t bytes = 0;
   for (const ChatMessage& message : chat.messages) {
-    if (message.role.empty() || message.role.size() > 64) return "messages: a role";
-    if (!IsUtf8(message.role) || !IsUtf8(message.content)) return "messages: not UTF-8";
-    bytes += message.content.size();
+    if (std::string fault = MessageFault(message); !fault.empty()) return "messages: " + fault;
   }
-  return bytes > kPromptBytesMax ? "messages: their size" : "";
+  if (chat.add_generation_prompt && chat.continue_final_message) return "continue_final_message";
+  if (chat.continue_final_message && chat.messages.back().no_content) return "nothing to continue";
+  if (!IsJson(chat.tools, boost::json::kind::array)) return "tools";
+  if (!IsJson(chat.documents, boost::json::kind::array)) return "documents";
+  if (!IsJson(chat.template_kwargs, boost::json::kind::object)) return "chat_template_kwargs";
+  return TextBytes(chat) > kPromptBytesMax ? "messages: their size" : "";
 }
 
 std::string SamplingFault(const SamplingParams& sampling) {
@@ -70,11 +108,23 @@ std::string PromptWords(const GenerateInput& input) {
     return absl::StrCat("ids ", absl::StrJoin(*ids, ","));
   }
   const ChatPrompt& chat = std::get<ChatPrompt>(input.prompt);
-  std::string text = absl::StrCat("chat ", chat.add_generation_prompt);
+  std::string text = absl::StrCat("chat ", chat.add_generation_prompt, chat.continue_final_message);
   for (const ChatMessage& message : chat.messages) {
     absl::StrAppend(&text, " ", absl::CHexEscape(message.role), ":",
-                    absl::CHexEscape(message.content));
+                    absl::CHexEscape(message.content), message.no_content ? " none" : "");
+    for (const std::string& part : message.content_parts) {
+      absl::StrAppend(&text, " part ", absl::CHexEscape(part));
+    }
+    absl::StrAppend(&text, " name ", absl::CHexEscape(message.name), " answers ",
+                    absl::CHexEscape(message.tool_call_id), " thinks ",
+                    absl::CHexEscape(message.reasoning_content));
+    for (const ToolCall& call : message.tool_calls) {
+      absl::StrAppend(&text, " call ", absl::CHexEscape(call.id), " ", call.name, " ",
+                      absl::CHexEscape(call.arguments));
+    }
   }
+  absl::StrAppend(&text, " tools ", chat.tools, " documents ", chat.documents, " variables ",
+                  chat.template_kwargs, " effort ", chat.reasoning_effort);
   return text;
 }
 

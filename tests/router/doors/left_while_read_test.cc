@@ -49,7 +49,7 @@ TEST_CASE("A client that leaves while its long body is read cancels the request 
     left.WaitForNotification();
     GenerateInput input;
     input.prompt = "Hi";
-    return MakeGeneration(std::move(input), NewOpenAiFormatter({}), {});
+    return MakeGeneration({std::move(input)}, 1, NewOpenAiFormatter({}), {});
   };
   const auto refuse = [](const absl::Status&) { return HttpReply(); };
   const std::shared_ptr<HttpExchange> exchange = GenerateExchange::Start(

@@ -83,5 +83,95 @@ TEST_CASE("An origin is a scheme, a host and perhaps a port, and nothing else", 
   }
 }
 
+TEST_CASE("A page is this server's own by address, or by a name that TLS vouches for",
+          "[router][http]") {
+  const struct {
+    const char* origin;
+    const char* host;
+    const char* port;
+    bool tls;
+    OriginOwner want;
+  } cases[] = {
+      {"http://127.0.0.1:8080", "127.0.0.1", "8080", false, OriginOwner::kOwn},
+      {"http://localhost:8080", "LOCALHOST", "8080", false, OriginOwner::kOwn},
+      {"http://[::1]:8080", "[::1]", "8080", false, OriginOwner::kOwn},
+      {"http://10.0.0.5", "10.0.0.5", "", false, OriginOwner::kOwn},
+      {"http://10.0.0.5", "10.0.0.5", "80", false, OriginOwner::kOwn},
+      // Behind a proxy that ends TLS.
+      {"https://10.0.0.5", "10.0.0.5", "", false, OriginOwner::kOwn},
+      {"https://chat.example", "chat.example", "", true, OriginOwner::kOwn},
+      {"https://chat.example:8443", "Chat.Example", "8443", true, OriginOwner::kOwn},
+      // Whose name it is nobody knows in clear: a page may have given its own this server's
+      // address.
+      {"http://evil.example:8080", "evil.example", "8080", false, OriginOwner::kOwnByNameAlone},
+      {"https://chat.example", "chat.example", "", false, OriginOwner::kOwnByNameAlone},
+      {"http://localhost.evil.example", "localhost.evil.example", "", false,
+       OriginOwner::kOwnByNameAlone},
+      {"http://127.0.0.1.evil.example", "127.0.0.1.evil.example", "", false,
+       OriginOwner::kOwnByNameAlone},
+      // Another server of the same host, another scheme, no page of the web.
+      {"http://127.0.0.1:3000", "127.0.0.1", "8080", false, OriginOwner::kOther},
+      {"http://127.0.0.1", "127.0.0.1", "8080", false, OriginOwner::kOther},
+      {"http://127.0.0.1:8080", "127.0.0.1", "", false, OriginOwner::kOther},
+      {"http://localhost:8080", "127.0.0.1", "8080", false, OriginOwner::kOther},
+      {"https://10.0.0.5", "10.0.0.5", "80", false, OriginOwner::kOther},
+      {"http://chat.example", "chat.example", "", true, OriginOwner::kOther},
+      {"http://evil.example", "127.0.0.1", "", false, OriginOwner::kOther},
+      {"null", "127.0.0.1", "", false, OriginOwner::kOther},
+      {"http://127.0.0.1:8080/x", "127.0.0.1", "8080", false, OriginOwner::kOther},
+      {"http://me@127.0.0.1:8080", "127.0.0.1", "8080", false, OriginOwner::kOther},
+      {"file://127.0.0.1:8080", "127.0.0.1", "8080", false, OriginOwner::kOther},
+      {"http://", "", "", false, OriginOwner::kOther},
+      {"http://127.0.0.1:8080", "", "", false, OriginOwner::kOther}};
+  for (const auto& c : cases) {
+    INFO(c.origin << " at " << c.host << ":" << c.port << (c.tls ? " over TLS" : ""));
+    CHECK(OwnOrigin(c.origin, c.host, c.port, c.tls) == c.want);
+  }
+}
+
+TEST_CASE("The own page may call without a list, and nobody else", "[router][http]") {
+  HttpServerOptions options;
+  options.own_page = true;
+  options.admin_port = 0;
+  DoorsFixture fixture(options);
+  const auto post = [](uint16_t port, const std::string& host, const std::string& origin) {
+    const std::string body = R"({"inputs":"Hi"})";
+    return Fetch(port,
+                 absl::StrCat("POST /generate HTTP/1.1\r\nhost: ", host, "\r\norigin: ", origin,
+                              "\r\ncontent-type: application/json\r\ncontent-length: ", body.size(),
+                              "\r\n\r\n", body));
+  };
+  const RawResponse own = post(fixture.port(), "127.0.0.1:8080", "http://127.0.0.1:8080");
+  CHECK(own.status == 200);
+  // It reads its own server's answers without leave, and no other page gets any.
+  CHECK(own.headers.count("access-control-allow-origin") == 0);
+  const RawResponse rebound = post(fixture.port(), "evil.example:8080", "http://evil.example:8080");
+  CHECK(rebound.status == 403);
+  CHECK(absl::StrContains(rebound.body, "--cors-origins=http://evil.example:8080"));
+  const auto get = [&](const std::string& origin) {
+    return Fetch(fixture.port(), absl::StrCat("GET /info HTTP/1.1\r\nhost: evil.example:8080\r\n",
+                                              "origin: ", origin, "\r\n\r\n"));
+  };
+  // Its reads come without an Origin, too; those of others are refused.
+  CHECK(get("http://evil.example:8080").status == 200);
+  CHECK(get("http://evil.example:8080").headers.count("access-control-allow-origin") == 0);
+  CHECK(get("http://other.example").status == 403);
+  CHECK(post(fixture.port(), "127.0.0.1:8080", "http://127.0.0.1:3000").status == 403);
+  CHECK(post(fixture.port(), "127.0.0.1:8080", "http://evil.example").status == 403);
+  // The target's name goes before Host, as everywhere.
+  CHECK(Fetch(fixture.port(),
+              "POST http://evil.example:1/generate HTTP/1.1\r\nhost: 127.0.0.1:1\r\norigin: "
+              "http://127.0.0.1:1\r\ncontent-length: 0\r\n\r\n")
+            .status == 403);
+  // The admin port shows no page.
+  CHECK(post(fixture.server->admin_port(), "127.0.0.1:8080", "http://127.0.0.1:8080").status ==
+        403);
+  CHECK(fixture.intake.request_count() == 1);
+  // Nor does a server whose page is off.
+  DoorsFixture off;
+  CHECK(post(off.port(), "127.0.0.1:8080", "http://127.0.0.1:8080").status == 403);
+  CHECK(off.intake.request_count() == 0);
+}
+
 }  // namespace
 }  // namespace weft::router

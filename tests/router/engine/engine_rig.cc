@@ -10,6 +10,7 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -379,11 +380,24 @@ std::shared_ptr<FakeSink> EngineRig::Submit(GenerateInput input) {
   return SubmitTo(*engine_, std::move(input));
 }
 
+// What the router makes of the request's wishes with a tokenizer of one id a byte.
+static testing::MockRule RuleOf(const GenerateInput& input) {
+  std::vector<std::vector<TokenId>> sequences;
+  for (const std::string& word : input.bad_words) {
+    for (const std::string& text :
+         {word, absl::StrCat(" ", absl::StripLeadingAsciiWhitespace(word))}) {
+      std::vector<TokenId>& ids = sequences.emplace_back();
+      for (const char byte : text) ids.push_back(static_cast<unsigned char>(byte));
+    }
+  }
+  return testing::MakeMockRule(input.allowed_token_ids, std::move(sequences));
+}
+
 std::vector<TokenId> EngineRig::Expected(const GenerateInput& input) const {
   const auto& prompt = std::get<std::vector<TokenId>>(input.prompt);
   const uint32_t room = options_.shape.context_tokens - static_cast<uint32_t>(prompt.size());
   return testing::MockAnswer(options_.shape.vocabulary, prompt, *input.seed,
-                             input.max_tokens.value_or(room), input.ignore_eos);
+                             input.max_tokens.value_or(room), input.ignore_eos, RuleOf(input));
 }
 
 void EngineRig::CheckClean() {

@@ -90,6 +90,8 @@ TEST_CASE("A sequence's first chunk tells the shards every sampling parameter",
   one.sampling.presence_penalty = -0.5f;
   one.sampling.frequency_penalty = 1.5f;
   one.sampling.logit_bias = {{4, -2.0f}, {8, 2.0f}};
+  one.sampling.min_tokens = 9;
+  one.sampling.held_ids = {2, 5};
   one.sampling.logprobs = true;
   one.sampling.top_logprobs = 6;
   const wire::PrefillRequest request = one.Prefill(one.Plan());
@@ -110,6 +112,9 @@ TEST_CASE("A sequence's first chunk tells the shards every sampling parameter",
     entry->set_id(id);
     entry->set_bias(bias);
   }
+  expected.set_min_tokens(9);
+  expected.add_held_ids(2);
+  expected.add_held_ids(5);
   expected.set_logprobs(true);
   expected.set_top_logprobs(6);
   INFO(chunk.sampling().ShortDebugString());

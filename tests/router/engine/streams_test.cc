@@ -45,7 +45,9 @@ TEST_CASE("Text, ids and chat prompts give the answers of their ids", "[router][
   text.prompt = AsText(std::get<std::vector<TokenId>>(ids.prompt));
   text.echo_prompt = true;
   GenerateInput chat = ids;
-  chat.prompt = ChatPrompt{{{"user", "hi"}, {"assistant", "ho"}}, true};
+  ChatPrompt conversation;
+  conversation.messages = {{"user", "hi"}, {"assistant", "ho"}};
+  chat.prompt = std::move(conversation);
   GenerateInput as_ids = ids;
   as_ids.prompt = std::vector<TokenId>();
   for (char c : std::string("user:hi;assistant:ho;")) {

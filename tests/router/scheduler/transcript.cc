@@ -209,6 +209,9 @@ class Runner {
     arrival.tenant = command.Number("tenant", 0);
     arrival.tenant_weight = command.Number("weight", 1);
     arrival.ignore_eos = command.Has("ignore_eos");
+    if (command.values.contains("stop_ids")) {
+      arrival.stop_ids = ParseTokens(command.values.at("stop_ids"));
+    }
     arrival.bypass_prefix_cache = command.Has("bypass");
     const absl::Status status = scheduler_->OnArrival(std::move(arrival), now_us_);
     return status.ok() ? "" : absl::StrCat(status.ToString(), "\n");

@@ -10,7 +10,7 @@
 //   at US                                    the time of the commands that follow; 0 at the start
 //   group blocks=N [cost=ROWS/PROMPT_TOKENS/CONTEXT/US,...]       the group forms
 //   lost                                                          the group is lost
-//   arrive ID prompt=PART,... max_new=N [priority=N] [salt=N] [ignore_eos] [bypass]
+//   arrive ID prompt=PART,... max_new=N [priority=N] [salt=N] [ignore_eos] [stop_ids=PART] [bypass]
 //          [tenant=N] [weight=N]            prints why, if it is refused
 //          PART is an id or a range A..B; a token id is any number
 //   cancel ID

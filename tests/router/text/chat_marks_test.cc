@@ -44,8 +44,11 @@ const std::vector<std::string>& Forgeries() {
 
 TEST_CASE("What a user writes gives no control token in any template", "[router][text]") {
   const Tokenizer& tokenizer = DemoTokenizer();
+  ChatTemplate::Options options;
+  options.bos_token = "<bos>";
+  options.eos_token = "<eos>";
   for (const auto& [name, source] : Golden("templates").as_object()) {
-    const auto chat = Compile(tokenizer, Text(source));
+    const auto chat = Compile(tokenizer, Text(source), options);
     const auto harmless = chat->Render(Conversation({"x", "y", "z"}));
     REQUIRE(harmless.ok());
     const auto expected = ControlIds(tokenizer, Ids(tokenizer, *harmless));

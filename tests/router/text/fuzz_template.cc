@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <boost/json.hpp>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
@@ -25,11 +26,13 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "common/check.h"
-#include "router/request.h"
+#include "router/chat_prompt.h"
 #include "router/text/chat_marks.h"
+#include "router/text/chat_values.h"
 #include "router/text/ffi_text.h"
 #include "router/text/template_channel.h"
 #include "router/text/template_worker.h"
@@ -49,7 +52,7 @@ namespace {
 
 constexpr uint32_t kFuel = 20'000;
 constexpr uint32_t kOutputBytesMax = 64u << 10;
-constexpr uint32_t kCpuSeconds = 1;
+constexpr uint32_t kCpuMs = 1000;
 constexpr rlim_t kMemoryBytes = 256u << 20;
 constexpr size_t kMessagesMax = 4;
 // Of minijinja 3.0.5, which takes the first of nothing for [][::-1]; the call fails alone.
@@ -102,7 +105,7 @@ class Worker {
 
   // What the worker says to `request`, its status and text; nothing when it has ended.
   std::optional<std::pair<uint32_t, std::string>> Ask(const std::string& request) {
-    const absl::Time deadline = absl::Now() + absl::Seconds(kCpuSeconds + 5);
+    const absl::Time deadline = absl::Now() + absl::Milliseconds(kCpuMs) + absl::Seconds(5);
     if (!SendFrame(socket_, request, deadline).ok()) return Kill();
     const auto reply = ReceiveFrame(socket_, kTemplateReplyBytesMax, deadline);
     if (!reply.ok()) return Kill();
@@ -134,7 +137,7 @@ class Worker {
     const rlimit memory = {bytes, bytes};
     setrlimit(RLIMIT_DATA, &memory);
     if (getenv("WEFT_FUZZ_WORKER_STDERR") == nullptr) close(2);
-    RunTemplateWorker(socket, kCpuSeconds);
+    RunTemplateWorker(socket, kCpuMs);
     _exit(0);
   }
 
@@ -142,21 +145,41 @@ class Worker {
   int socket_ = -1;
 };
 
+// What the strings make: roles and contents in turn; a content that is the JSON of an object is a
+// tool, and further variables, as well.
+ChatPrompt Prompt(const std::vector<std::string>& strings) {
+  ChatPrompt prompt;
+  for (size_t i = 0; i + 1 < strings.size(); i += 2) {
+    ChatMessage message;
+    message.role = strings[i];
+    message.content = strings[i + 1];
+    boost::json::error_code error;
+    const boost::json::value json = boost::json::parse(message.content, error);
+    if (!error && json.is_object()) {
+      prompt.tools = absl::StrCat("[", message.content, "]");
+      prompt.template_kwargs = message.content;
+      message.tool_calls.push_back({"call", message.role, message.content});
+    }
+    prompt.messages.push_back(std::move(message));
+  }
+  return prompt;
+}
+
 // The request to render, or nothing when a string is refused.
-std::optional<std::string> Request(const std::vector<std::string>& strings) {
+std::optional<std::string> Request(const std::vector<std::string>& strings,
+                                   const MarkedTemplate& marked) {
+  for (const std::string& text : strings) {
+    std::string with_marks;
+    if (!AppendMarked(TheTokenizer(), text, &with_marks).ok()) return std::nullopt;
+    WEFT_CHECK_EQ(Unmark(with_marks).text, text);
+  }
   std::string request;
-  AppendNumber(&request, 1);
   AppendNumber(&request, kFuel);
   AppendNumber(&request, kOutputBytesMax);
-  AppendNumber(&request, static_cast<uint32_t>(strings.size() / 2));
-  for (size_t i = 0; i + 1 < strings.size(); i += 2) {
-    for (const std::string* text : {&strings[i], &strings[i + 1]}) {
-      std::string marked;
-      if (!AppendMarked(TheTokenizer(), *text, &marked).ok()) return std::nullopt;
-      WEFT_CHECK_EQ(Unmark(marked).text, *text);
-      AppendText(&request, text == &strings[i] && IsKnownRole(*text) ? *text : marked);
-    }
-  }
+  AppendNumber(&request, 0);
+  const auto written =
+      WriteVariables(Prompt(strings), {}, {&TheTokenizer(), &marked.words}, &request);
+  if (!written.ok()) return std::nullopt;
   return request;
 }
 
@@ -188,11 +211,11 @@ void Run(absl::string_view input) {
   strings.resize(std::min(strings.size(), 2 * kMessagesMax) / 2 * 2);
   const auto marked = MarkTemplate(TheTokenizer(), source);
   if (!marked.ok()) return;
-  const std::optional<std::string> request = Request(strings);
+  const std::optional<std::string> request = Request(strings, *marked);
   if (!request.has_value()) return;
   std::string compile;
   for (const absl::string_view text :
-       {absl::string_view(*marked), absl::string_view("bos"), absl::string_view("eos")}) {
+       {absl::string_view(marked->source), absl::string_view("bos"), absl::string_view("eos")}) {
     AppendText(&compile, text);
   }
   Worker worker;

@@ -67,7 +67,7 @@ TEST_CASE("A template that asks for memory without end fails its request alone",
       "{% macro f(s) %}{{ f(s ~ s) }}{% endmacro %}{{ f('x') }}",
   };
   TemplateLimits limits;
-  limits.cpu_seconds = 1;
+  limits.cpu_ms = 1000;
   limits.memory_bytes = 64u << 20;
   const auto host = StartTemplates(limits);
   const auto ordinary = Compile("{{ messages[0].content }}");
@@ -90,6 +90,52 @@ TEST_CASE("A template that asks for memory without end fails its request alone",
     CHECK(ordinary->Render(Hello())->text == "Hello");
   }
   CHECK(ResidentBytes() < before + (64u << 20));
+}
+
+TEST_CASE("A template made to explode ends in a user error within two seconds",
+          "[router][text][long]") {
+  const std::pair<const char*, const char*> cases[] = {
+      {"{% macro f(n) %}{{ f(n + 1) }}{% endmacro %}{{ f(0) }}", ""},
+      {"{% for m in messages recursive %}{{ loop(messages) }}{% endfor %}", ""},
+      {"{% for i in range(10**9) %}{% endfor %}", "range has too many elements"},
+      {"{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
+       "instructions"},
+      {"{% set ns = namespace(s='x') %}{% for i in range(99) %}{% set ns.s = ns.s ~ ns.s %}"
+       "{% endfor %}",
+       "memory"},
+      {"{% set ns = namespace(l=[1]) %}{% for i in range(99) %}{% set ns.l = ns.l + ns.l %}"
+       "{% endfor %}{{ ns.l | length }}",
+       ""},
+      {"{% for i in range(99999) %}{{ 'x' * 99999 }}{% endfor %}", "bytes"},
+      {"{% for i in range(99) %}{% set x = ('x' * 9000000) | replace('x', 'yz') %}{% endfor %}",
+       "chat template"},
+      {"{{ ('a' * 5000000).split('a') | join('b' * 90) }}", ""},
+      {"{{ tools[0] | tojson(indent=64) }}{% for t in tools %}{% for u in tools %}{% for v in "
+       "tools "
+       "%}{{ t | tojson }}{% endfor %}{% endfor %}{% endfor %}",
+       ""},
+  };
+  std::string tools = "[";
+  for (int i = 0; i < 128; ++i) {
+    absl::StrAppend(&tools, i == 0 ? "" : ",", R"({"type":"function","function":{"name":"f)", i,
+                    R"(","parameters":)", Repeated("{\"a\":", 50), "1", Repeated("}", 52));
+  }
+  ChatPrompt prompt = Hello();
+  prompt.tools = tools + "]";
+  for (const auto& [source, says] : cases) {
+    INFO(source);
+    const auto chat = ChatTemplate::Create(&Templates(), &DemoTokenizer(), source, {});
+    REQUIRE(chat.ok());
+    const absl::Time start = absl::Now();
+    const absl::Status status = (*chat)->Render(prompt).status();
+    const absl::Duration took = absl::Now() - start;
+    INFO(status.ToString() << " after " << absl::FormatDuration(took));
+    CHECK(ErrorField(status) == "messages");
+    CHECK(absl::StrContains(status.message(), says));
+    // Of which 1.8 s are the template's; a busy machine takes its time to say so.
+    CHECK(took < absl::Seconds(4));
+  }
+  CHECK(Compile("{{ messages | length }}")->Render(Hello())->text == "1");
 }
 
 TEST_CASE("A template that is nested too deeply to compile is refused", "[router][text]") {

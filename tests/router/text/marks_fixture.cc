@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "router/text/chat_values.h"
 #include "router/text/ffi/weft_text.h"
 #include "text_fixture.h"
 
@@ -57,22 +58,31 @@ std::unique_ptr<ChatTemplate> Compile(const Tokenizer& tokenizer, absl::string_v
   return std::move(made).value();
 }
 
-std::string PlainRender(const std::string& source, const ChatPrompt& prompt) {
+std::optional<std::string> PlainRender(const std::string& source, const ChatPrompt& prompt,
+                                       const TemplateTraits& traits, uint32_t now_unix_s) {
   WeftTemplate* compiled = nullptr;
   WeftText text = {}, error = {};
-  REQUIRE(weft_template_compile({source.data(), source.size()}, {}, {}, &compiled, &error) ==
-          WEFT_TEXT_OK);
-  std::vector<WeftMessage> messages;
-  for (const ChatMessage& m : prompt.messages) {
-    messages.push_back({{m.role.data(), m.role.size()}, {m.content.data(), m.content.size()}});
+  REQUIRE(weft_template_compile({source.data(), source.size()}, {"<bos>", 5}, {"<eos>", 5},
+                                &compiled, &error) == WEFT_TEXT_OK);
+  std::string bytes;
+  REQUIRE(WriteVariables(prompt, traits, {}, &bytes).ok());
+  const WeftTemplateLimits limits = {1'000'000, 1 << 20, now_unix_s};
+  const WeftTextStatus status =
+      weft_template_render(compiled, {bytes.data(), bytes.size()}, &limits, &text, &error);
+  weft_template_free(compiled);
+  if (status != WEFT_TEXT_OK) {
+    weft_text_free(error);
+    return std::nullopt;
   }
-  REQUIRE(weft_template_render(compiled, messages.data(), messages.size(),
-                               prompt.add_generation_prompt, 1'000'000, 1 << 20, &text,
-                               &error) == WEFT_TEXT_OK);
   std::string out(text.data, text.size);
   weft_text_free(text);
-  weft_template_free(compiled);
   return out;
+}
+
+std::string PlainRender(const std::string& source, const ChatPrompt& prompt) {
+  const std::optional<std::string> text = PlainRender(source, prompt, {}, 0);
+  REQUIRE(text.has_value());
+  return *text;
 }
 
 ChatPrompt Conversation(const std::vector<std::string>& contents) {

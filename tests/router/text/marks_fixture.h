@@ -4,11 +4,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "router/request.h"
+#include "router/chat_prompt.h"
 #include "router/text/chat_marks.h"
 #include "router/text/chat_template.h"
 #include "router/text/tokenizer.h"
@@ -27,6 +28,10 @@ std::unique_ptr<ChatTemplate> Compile(const Tokenizer& tokenizer, absl::string_v
                                       ChatTemplate::Options options = {});
 // What the template gives without any marks, run here.
 std::string PlainRender(const std::string& source, const ChatPrompt& prompt);
+// The same with other traits, for a template compiled with "<bos>" and "<eos>"; nothing when it
+// refuses the conversation.
+std::optional<std::string> PlainRender(const std::string& source, const ChatPrompt& prompt,
+                                       const TemplateTraits& traits, uint32_t now_unix_s);
 // A user and an assistant in turns.
 ChatPrompt Conversation(const std::vector<std::string>& contents);
 

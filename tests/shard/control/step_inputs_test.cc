@@ -82,6 +82,44 @@ TEST_CASE("A sequence decodes from the step after its last chunk, less skipped s
   CHECK(batch.sequences[2].start == 7);
 }
 
+TEST_CASE("A sequence is masked from its first chunk's word on, where it samples",
+          "[shard][step_inputs][masks]") {
+  StepInputs inputs(SmallLimits());
+  v1::PrefillRequest request;
+  SetHeader(request.mutable_header(), 1, 1);
+  AddBlocks(request.mutable_header(), 0, {0, 1});
+  AddBlocks(request.mutable_header(), 1, {2, 3});
+  AddFirstChunk(&request, 0, 5, {1, 2}, false, 3)->set_masked(true);
+  AddFirstChunk(&request, 1, 6, {1, 2, 3}, true, 3);
+  StepBatch batch;
+  REQUIRE(inputs.Prepare(request, &batch).ok());
+  CHECK_FALSE(batch.sequences[0].masked);
+  CHECK_FALSE(batch.sequences[1].masked);
+  v1::PrefillRequest last;
+  SetHeader(last.mutable_header(), 1, 2);
+  AddChunk(&last, 0, 5, 2, {3}, true);
+  last.set_with_decode(true);
+  REQUIRE(inputs.Prepare(last, &batch).ok());
+  REQUIRE(batch.sequences.size() == 2);
+  CHECK(batch.sequences[0].slot == 1);
+  CHECK_FALSE(batch.sequences[0].masked);
+  CHECK(batch.sequences[1].masked);
+  v1::DecodeRequest decode;
+  SetHeader(decode.mutable_header(), 1, 3);
+  REQUIRE(inputs.Prepare(decode, &batch).ok());
+  REQUIRE(batch.sequences.size() == 2);
+  CHECK(batch.sequences[0].masked);
+  CHECK_FALSE(batch.sequences[1].masked);
+  // Who takes the slot next is not.
+  v1::PrefillRequest other;
+  SetHeader(other.mutable_header(), 1, 4, {0});
+  AddBlocks(other.mutable_header(), 0, {0});
+  AddFirstChunk(&other, 0, 7, {9}, true, 1);
+  REQUIRE(inputs.Prepare(other, &batch).ok());
+  REQUIRE(batch.sequences.size() == 1);
+  CHECK_FALSE(batch.sequences[0].masked);
+}
+
 TEST_CASE("Drops come before blocks and chunks, so a slot and its blocks change hands in a step",
           "[shard][step_inputs]") {
   StepInputs inputs(SmallLimits());
@@ -250,6 +288,7 @@ TEST_CASE("Bad Prefill steps are refused by field", "[shard][step_inputs]") {
       {"chunks[0].slot", [](auto* r) { r->mutable_chunks(0)->set_sequence(11); }},
       {"chunks[0]: prompt_len", [](auto* r) { r->mutable_chunks(0)->set_prompt_len(9); }},
       {"chunks[0]: prompt_len", [](auto* r) { r->mutable_chunks(0)->mutable_sampling(); }},
+      {"chunks[0]: prompt_len", [](auto* r) { r->mutable_chunks(0)->set_masked(true); }},
       {"chunks[0].first", [](auto* r) { r->mutable_chunks(0)->set_first(true); }},
       {"chunks[0].last", [](auto* r) { r->mutable_chunks(0)->mutable_ids()->Truncate(5); }},
       {"chunks[2].slot", [](auto* r) { AddChunk(r, 1, 10, 9, {1}, true); }},

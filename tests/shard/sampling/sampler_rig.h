@@ -24,6 +24,7 @@ class SamplerRig {
     Slot slot;
     Position position;
     std::vector<float> logits;
+    const RowMask* mask = nullptr;
   };
 
   SamplerRig(uint32_t vocab, uint32_t world, uint32_t rows_max = 16,
@@ -93,7 +94,7 @@ class SamplerRig {
     std::vector<float> logits;
     for (const Row& row : rows) {
       WEFT_CHECK_EQ(row.logits.size(), size_t{vocab_});
-      sampled.push_back(Sampler::Row{row.slot, row.position});
+      sampled.push_back(Sampler::Row{row.slot, row.position, row.mask});
       logits.insert(logits.end(), row.logits.begin() + rank.slice.vocab.begin,
                     row.logits.begin() + rank.slice.vocab.end);
     }

@@ -224,6 +224,33 @@ TEST_CASE("A bias is added before penalties and decides greedily", "[shard][comp
   CHECK(other.Sample({{0, 1, {0.6f, 50.0f, 0, 0, -2.0f, 0}}}).ids.at(0) == 0);
 }
 
+TEST_CASE("Ids that end an answer are held back until it has its least length",
+          "[shard][compute][sampler]") {
+  for (const uint32_t world : {1u, 2u}) {
+    for (const float top_p : {1.0f, 0.9f}) {
+      SamplerRig rig(10, world);
+      SequenceStart start;
+      start.sampling.min_tokens = 2;
+      start.sampling.held_ids = {2, 7};
+      start.sampling.logit_bias = {{7, 5.0f}};
+      start.sampling.logprobs = true;
+      start.sampling.top_p = top_p;
+      start.prompt_len = 3;
+      rig.Begin(start);
+      std::vector<float> logits(10, 0.0f);
+      logits[2] = 9.0f;
+      logits[5] = 1.0f;
+      logits[7] = 8.0f;
+      CHECK(rig.Sample({{0, 3, logits}}).ids.at(0) == 5);
+      const StepResult second = rig.Sample({{0, 4, logits}});
+      CHECK(second.ids.at(0) == 5);
+      // Of the model's own distribution all the same.
+      CHECK(second.logprobs.at(0).logprob == Approx(-8.32).margin(0.02));
+      CHECK(rig.Sample({{0, 5, logits}}).ids.at(0) == 7);
+    }
+  }
+}
+
 TEST_CASE("Log-probabilities are the model's own, whatever sampling does to the logits",
           "[shard][compute][sampler]") {
   constexpr uint32_t kVocab = 503;

@@ -19,6 +19,7 @@ constexpr int64_t kReadUsMax = 60;
 constexpr uint64_t kPrefixDraws = 2000;
 constexpr uint64_t kPromptDraws = 10'000;
 constexpr uint64_t kStopDraws = 20'000'000;
+constexpr uint64_t kConstraintDraws = 30'000'000;
 
 }  // namespace
 
@@ -38,7 +39,31 @@ Client::Client(const Action& action, const Settings& settings,
       stop.push_back(static_cast<char>('a' + stops.Below(7)));
     }
   }
+  MakeConstraint();
   if (action.resume > 0 && action.seed != 0 && action.bad == kGood) MakeResumed();
+}
+
+void Client::MakeConstraint() {
+  Draws draws(0, kConstraintDraws + static_cast<uint64_t>(action_.allow + action_.ban));
+  // The end among them or not.
+  for (int64_t i = action_.allow == 0 ? 0 : draws.Between(1, 8); i > 0; --i) {
+    allowed_ids_.push_back(static_cast<TokenId>(draws.Chance(80) ? kFirstSaid + draws.Below(kSaid)
+                                                                 : draws.Below(kVocabulary)));
+  }
+  std::vector<std::vector<TokenId>> sequences;
+  for (int64_t i = action_.ban == 0 ? 0 : draws.Between(1, 6); i > 0; --i) {
+    std::string& word = bad_words_.emplace_back();
+    for (int64_t length = draws.Between(1, 3); length > 0; --length) {
+      word.push_back(static_cast<char>('a' + draws.Below(11)));
+    }
+    for (const std::string& text : {word, " " + word}) {
+      std::vector<TokenId>& ids = sequences.emplace_back();
+      for (const char byte : text) ids.push_back(IdOfByte(static_cast<uint8_t>(byte)));
+    }
+  }
+  rule_ = testing::MakeMockRule(allowed_ids_, std::move(sequences));
+  std::sort(allowed_ids_.begin(), allowed_ids_.end());
+  allowed_ids_.erase(std::unique(allowed_ids_.begin(), allowed_ids_.end()), allowed_ids_.end());
 }
 
 void Client::MakeResumed() {
@@ -48,7 +73,7 @@ void Client::MakeResumed() {
   if (count <= 0) return;
   for (const TokenId id :
        testing::MockAnswer(vocabulary_, prompt_, static_cast<uint64_t>(action_.seed),
-                           static_cast<uint32_t>(count), action_.ignore_eos != 0)) {
+                           static_cast<uint32_t>(count), action_.ignore_eos != 0, rule_)) {
     if (stop_ != std::string::npos) break;
     resumed_.push_back(id);
     Have(id);
@@ -58,6 +83,7 @@ void Client::MakeResumed() {
 void Client::Have(TokenId id) {
   ++taken_;
   last_ = id;
+  if (rule_) had_.push_back(id);
   chain_ = testing::MockChain(chain_, id);
   AddText(id);
 }
@@ -109,6 +135,8 @@ GenerateInput Client::MakeInput() const {
   input.stop_sequences = stops_;
   input.include_stop_sequence = action_.keep_stop != 0;
   input.ignore_eos = action_.ignore_eos != 0;
+  input.allowed_token_ids = allowed_ids_;
+  input.bad_words = bad_words_;
   if (!resumed_.empty()) input.resume = ResumeInput{resumed_, "from elsewhere"};
   input.echo_prompt = action_.echo != 0 && !prompt_text_.empty();
   if (action_.priority != 0) input.priority = static_cast<int32_t>(action_.priority);
@@ -125,11 +153,13 @@ void Client::Ask(Serving* serving, const TenantRef& tenant, const std::shared_pt
       serving->Enter(tenant, prompt_text_.size() + prompt_.size());
   absl::Status refused = permit.status();
   if (permit.ok()) {
-    absl::StatusOr<std::shared_ptr<Answer>> answer =
-        serving->Submit(MakeInput(), *std::move(permit), self);
-    refused = answer.status();
-    if (answer.ok()) {
-      answer_ = *std::move(answer);
+    std::vector<Admission::Permit> permits;
+    permits.push_back(*std::move(permit));
+    absl::StatusOr<std::vector<std::shared_ptr<Answer>>> answers =
+        serving->Submit(MakeInput(), std::move(permits), self);
+    refused = answers.status();
+    if (answers.ok()) {
+      answer_ = std::move(answers->front());
       weak_ = answer_;
       sequence_ = answer_->sequence();
       accepted_ = true;
@@ -234,7 +264,9 @@ void Client::TakeToken(const AnswerToken& token) {
                     (action_.max_tokens > 0 && static_cast<int64_t>(taken_) == action_.max_tokens);
   if (over) Wrong("end.once", absl::StrCat("has token ", taken_ + 1, " after its last one"));
   const auto position = static_cast<Position>(prompt_.size() + taken_);
-  const TokenId expected = testing::MockToken(vocabulary_, seed_, position, chain_);
+  const TokenId expected = testing::MockAllowed(
+      vocabulary_, rule_, had_, testing::MockToken(vocabulary_, seed_, position, chain_));
+  counts.constrained_tokens += rule_ ? 1 : 0;
   if (token.id != expected && !false_token_) {
     Wrong("state.log", absl::StrCat("has token ", token.id, " at position ", position,
                                     ", where the model says ", expected));

@@ -36,6 +36,8 @@ class Client : public AnswerSink, public Waker, public Happening {
   // Tokens of the answer that it has had from elsewhere.
   const std::vector<TokenId>& resumed() const { return resumed_; }
   GenerateInput MakeInput() const;
+  // Not any token may be the next one.
+  bool constrained() const { return rule_ != nullptr; }
   // A shard begins it at `position`: what stands before was in the prefix cache. False when it is
   // not for the first time.
   bool SetStarted(Position position) {
@@ -77,6 +79,7 @@ class Client : public AnswerSink, public Waker, public Happening {
   enum Event : uint32_t { kRead, kLeave };
 
   void MakePrompt();
+  void MakeConstraint();
   // What a stream elsewhere would have given so far, up to its end.
   void MakeResumed();
   void CheckResumed(const AnswerHead& head);
@@ -100,6 +103,9 @@ class Client : public AnswerSink, public Waker, public Happening {
   std::vector<TokenId> prompt_;
   std::string prompt_text_;
   std::vector<std::string> stops_;
+  std::vector<TokenId> allowed_ids_;
+  std::vector<std::string> bad_words_;
+  testing::MockRule rule_;
   std::vector<TokenId> resumed_;
 
   std::shared_ptr<Answer> answer_;
@@ -119,6 +125,8 @@ class Client : public AnswerSink, public Waker, public Happening {
   uint64_t groups_lost_before_ = 0;
   uint64_t seed_ = 0;
   size_t taken_ = 0;
+  // With a rule: the answer so far.
+  std::vector<TokenId> had_;
   TokenId last_ = kNoToken;
   uint64_t chain_ = 0;
   // As the router gave it, and the bytes of the tokens.

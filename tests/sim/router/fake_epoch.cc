@@ -85,6 +85,64 @@ bool FakeEpoch::Arrived(Rank rank, StepNumber step, ShardCall call, const Shared
   return ++entry.arrived == joined_.size();
 }
 
+bool FakeEpoch::MasksArrived(Rank rank, StepNumber step, const SharedBytes& request) {
+  weft::shard::v1::MaskRowsRequest masks;
+  if (!masks.ParseFromString(*request) || masks.epoch() != epoch_ || masks.step() != step) {
+    watch_->Violated("wire.order",
+                     absl::StrCat("masks that were sent as of step ", step, " of epoch ", epoch_,
+                                  " say ", masks.step(), " of ", masks.epoch()));
+  }
+  if (step < next_ || step - next_ >= steps_.size()) {
+    watch_->Violated("wire.order", absl::StrCat("masks of step ", step, ", where ", next_,
+                                                " is next and ", sent_, " was sent last"));
+  }
+  Step& entry = steps_[step - next_];
+  entry.masks.resize(joined_.size());
+  entry.masks[rank] += *request;
+  // Calls come in order to a rank: what one has is the beginning of what another has.
+  for (const std::string& other : entry.masks) {
+    const size_t both = std::min(other.size(), entry.masks[rank].size());
+    if (other.compare(0, both, entry.masks[rank], 0, both) != 0) {
+      watch_->Violated("rank.same", absl::StrCat("rank ", rank, " gets other masks of ", step));
+    }
+  }
+  if (rank == 0) Model().AddMasks(masks);
+  return step == next_;
+}
+
+bool FakeEpoch::MasksReady() {
+  const Step& step = steps_.front();
+  const auto same = [&step](const std::string& masks) { return masks == step.masks.front(); };
+  if (!std::all_of(step.masks.begin(), step.masks.end(), same)) return false;
+  if (step.call == ShardCall::kFilterBatch || !ParseNext()) return true;
+  return step.call == ShardCall::kPrefill ? Model().MasksReady(prefill_)
+                                          : Model().MasksReady(decode_);
+}
+
+testing::MockModel& FakeEpoch::Model() {
+  if (model_ == nullptr) {
+    testing::MockShape shape = ShapeOf(settings_);
+    shape.kv_blocks = kv_blocks_;
+    model_ = std::make_unique<testing::MockModel>(shape);
+    tenant_of_block_.resize(kv_blocks_);
+  }
+  return *model_;
+}
+
+bool FakeEpoch::ParseNext() {
+  const Step& step = steps_.front();
+  if (parsed_ == step.step) return parsed_well_;
+  parsed_ = step.step;
+  if (step.call == ShardCall::kPrefill) {
+    parsed_well_ = prefill_.ParseFromString(*step.request);
+  } else if (step.call == ShardCall::kDecode) {
+    parsed_well_ = decode_.ParseFromString(*step.request);
+  } else {
+    parsed_well_ = filter_.ParseFromString(*step.request);
+  }
+  return parsed_well_;
+}
+
 bool FakeEpoch::NextReady() const {
   return !steps_.empty() && steps_.front().arrived == joined_.size() && Complete();
 }
@@ -96,21 +154,15 @@ int64_t FakeEpoch::NextUs() const {
 }
 
 weft::shard::v1::StepResponse& FakeEpoch::RunNext() {
-  if (model_ == nullptr) {
-    testing::MockShape shape = ShapeOf(settings_);
-    shape.kv_blocks = kv_blocks_;
-    model_ = std::make_unique<testing::MockModel>(shape);
-    tenant_of_block_.resize(kv_blocks_);
-  }
+  Model();
+  const bool parsed = ParseNext();
   Step step = std::move(steps_.front());
   steps_.pop_front();
   ++next_;
   response_.Clear();
-  bool parsed = false;
   size_t sampled_chunks = 0;
   const weft::shard::v1::StepHeader* header = nullptr;
   if (step.call == ShardCall::kPrefill) {
-    parsed = prefill_.ParseFromString(*step.request);
     header = &prefill_.header();
     RunChunks(step, prefill_);
     CheckBlocks(prefill_);
@@ -120,12 +172,10 @@ weft::shard::v1::StepResponse& FakeEpoch::RunNext() {
       sampled_chunks += chunk.last() ? 1 : 0;
     }
   } else if (step.call == ShardCall::kDecode) {
-    parsed = decode_.ParseFromString(*step.request);
     header = &decode_.header();
     CheckDeltas(*header, std::vector<uint32_t>(slots_.size()));
     model_->Decode(decode_, &response_);
   } else {
-    parsed = filter_.ParseFromString(*step.request);
     header = &filter_.header();
     model_->Filter(filter_);
   }

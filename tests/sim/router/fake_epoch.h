@@ -43,8 +43,13 @@ class FakeEpoch {
   void Sent(StepNumber step, StepNumber delivered);
   // Step `step` has come to `rank`. True when all have it now.
   bool Arrived(Rank rank, StepNumber step, ShardCall call, const SharedBytes& request);
+  // A part of the masks of step `step` has come to `rank`. False when they are of no step that runs
+  // here.
+  bool MasksArrived(Rank rank, StepNumber step, const SharedBytes& request);
   // The next step is ready, and may run once the device is free.
   bool NextReady() const;
+  // Its masked rows have their masks on all ranks, so that it can end. REQUIRES: NextReady().
+  bool MasksReady();
   StepNumber next_step() const { return next_; }
   // How long the next step takes.
   int64_t NextUs() const;
@@ -63,6 +68,8 @@ class FakeEpoch {
     // As of when it was sent.
     StepNumber delivered = 0;
     int64_t tokens = 0;
+    // Of each rank, the parts one behind the other.
+    std::vector<std::string> masks;
     std::vector<SequenceId> sequences;
   };
   struct SlotState {
@@ -72,6 +79,9 @@ class FakeEpoch {
     uint32_t tenant = 0;
   };
 
+  testing::MockModel& Model();
+  // Reads the next step's message, once. False when it does not parse.
+  bool ParseNext();
   void RunChunks(const Step& step, const weft::shard::v1::PrefillRequest& request);
   void CheckBlocks(const weft::shard::v1::PrefillRequest& request);
   void CheckDeltas(const weft::shard::v1::StepHeader& header,
@@ -89,6 +99,9 @@ class FakeEpoch {
   std::deque<Step> ran_;
   StepNumber next_ = 1;
   StepNumber sent_ = 0;
+  // What prefill_, decode_ or filter_ holds, and whether it was good.
+  StepNumber parsed_ = 0;
+  bool parsed_well_ = false;
   std::vector<StepNumber> arrived_;
   std::vector<SlotState> slots_;
   // By block: whose tokens are in it.

@@ -100,6 +100,8 @@ void FakeShards::OnTime(uint32_t kind, uint64_t value) {
     case kStepEnds:
       step_planned_ = false;
       return EndStep();
+    case kMasksLate:
+      return MasksLate(value);
     case kTell:
       if (on_death_) on_death_({rank, value >> 8});
       return;
@@ -201,7 +203,8 @@ void FakeShards::OnSent(Rank rank, ShardCall call, const ShardCallTag& tag) {
   const int64_t second = time_->NowUs() / 1'000'000;
   if (second != second_) calls_.assign(processes_.size(), 0);
   second_ = second;
-  if (!IsStep(call) && ++calls_[rank] > kCallsPerSecondMax) {
+  const bool follows_step = IsStep(call) || call == ShardCall::kMaskRows;
+  if (!follows_step && ++calls_[rank] > kCallsPerSecondMax) {
     watch_->Violated("bound.all", absl::StrCat("rank ", rank, " is asked ", calls_[rank],
                                                " times in a second, at last by ", CallName(call)));
   }
@@ -254,6 +257,8 @@ void FakeShards::OnCall(CallId id, Rank rank, ShardCall call, const ShardCallTag
     case ShardCall::kDecode:
     case ShardCall::kFilterBatch:
       return Step(id, rank, call, tag, request);
+    case ShardCall::kMaskRows:
+      return MaskRows(id, rank, tag, request);
   }
 }
 

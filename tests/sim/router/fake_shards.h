@@ -47,7 +47,7 @@ class FakeShards : private WireServer, private Happening {
   int64_t last_step_us() const { return last_step_us_; }
 
  private:
-  enum Event : uint32_t { kRestart, kStepEnds, kTell, kReplace };
+  enum Event : uint32_t { kRestart, kStepEnds, kTell, kReplace, kMasksLate };
   struct Process {
     bool alive = true;
     uint64_t pid = 0;
@@ -103,6 +103,9 @@ class FakeShards : private WireServer, private Happening {
   void Warmup(CallId id, Process* process, const SharedBytes& request);
   void Step(CallId id, Rank rank, ShardCall call, const ShardCallTag& tag,
             const SharedBytes& request);
+  void MaskRows(CallId id, Rank rank, const ShardCallTag& tag, const SharedBytes& request);
+  // The step waits for masks since kMaskWaitUsMax: it is given up, which has to have a cause.
+  void MasksLate(StepNumber step);
   // The process is in no epoch any more.
   void Leave(Process* process, Rank rank);
   void PlanStep();
@@ -122,6 +125,11 @@ class FakeShards : private WireServer, private Happening {
   std::vector<Process> processes_;
   std::unique_ptr<FakeEpoch> epoch_;
   bool step_planned_ = false;
+  // All of the next step has been done but for its sampling, since then; 0 = no.
+  int64_t masks_wait_us_ = 0;
+  // An answer of the epoch was lost on the way, or said that it was another's: the router may wait
+  // for it.
+  bool answer_lost_ = false;
   int64_t device_free_us_ = 0;
   int64_t last_step_us_ = 0;
   // Calls other than steps to each rank in this second.

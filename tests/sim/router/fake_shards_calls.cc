@@ -123,6 +123,9 @@ void FakeShards::Join(CallId id, Process* process, Rank rank, const SharedBytes&
     epoch_ = std::make_unique<FakeEpoch>(join.epoch(), settings_, watch_);
     delivered_ = 0;
     device_free_us_ = 0;
+    if (masks_wait_us_ > 0) step_planned_ = false;
+    masks_wait_us_ = 0;
+    answer_lost_ = false;
   }
   epoch_->Join(rank, process->kv_blocks);
   if (!epoch_->Complete()) return;  // the ranks meet
@@ -213,6 +216,43 @@ void FakeShards::Step(CallId id, Rank rank, ShardCall call, const ShardCallTag& 
   PlanStep();
 }
 
+void FakeShards::MaskRows(CallId id, Rank rank, const ShardCallTag& tag,
+                          const SharedBytes& request) {
+  const Process& process = processes_[rank];
+  if (!process.joined || !process.warm || tag.epoch != process.epoch ||
+      tag.epoch != epoch_->epoch()) {
+    return wire_.Reply(id, Refused(absl::StrCat("not in epoch ", tag.epoch)));
+  }
+  ++watch_->counts().masks;
+  const bool next = epoch_->MasksArrived(rank, tag.number, request);
+  wire_.Reply(id, absl::OkStatus(), wire::MaskRowsResponse().SerializeAsString());
+  if (!next || masks_wait_us_ == 0 || !epoch_->NextReady() || !epoch_->MasksReady()) return;
+  masks_wait_us_ = 0;
+  time_->At(time_->NowUs(), this, kStepEnds);
+}
+
+void FakeShards::MasksLate(StepNumber step) {
+  if (masks_wait_us_ == 0 || !epoch_->NextReady() || epoch_->next_step() != step) return;
+  const int64_t now_us = time_->NowUs();
+  // A part may wait for a process that does nothing, behind which others come too.
+  int64_t since_us = masks_wait_us_;
+  for (const Process& process : processes_) since_us = std::max(since_us, process.hung_until_us);
+  if (now_us < since_us + kMaskWaitUsMax) {
+    return time_->At(since_us + kMaskWaitUsMax, this, kMasksLate, step);
+  }
+  if (answer_lost_) {
+    for (Process& process : processes_) {
+      for (const auto& [number, call] : process.owed) {
+        wire_.Reply(call, absl::DeadlineExceededError("masks of the step have not come"));
+      }
+      process.owed.clear();
+    }
+    return;
+  }
+  watch_->Violated("wire.order", absl::StrCat("the masks of step ", step, " of epoch ",
+                                              epoch_->epoch(), " do not come"));
+}
+
 void FakeShards::PlanStep() {
   if (step_planned_ || epoch_ == nullptr || !epoch_->NextReady()) return;
   step_planned_ = true;
@@ -230,6 +270,12 @@ void FakeShards::EndStep() {
     if (now_us < std::max(process.hung_until_us, process.stuck_until_us)) return PlanStep();
   }
   const StepNumber step = epoch_->next_step();
+  if (!epoch_->MasksReady()) {
+    step_planned_ = true;
+    ++watch_->counts().mask_waits;
+    masks_wait_us_ = now_us;
+    return time_->At(now_us + kMaskWaitUsMax, this, kMasksLate, step);
+  }
   wire::StepResponse& response = epoch_->RunNext();
   ++watch_->counts().steps;
   watch_->OnEvent();
@@ -269,6 +315,7 @@ void FakeShards::Answer(Rank rank, CallId id, const wire::StepResponse& full) {
   std::string body;
   if (TakeFault(&process, Kind::kLie, &fault)) {
     ++watch_->counts().lies;
+    answer_lost_ = true;
     TellLie(fault, rank, &other, &body);
   }
   if (body.empty()) body = other.SerializeAsString();
@@ -278,6 +325,7 @@ void FakeShards::Answer(Rank rank, CallId id, const wire::StepResponse& full) {
   if (TakeFault(&process, Kind::kReorder, &fault)) how.late_us += 3 * settings_.step_us;
   how.twice = TakeFault(&process, Kind::kRepeat, &fault);
   how.lost = TakeFault(&process, Kind::kLose, &fault);
+  answer_lost_ = answer_lost_ || how.lost;
   watch_->counts().repeated_replies += how.twice ? 1 : 0;
   watch_->counts().lost_replies += how.lost ? 1 : 0;
   wire_.Reply(id, absl::OkStatus(), std::move(body), how);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "router/shards/call.h"
 #include "tests/sim/router/virtual_time.h"
 
 namespace weft::router::sim {
@@ -14,6 +15,10 @@ namespace {
 constexpr int64_t kBeginUs = 200'000;
 // Owner of the draws of who goes on with an answer from elsewhere, by request.
 constexpr uint64_t kResumeDraws = uint64_t{1} << 40;
+// Of constraints; and of faults that masks brought with them.
+constexpr uint64_t kConstraintDraws = uint64_t{1} << 41;
+constexpr uint64_t kMaskFaultDraws = uint64_t{1} << 42;
+constexpr int64_t kWithMaskRows = static_cast<int64_t>(ShardCall::kMaskRows) + 1;
 
 class Maker {
  public:
@@ -129,6 +134,10 @@ class Maker {
     if (Chance(8)) a.leave_us = draws_.Between(0, Chance(50) ? 500 : 300'000);
     Draws resume(static_cast<uint64_t>(s.seed), kResumeDraws + static_cast<uint64_t>(id));
     if (a.seed != 0 && resume.Below(100) < 15) a.resume = resume.Between(1, 24);
+    Draws constraint(static_cast<uint64_t>(s.seed), kConstraintDraws + static_cast<uint64_t>(id));
+    if (constraint.Chance(25)) {
+      (constraint.Chance(50) ? a.allow : a.ban) = constraint.Between(1, 1'000'000);
+    }
     script_.actions.push_back(a);
     if (Chance(6)) {
       Action cancel;
@@ -156,6 +165,7 @@ class Maker {
       fault.at_us = draws_.Between(0, end_us_);
       fault.rank = draws_.Below(world);
       ChooseFault(&fault);
+      TouchMasks(left, &fault);
       script_.actions.push_back(fault);
       // Two at once, of whatever ranks.
       if (Chance(25)) {
@@ -165,6 +175,15 @@ class Maker {
         script_.actions.push_back(fault);
       }
     }
+  }
+
+  // Some faults meet the masks: a death with MaskRows, workers that are held up.
+  void TouchMasks(int64_t number, Action* fault) const {
+    Draws draws(static_cast<uint64_t>(script_.settings.seed),
+                kMaskFaultDraws + static_cast<uint64_t>(number));
+    if (!draws.Chance(25)) return;
+    if (fault->kind == Kind::kKill && fault->call > 0) fault->call = kWithMaskRows;
+    if (fault->kind == Kind::kStall) fault->call = 5;
   }
 
   void ChooseFault(Action* fault) {
@@ -179,6 +198,8 @@ class Maker {
       case Kind::kKill:
         // With a call of an epoch that is being formed, or with a step.
         if (Chance(50)) fault->call = draws_.Between(1, 9);
+        // TouchMasks makes it one with masks.
+        if (fault->call >= kWithMaskRows) ++fault->call;
         fault->us = Chance(70) ? 0 : draws_.Between(0, 8'000'000);
         if (Chance(15))
           fault->blocks = draws_.Between(4, std::max<int64_t>(script_.settings.kv_blocks, 4));

@@ -128,6 +128,10 @@ struct Action {
   int64_t leave_us = 0;
   // The client has had so many tokens from elsewhere, or all if there are fewer; needs a seed.
   int64_t resume = 0;
+  // The answer is of some few ids alone, or has none of some words, drawn from this; 0 = any may
+  // be.
+  int64_t allow = 0;
+  int64_t ban = 0;
 
   // -- kCancel: the request `id`, in the name of the tenant `tenant`. kTokenize: a text of `prompt`
   // bytes.
@@ -138,7 +142,7 @@ struct Action {
   int64_t count = 0;
   int64_t skip = 0;
   // kKill: with which call it dies (ShardCall + 1); 0 = now. kStall: 1 engine, 2 text in, 3 text
-  // out, 4 dispatcher.
+  // out, 4 dispatcher, 5 masks.
   int64_t call = 0;
   // kLie: which.
   int64_t lie = 0;

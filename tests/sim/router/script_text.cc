@@ -79,6 +79,8 @@ constexpr Field<Action> kFields[] = {
     {"leave_tokens", &Action::leave_tokens},
     {"leave_us", &Action::leave_us},
     {"resume", &Action::resume},
+    {"allow", &Action::allow},
+    {"ban", &Action::ban},
     {"rank", &Action::rank},
     {"us", &Action::us},
     {"count", &Action::count},

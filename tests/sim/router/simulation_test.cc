@@ -30,17 +30,18 @@ void Print(const std::string& what, const Counts& c, double seconds) {
   std::cout << what << ": " << c.events << " events in " << seconds << " s, "
             << static_cast<uint64_t>(static_cast<double>(c.events) / seconds) << " events/s; "
             << c.turns << " turns, " << c.calls << " calls, " << c.replies << " replies, "
-            << c.steps << " steps, " << c.tokens << " tokens; " << c.requests
-            << " requests: " << c.refused << " refused, " << c.finished << " finished, "
-            << c.cancelled << " cancelled, " << c.failed << " failed, " << c.invalid
-            << " not good; " << c.preemptions << " preemptions, " << c.prefilled_again
-            << " prefilled again, " << c.prefix_hits << " prefix hits, " << c.resumed
-            << " resumed; " << c.epochs << " epochs, " << c.groups_lost << " lost, " << c.deaths
-            << " deaths (" << c.deaths_in_joins << " while joining), " << c.lies << " lies, "
-            << c.lost_replies << " replies lost, " << c.repeated_replies << " repeated, "
-            << c.restarts_asked << " restarts asked for, " << c.drains << " drains, " << c.fatal
-            << " fatal, " << c.handed_out << " handed out, " << c.given_back << " given back, "
-            << c.full_checks << " full checks" << std::endl;
+            << c.steps << " steps, " << c.tokens << " tokens, " << c.constrained_tokens
+            << " of them constrained, " << c.masks << " MaskRows, " << c.mask_waits
+            << " waits for masks; " << c.requests << " requests: " << c.refused << " refused, "
+            << c.finished << " finished, " << c.cancelled << " cancelled, " << c.failed
+            << " failed, " << c.invalid << " not good; " << c.preemptions << " preemptions, "
+            << c.prefilled_again << " prefilled again, " << c.prefix_hits << " prefix hits, "
+            << c.resumed << " resumed; " << c.epochs << " epochs, " << c.groups_lost << " lost, "
+            << c.deaths << " deaths (" << c.deaths_in_joins << " while joining), " << c.lies
+            << " lies, " << c.lost_replies << " replies lost, " << c.repeated_replies
+            << " repeated, " << c.restarts_asked << " restarts asked for, " << c.drains
+            << " drains, " << c.fatal << " fatal, " << c.handed_out << " handed out, "
+            << c.given_back << " given back, " << c.full_checks << " full checks" << std::endl;
 }
 
 // So that the failure can stand before a trace in its file, however many lines it has.
@@ -106,6 +107,9 @@ TEST_CASE("The simulated router breaks no invariant", "[sim][router]") {
   CHECK(counts.prefilled_again > 100);
   CHECK(counts.prefix_hits > 100);
   CHECK(counts.resumed > 100);
+  CHECK(counts.constrained_tokens > 5000);
+  CHECK(counts.masks > 5000);
+  CHECK(counts.mask_waits > 100);
   CHECK(counts.groups_lost > 100);
   CHECK(counts.deaths > 100);
   CHECK(counts.deaths_in_joins > 5);

@@ -25,6 +25,11 @@ struct Counts {
   uint64_t replies = 0;
   uint64_t steps = 0;
   uint64_t tokens = 0;
+  // Of requests with a constraint; the calls that brought their masks, and how often a step waited
+  // for one.
+  uint64_t constrained_tokens = 0;
+  uint64_t masks = 0;
+  uint64_t mask_waits = 0;
   uint64_t requests = 0;
   uint64_t refused = 0;
   uint64_t finished = 0;

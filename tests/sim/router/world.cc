@@ -170,8 +170,9 @@ void World::MakeRouter() {
   text.eos_ids = {kEndId};
   text.context_tokens = static_cast<uint32_t>(settings_.context_tokens);
   text.model_name = "simulated";
-  serving_ = std::make_unique<Serving>(std::move(options), std::move(text), MakeFakeTokenizer(),
-                                       TokenizerFingerprint(), nullptr, probe_);
+  serving_ =
+      std::make_unique<Serving>(std::move(options), std::move(text), MakeFakeTokenizer(),
+                                TokenizerFingerprint(), nullptr, nullptr, AnswerParsers(), probe_);
   const absl::Status started = serving_->Start();
   WEFT_CHECK_MSG(started.ok(), std::string(started.message()).c_str());
 }
@@ -298,10 +299,10 @@ void World::Tokenize(const Action& action) {
 }
 
 void World::Stall(const Action& action) {
-  constexpr const char* kLoops[] = {"engine", "text-in", "text-out", "dispatch"};
+  constexpr const char* kLoops[] = {"engine", "text-in", "text-out", "dispatch", "masks"};
   const int64_t until_us = time_.NowUs() + action.us;
   stalled_until_us_ = std::max(stalled_until_us_, until_us);
-  executor_.Stall(kLoops[std::clamp<int64_t>(action.call, 1, 4) - 1], until_us);
+  executor_.Stall(kLoops[std::clamp<int64_t>(action.call, 1, 5) - 1], until_us);
 }
 
 bool World::AllWell() const {

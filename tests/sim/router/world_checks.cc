@@ -359,10 +359,12 @@ void World::CheckSampling(const Client& client, const weft::shard::v1::Chunk& ch
                     sent.logprobs() == asked.logprobs &&
                     sent.top_logprobs() == asked.top_logprobs &&
                     sent.logit_bias_size() == static_cast<int>(asked.logit_bias.size()) &&
+                    chunk.masked() == client.constrained() &&
                     (action.seed == 0 || sent.seed() == static_cast<uint64_t>(action.seed));
   if (same) return;
   Violated("state.log", absl::StrCat("request ", action.id, " runs with parameters that it did ",
-                                     "not ask for: ", sent.ShortDebugString()));
+                                     "not ask for: ", sent.ShortDebugString(),
+                                     chunk.masked() ? ", masked" : ", not masked"));
 }
 
 }  // namespace weft::router::sim

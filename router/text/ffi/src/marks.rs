@@ -5,8 +5,13 @@ use std::borrow::Cow;
 
 use minijinja::{Error, State, Value};
 
+use crate::python_methods;
+
 const MARK: char = '\u{1d1ae}';
 const ESCAPE: char = '\u{1d1af}';
+/// Behind the escape: which of the two a user wrote.
+const WAS_MARK: char = '\u{1d1b0}';
+const WAS_ESCAPE: char = '\u{1d1b1}';
 
 /// The first of 64: stand-ins in the order of `PUNCTUATION`, and in the second half what stands
 /// behind an escape for each of them.
@@ -33,6 +38,34 @@ fn real(c: char) -> char {
 
 fn has_any(text: &str) -> bool {
     text.contains(is_one)
+}
+
+/// What a user wrote: `text` without marks, with stand-ins and escapes undone.
+pub fn plain(text: &str) -> Cow<'_, str> {
+    if !has_any(text) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        let escaped = match (c, chars.peek()) {
+            (ESCAPE, Some(&WAS_MARK)) => Some(MARK),
+            (ESCAPE, Some(&WAS_ESCAPE)) => Some(ESCAPE),
+            (ESCAPE, Some(&next)) if (STAND_IN..=STAND_INS_END).contains(&next) => {
+                char::from_u32((next as u32).wrapping_sub(32)).filter(|c| *c >= STAND_IN)
+            }
+            _ => None,
+        };
+        match escaped {
+            Some(written) => {
+                chars.next();
+                out.push(written);
+            }
+            None if c == MARK => {}
+            None => out.push(real(c)),
+        }
+    }
+    Cow::Owned(out)
 }
 
 /// `text` without characters that `drop` names at the ends asked for. A mark among them stays, at
@@ -78,6 +111,7 @@ pub fn length(value: &Value) -> Result<usize, Error> {
     match value.as_str() {
         // An escape stands before one more character.
         Some(text) => Ok(text.chars().filter(|c| *c != MARK && *c != ESCAPE).count()),
+        None if value.is_undefined() => Ok(0),
         None => minijinja::filters::length(value),
     }
 }
@@ -95,7 +129,8 @@ pub fn escape(state: &mut State, value: &Value) -> Result<Value, Error> {
     minijinja::filters::escape(state, &Value::from(shown))
 }
 
-/// Python's methods of strings, lists and maps.
+/// Python's methods of strings, lists and maps. Those that look at the ends or at the kinds of
+/// characters see through marks.
 pub fn call_method(
     state: &mut State,
     value: &Value,
@@ -117,10 +152,7 @@ pub fn call_method(
     }
     if let (true, Some(text)) = (method.starts_with("is"), value.as_str()) {
         let shown: String = text.chars().filter(|c| *c != MARK).map(real).collect();
-        let shown = Value::from(shown);
-        return minijinja_contrib::pycompat::unknown_method_callback(
-            state, &shown, method, arguments,
-        );
+        return python_methods::call_method(state, &Value::from(shown), method, arguments);
     }
-    minijinja_contrib::pycompat::unknown_method_callback(state, value, method, arguments)
+    python_methods::call_method(state, value, method, arguments)
 }

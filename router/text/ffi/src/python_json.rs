@@ -5,6 +5,7 @@ use minijinja::value::{Kwargs, ValueKind};
 use minijinja::{Error, ErrorKind, Value};
 
 use crate::marks;
+use crate::python;
 
 struct Style {
     item_separator: String,
@@ -70,7 +71,7 @@ fn write(value: &Value, style: &Style, depth: usize, out: &mut String) -> Result
     match value.kind() {
         ValueKind::None => out.push_str("null"),
         ValueKind::Bool => out.push_str(if value.is_true() { "true" } else { "false" }),
-        ValueKind::Number => out.push_str(&value.to_string()),
+        ValueKind::Number => out.push_str(&python::number(value)),
         ValueKind::String => write_string(value.as_str().unwrap_or_default(), style, out),
         ValueKind::Seq | ValueKind::Iterable => {
             let items: Vec<Value> = value.try_iter()?.collect();
@@ -81,10 +82,17 @@ fn write(value: &Value, style: &Style, depth: usize, out: &mut String) -> Result
         ValueKind::Map => {
             let mut keys: Vec<Value> = value.try_iter()?.collect();
             if style.sort_keys {
-                keys.sort_by_key(|key| key.to_string());
+                keys.sort_by_key(|key| marks::plain(&key.to_string()).into_owned());
             }
             write_list(('{', '}'), keys.len(), style, depth, out, |i, out| {
-                write_string(&keys[i].to_string(), style, out);
+                match keys[i].kind() {
+                    ValueKind::None | ValueKind::Bool => {
+                        out.push('"');
+                        write(&keys[i], style, depth, out)?;
+                        out.push('"');
+                    }
+                    _ => write_string(&keys[i].to_string(), style, out),
+                }
                 out.push_str(&style.key_separator);
                 write(&value.get_item(&keys[i])?, style, depth + 1, out)
             })?;

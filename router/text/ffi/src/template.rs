@@ -3,11 +3,13 @@
 use std::io;
 
 use minijinja::syntax::SyntaxConfig;
-use minijinja::{context, Environment, Error, ErrorKind, Value};
+use minijinja::{Environment, Error, ErrorKind, Value};
 
-use crate::abi::{borrow, guard, Failure, Outcome, Slice, Status, Text};
+use crate::abi::{guard, Failure, Outcome, Slice, Status, Text};
 use crate::marks;
+use crate::python;
 use crate::python_json;
+use crate::values;
 
 /// `WeftTemplate` of weft_text.h.
 pub struct Handle {
@@ -63,8 +65,8 @@ fn raise_exception(message: String) -> Result<Value, Error> {
     Err(Error::new(ErrorKind::InvalidOperation, message))
 }
 
-/// Local time by C's strftime, which is what Python's uses.
-fn strftime_now(format: String) -> Result<String, Error> {
+/// Local time by C's strftime, which is what Python's uses; of `now` (Unix seconds), 0 = the clock's.
+fn strftime(now: u32, format: String) -> Result<String, Error> {
     let format = std::ffi::CString::new(format).map_err(|_| {
         Error::new(
             ErrorKind::InvalidOperation,
@@ -74,7 +76,10 @@ fn strftime_now(format: String) -> Result<String, Error> {
     let mut buffer = [0u8; 256];
     // SAFETY: `now` and `parts` are locals; strftime writes at most buffer.len() bytes.
     let written = unsafe {
-        let now = libc::time(std::ptr::null_mut());
+        let now = match now {
+            0 => libc::time(std::ptr::null_mut()),
+            fixed => libc::time_t::from(fixed),
+        };
         let mut parts: libc::tm = std::mem::zeroed();
         libc::localtime_r(&now, &mut parts);
         libc::strftime(
@@ -96,13 +101,25 @@ fn compile(source: &str, bos_token: &str, eos_token: &str) -> Outcome<Handle> {
     environment.set_syntax(syntax.map_err(|error| Failure::invalid(error.to_string()))?);
     environment.set_unknown_method_callback(marks::call_method);
     environment.add_function("raise_exception", raise_exception);
-    environment.add_function("strftime_now", strftime_now);
+    environment.add_function("strftime_now", |format| strftime(0, format));
+    environment.add_function("cycler", python::cycler);
+    environment.add_function("joiner", minijinja_contrib::globals::joiner);
     environment.add_filter("tojson", python_json::tojson);
     environment.add_filter("trim", marks::trim);
     environment.add_filter("escape", marks::escape);
     environment.add_filter("e", marks::escape);
     environment.add_filter("length", marks::length);
     environment.add_filter("count", marks::length);
+    environment.add_filter("dictsort", python::dictsort);
+    environment.add_filter("sort", python::sort);
+    environment.add_filter("string", python::string);
+    environment.add_filter("int", python::int);
+    environment.add_filter("float", python::float);
+    environment.add_filter("indent", python::indent);
+    environment.set_formatter(python::print);
+    environment.add_test("iterable", python::is_iterable);
+    environment.add_test("sequence", python::is_sequence);
+    environment.add_test("number", python::is_number);
     environment
         .add_template_owned(NAME, without_generation_tags(source))
         .map_err(|error| Failure::invalid(describe(&error)))?;
@@ -147,13 +164,6 @@ pub unsafe extern "C" fn weft_template_free(handle: *mut Handle) {
     }
 }
 
-/// `WeftMessage` of weft_text.h.
-#[repr(C)]
-pub struct Message {
-    role: Slice,
-    content: Slice,
-}
-
 /// Takes the rendered text up to a limit.
 struct Bounded {
     text: Vec<u8>,
@@ -176,34 +186,26 @@ impl io::Write for &mut Bounded {
     }
 }
 
-fn render(
-    handle: &Handle,
-    messages: Vec<Value>,
-    add_generation_prompt: bool,
-    fuel: u64,
-    bytes_max: usize,
-) -> Outcome<Text> {
+fn render(handle: &Handle, values: &[u8], limits: &Limits) -> Outcome<Text> {
+    let mut variables = values::read(values)?;
+    variables.push(("bos_token".to_string(), handle.bos_token.as_str().into()));
+    variables.push(("eos_token".to_string(), handle.eos_token.as_str().into()));
     // A clone shares the compiled template; fuel is a property of the environment.
     let mut environment = handle.environment.clone();
-    environment.set_fuel(Some(fuel));
+    environment.set_fuel(Some(limits.fuel));
+    let now = limits.now_unix_s;
+    environment.add_function("strftime_now", move |format| strftime(now, format));
     let template = environment
         .get_template(NAME)
         .map_err(|error| Failure::invalid(describe(&error)))?;
-    // `tools` and `documents` are defined and none as in transformers; templates ask `is not none`.
-    let values = context! {
-        messages => messages,
-        add_generation_prompt => add_generation_prompt,
-        bos_token => handle.bos_token.as_str(),
-        eos_token => handle.eos_token.as_str(),
-        tools => Value::from(()),
-        documents => Value::from(()),
-    };
+    let bytes_max = limits.output_bytes_max;
     let mut out = Bounded {
         text: Vec::new(),
         bytes_max,
         full: false,
     };
-    let result = template.render_captured_to(values, &mut out).map(|_| ());
+    let variables = Value::from_pairs(variables);
+    let result = template.render_captured_to(variables, &mut out).map(|_| ());
     match result {
         Ok(()) => {
             let text = String::from_utf8(out.text)
@@ -214,44 +216,33 @@ fn render(
             "the chat template gives more than {bytes_max} bytes"
         ))),
         Err(error) if error.kind() == ErrorKind::OutOfFuel => Err(Failure::limit(format!(
-            "the chat template takes more than {fuel} instructions"
+            "the chat template takes more than {} instructions",
+            limits.fuel
         ))),
         Err(error) => Err(Failure::invalid(describe(&error))),
     }
 }
 
+/// `WeftTemplateLimits` of weft_text.h.
+#[repr(C)]
+pub struct Limits {
+    fuel: u64,
+    output_bytes_max: usize,
+    now_unix_s: u32,
+}
+
 /// # Safety
-/// See weft_text.h: `handle` from this library, `messages` valid, `out` and `error` writable.
+/// See weft_text.h: `handle` from this library, `values` and `limits` valid, `out` and `error`
+/// writable.
 #[no_mangle]
 pub unsafe extern "C" fn weft_template_render(
     handle: *const Handle,
-    messages: *const Message,
-    message_count: usize,
-    add_generation_prompt: bool,
-    fuel: u64,
-    output_bytes_max: usize,
+    values: Slice,
+    limits: *const Limits,
     out: *mut Text,
     error: *mut Text,
 ) -> Status {
-    let body = || {
-        let mut values = Vec::with_capacity(message_count);
-        for message in unsafe { borrow(messages, message_count) } {
-            let (role, content) = unsafe {
-                (
-                    message.role.text("a role")?,
-                    message.content.text("a content")?,
-                )
-            };
-            values.push(context! { role => role, content => content });
-        }
-        render(
-            unsafe { &*handle },
-            values,
-            add_generation_prompt,
-            fuel,
-            output_bytes_max,
-        )
-    };
+    let body = || unsafe { render(&*handle, values.bytes(), &*limits) };
     // SAFETY: the caller's promise.
     unsafe { guard(out, error, body) }
 }

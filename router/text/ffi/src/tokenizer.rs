@@ -334,6 +334,26 @@ pub struct Vocab {
     strip_leading_blank: bool,
 }
 
+impl Vocab {
+    /// The bytes behind all ids, and 1 for each that is special.
+    ///
+    /// # Safety
+    /// All that it points to must be valid as long as the result is used.
+    pub unsafe fn tokens<'a>(&self) -> (Vec<&'a [u8]>, &'a [u8]) {
+        let size = self.size as usize;
+        // SAFETY: the caller's promise; `starts` has one entry more than there are tokens.
+        unsafe {
+            let starts = borrow(self.starts, size + 1);
+            let end = starts.last().map_or(0, |end| *end as usize);
+            let bytes = borrow(self.bytes, end);
+            let tokens = (0..size)
+                .map(|id| &bytes[starts[id] as usize..starts[id + 1] as usize])
+                .collect();
+            (tokens, borrow(self.specials, size))
+        }
+    }
+}
+
 /// # Safety
 /// `handle` from this library; the result must not outlive it.
 #[no_mangle]

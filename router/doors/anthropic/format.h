@@ -1,0 +1,26 @@
+// Anthropic's answers of /v1/messages, whole or as events, in the shapes that the anthropic package
+// for Python parses (its types/message.py and types/raw_message_*_event.py).
+
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "router/answer_parts.h"
+#include "router/doors/http/generate.h"
+
+namespace weft::router {
+
+struct AnthropicFormat {
+  bool stream = false;
+  // Reasoning is given as blocks of thinking.
+  bool thinking = true;
+  // What is told apart; null: all is text.
+  std::shared_ptr<const PartsSpec> parts;
+  std::string request_id;
+  std::string model;
+};
+
+std::unique_ptr<ResponseFormatter> NewAnthropicFormatter(AnthropicFormat format);
+
+}  // namespace weft::router

@@ -1,0 +1,84 @@
+#include "router/doors/anthropic/request.h"
+
+#include <optional>
+#include <utility>
+
+#include "common/limits.h"
+#include "common/status.h"
+#include "router/doors/anthropic/blocks.h"
+#include "router/doors/http/fields.h"
+#include "router/doors/http/parameters.h"
+
+namespace weft::router {
+namespace {
+
+// Fields of Anthropic's that are served elsewhere or by nobody.
+constexpr RefusedField kRefused[] = {{"container", ""},
+                                     {"mcp_servers", "[]"},
+                                     {"context_management", ""},
+                                     {"output_config", "{}"},
+                                     {"output_format", ""},
+                                     {"inference_geo", ""},
+                                     {"n", "1"},
+                                     {"logprobs", "false"},
+                                     {"service_tier", "\"auto\"|\"standard_only\""}};
+
+// The template's own switch, which the families that think have in common.
+void ReadThinking(FieldReader& fields, ChatPrompt* prompt, std::vector<std::string>* unknown) {
+  const boost::json::object* object = fields.Object("thinking");
+  if (object == nullptr) return;
+  FieldReader thinking(*object, "thinking.");
+  const std::string type = thinking.String("type").value_or("");
+  if (type != "enabled" && type != "disabled" && type != "adaptive") {
+    thinking.Fail("type", "must be enabled, adaptive or disabled");
+  }
+  // How long the model thinks is its own choice.
+  thinking.Accept("budget_tokens");
+  thinking.Accept("display");
+  fields.Fail(thinking.status());
+  for (std::string& name : thinking.Unknown()) unknown->push_back(std::move(name));
+  prompt->template_kwargs =
+      type == "disabled" ? R"({"enable_thinking":false})" : R"({"enable_thinking":true})";
+}
+
+}  // namespace
+
+absl::StatusOr<AnthropicRequest> ReadMessagesRequest(const DoorContext& doors,
+                                                     const boost::json::object& body,
+                                                     const std::string& request_id) {
+  FieldReader fields(body);
+  const std::string model = fields.String("model").value_or("");
+  WEFT_RETURN_IF_ERROR(fields.status());
+  WEFT_RETURN_IF_ERROR(doors.CheckModel(model));
+  AnthropicRequest request;
+  GenerateInput& input = request.input;
+  ChatPrompt prompt;
+  ToolChoice choice;
+  ReadMessagesPrompt(fields, &prompt, &choice, &request.ignored);
+  ReadThinking(fields, &prompt, &request.ignored);
+  ReadCommonParameters(fields, &input);
+  input.sampling.temperature = fields.Float("temperature", {0, kTemperatureMax}).value_or(1.0f);
+  ReadStop(fields, "stop_sequences", &input);
+  input.max_tokens = ReadTokenCount(fields, "max_tokens");
+  if (!input.max_tokens.has_value()) fields.Fail("max_tokens", "is required");
+  request.format.stream = fields.Bool("stream").value_or(false);
+  // It says who asks, not what.
+  fields.Accept("metadata");
+  fields.Refuse(kRefused);
+  const ModelFacts facts = doors.entrance().Model();
+  if (fields.ok()) {
+    absl::StatusOr<std::shared_ptr<const PartsSpec>> parts =
+        MakePartsSpec(prompt, choice, facts.tool_parser, facts.reasoning_parser, "tool_choice");
+    fields.Fail(parts.status());
+    if (parts.ok()) request.format.parts = input.parts = *std::move(parts);
+  }
+  input.prompt = std::move(prompt);
+  FieldReader* const readers[] = {&fields};
+  WEFT_RETURN_IF_ERROR(FinishFields(doors, Door::kOpenAi, readers, &request.ignored));
+  input.correlation_id = request_id;
+  request.format.request_id = request_id;
+  request.format.model = facts.model_name;
+  return request;
+}
+
+}  // namespace weft::router

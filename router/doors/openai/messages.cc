@@ -1,0 +1,322 @@
+#include "router/doors/openai/messages.h"
+
+#include <algorithm>
+#include <iterator>
+#include <optional>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "boost/json/value.hpp"
+#include "common/limits.h"
+#include "router/doors/chat_json.h"
+
+namespace weft::router {
+namespace {
+
+// Parts of other kinds of messages, or of what nobody serves.
+constexpr RefusedField kRefusedInMessage[] = {{"function_call", ""}, {"audio", ""},
+                                              {"refusal", ""},       {"annotations", "[]"},
+                                              {"prefix", "false"},   {"tools", "[]"}};
+
+void AddUnknown(const FieldReader& reader, std::vector<std::string>* unknown) {
+  for (std::string& name : reader.Unknown()) unknown->push_back(std::move(name));
+}
+
+// The text of one part of a content.
+std::optional<std::string> ReadPart(const boost::json::value& value, const std::string& path,
+                                    FieldReader& message, std::vector<std::string>* unknown) {
+  const boost::json::object* object = value.if_object();
+  if (object == nullptr) {
+    message.Fail(path, "must be an object");
+    return std::nullopt;
+  }
+  FieldReader part(*object, absl::StrCat(message.path(), path, "."));
+  const std::string type = part.String("type").value_or("");
+  if (type != "text") part.Fail("type", "must be \"text\": other parts are not supported");
+  std::optional<std::string> text = part.String("text");
+  if (!text.has_value()) part.Fail("text", "is required");
+  if (!part.ok()) {
+    message.Fail(part.status());
+    return std::nullopt;
+  }
+  AddUnknown(part, unknown);
+  return text;
+}
+
+void ReadContent(FieldReader& message, ChatMessage* to, std::vector<std::string>* unknown) {
+  const boost::json::value* content = message.Value("content");
+  if (content == nullptr) {
+    // A call of tools speaks for itself.
+    to->no_content = true;
+    if (to->tool_calls.empty()) {
+      message.Fail("content",
+                   to->role == "assistant" ? "is required without tool_calls" : "is required");
+    }
+    return;
+  }
+  if (const boost::json::string* text = content->if_string()) {
+    to->content.assign(text->data(), text->size());
+    return;
+  }
+  const boost::json::array* parts = content->if_array();
+  if (parts == nullptr) {
+    message.Fail("content", absl::StrCat("must be a string or a list of text parts, not ",
+                                         JsonKindName(*content)));
+    return;
+  }
+  if (parts->size() > kContentPartsMax) {
+    message.Fail("content", absl::StrCat("must have at most ", kContentPartsMax, " parts, not ",
+                                         parts->size()));
+    return;
+  }
+  for (size_t i = 0; i < parts->size(); ++i) {
+    std::optional<std::string> text =
+        ReadPart((*parts)[i], absl::StrCat("content[", i, "]"), message, unknown);
+    if (!text.has_value()) return;
+    to->content_parts.push_back(*std::move(text));
+  }
+}
+
+std::string ReadRole(FieldReader& message) {
+  const std::optional<std::string> role = message.String("role");
+  constexpr absl::string_view kRoles[] = {"system", "developer", "user", "assistant", "tool"};
+  if (!role.has_value()) {
+    message.Fail("role", "is required");
+  } else if (std::find(std::begin(kRoles), std::end(kRoles), *role) == std::end(kRoles)) {
+    message.Fail("role", *role == "function"
+                             ? "function is not supported; use tool, with tool_call_id"
+                             : "must be system, developer, user, assistant or tool");
+  }
+  return role.value_or("");
+}
+
+// What an assistant thought has two names among the servers that take it.
+std::string ReadReasoning(FieldReader& message) {
+  const std::optional<std::string> one = message.String("reasoning_content");
+  const std::optional<std::string> other = message.String("reasoning");
+  if (one.has_value() && other.has_value() && *one != *other) {
+    message.Fail("reasoning", "differs from reasoning_content; give one of them");
+  }
+  return one.has_value() ? *one : other.value_or("");
+}
+
+ToolCall ReadCall(const boost::json::value& value, const std::string& path, FieldReader& message,
+                  std::vector<std::string>* unknown) {
+  ToolCall call;
+  const boost::json::object* object = value.if_object();
+  if (object == nullptr) {
+    message.Fail(path, "must be an object");
+    return call;
+  }
+  FieldReader outer(*object, absl::StrCat(message.path(), path, "."));
+  call.id = outer.String("id").value_or("");
+  if (call.id.size() > kToolCallIdBytesMax) {
+    outer.Fail("id", absl::StrCat("must have at most ", kToolCallIdBytesMax, " bytes"));
+  }
+  if (outer.String("type").value_or("function") != "function") {
+    outer.Fail("type", "must be \"function\"");
+  }
+  outer.Accept("index");  // of a streamed answer that comes back
+  const boost::json::object* function = outer.Object("function");
+  if (function == nullptr) {
+    outer.Fail("function", "is required");
+    message.Fail(outer.status());
+    return call;
+  }
+  FieldReader inner(*function, absl::StrCat(message.path(), path, ".function."));
+  call.name = inner.String("name").value_or("");
+  inner.Fail(CheckToolName(call.name, absl::StrCat(inner.path(), "name")));
+  call.arguments = "{}";
+  if (const boost::json::value* arguments = inner.Value("arguments")) {
+    absl::StatusOr<std::string> text =
+        ReadArguments(*arguments, absl::StrCat(inner.path(), "arguments"));
+    inner.Fail(text.status());
+    if (text.ok()) call.arguments = *std::move(text);
+  }
+  message.Fail(outer.status());
+  message.Fail(inner.status());
+  AddUnknown(outer, unknown);
+  AddUnknown(inner, unknown);
+  return call;
+}
+
+void ReadCalls(FieldReader& message, ChatMessage* to, std::vector<std::string>* unknown) {
+  const boost::json::array* calls = message.Array("tool_calls");
+  if (calls == nullptr) return;
+  // The number is checked with the rest of the message; no more than that are read.
+  const size_t count = std::min(calls->size(), kToolCallsMax + 1);
+  for (size_t i = 0; i < count && message.ok(); ++i) {
+    to->tool_calls.push_back(
+        ReadCall((*calls)[i], absl::StrCat("tool_calls[", i, "]"), message, unknown));
+  }
+}
+
+ChatMessage ReadMessage(FieldReader& message, std::vector<std::string>* unknown) {
+  ChatMessage to;
+  to.role = ReadRole(message);
+  message.Refuse(kRefusedInMessage);
+  to.name = message.String("name").value_or("");
+  to.tool_call_id = message.String("tool_call_id").value_or("");
+  to.reasoning_content = ReadReasoning(message);
+  ReadCalls(message, &to, unknown);
+  ReadContent(message, &to, unknown);
+  message.Fail(CheckMessage(to, message.path()));
+  AddUnknown(message, unknown);
+  return to;
+}
+
+void ReadMessages(FieldReader& fields, ChatPrompt* prompt, std::vector<std::string>* unknown) {
+  const boost::json::array* messages = fields.Array("messages");
+  if (!fields.ok()) return;
+  if (messages == nullptr) {
+    fields.Fail("messages", "is required");
+    return;
+  }
+  if (messages->empty() || messages->size() > kChatMessagesMax) {
+    fields.Fail("messages", absl::StrCat("must hold 1 to ", kChatMessagesMax, " messages"));
+    return;
+  }
+  for (size_t i = 0; i < messages->size(); ++i) {
+    const std::string name = absl::StrCat("messages[", i, "]");
+    const boost::json::object* object = (*messages)[i].if_object();
+    if (object == nullptr) {
+      fields.Fail(name, "must be an object");
+      return;
+    }
+    FieldReader message(*object, absl::StrCat(name, "."));
+    prompt->messages.push_back(ReadMessage(message, unknown));
+    if (!message.ok()) {
+      fields.Fail(message.status());
+      return;
+    }
+  }
+}
+
+// A field that is JSON for the template; empty when it is absent or wrong.
+std::string ReadJson(FieldReader& fields, absl::string_view name,
+                     absl::StatusOr<std::string> (*read)(const boost::json::value&,
+                                                         absl::string_view)) {
+  const boost::json::value* value = fields.Value(name);
+  if (value == nullptr) return "";
+  absl::StatusOr<std::string> text = read(*value, absl::StrCat(fields.path(), name));
+  fields.Fail(text.status());
+  return text.ok() ? *std::move(text) : "";
+}
+
+constexpr char kToolChoiceForms[] =
+    "must be none, auto, required, or an object of type function or allowed_tools";
+
+// {"type": "function", "function": {"name": ...}}, in a choice or a list of allowed tools.
+std::string ReadChosenTool(const boost::json::object& object, const std::string& path,
+                           FieldReader& fields, std::vector<std::string>* unknown) {
+  FieldReader outer(object, absl::StrCat(fields.path(), path, "."));
+  if (outer.String("type").value_or("") != "function") outer.Fail("type", "must be \"function\"");
+  std::string name;
+  if (const boost::json::object* function = outer.Object("function")) {
+    FieldReader inner(*function, absl::StrCat(outer.path(), "function."));
+    name = inner.String("name").value_or("");
+    inner.Fail(CheckToolName(name, absl::StrCat(inner.path(), "name")));
+    outer.Fail(inner.status());
+    AddUnknown(inner, unknown);
+  } else {
+    outer.Fail("function", "is required");
+  }
+  fields.Fail(outer.status());
+  AddUnknown(outer, unknown);
+  return name;
+}
+
+// {"type": "allowed_tools", "allowed_tools": {"mode": ..., "tools": [...]}}.
+void ReadAllowedTools(const boost::json::object& object, FieldReader& fields, ToolChoice* choice,
+                      std::vector<std::string>* unknown) {
+  FieldReader outer(object, absl::StrCat(fields.path(), "tool_choice."));
+  outer.Accept("type");
+  const boost::json::object* allowed = outer.Object("allowed_tools");
+  if (allowed == nullptr) {
+    outer.Fail("allowed_tools", "is required");
+    return fields.Fail(outer.status());
+  }
+  FieldReader inner(*allowed, absl::StrCat(outer.path(), "allowed_tools."));
+  const std::string mode = inner.String("mode").value_or("auto");
+  if (mode != "auto" && mode != "required") inner.Fail("mode", "must be auto or required");
+  if (mode == "required") choice->calls = PartsSpec::Calls::kRequired;
+  const boost::json::array* tools = inner.Array("tools");
+  if (tools == nullptr || tools->empty() || tools->size() > kToolsMax) {
+    inner.Fail("tools", absl::StrCat("must hold 1 to ", kToolsMax, " tools"));
+  } else {
+    choice->allowed.emplace();
+    for (size_t i = 0; i < tools->size() && fields.ok(); ++i) {
+      const std::string path = absl::StrCat("tool_choice.allowed_tools.tools[", i, "]");
+      const boost::json::object* tool = (*tools)[i].if_object();
+      if (tool == nullptr) return fields.Fail(path, "must be an object");
+      choice->allowed->push_back(ReadChosenTool(*tool, path, fields, unknown));
+    }
+  }
+  fields.Fail(inner.status());
+  AddUnknown(outer, unknown);
+  AddUnknown(inner, unknown);
+}
+
+ToolChoice ReadToolChoice(FieldReader& fields, std::vector<std::string>* unknown) {
+  ToolChoice choice;
+  choice.parallel_calls = fields.Bool("parallel_tool_calls").value_or(true);
+  const boost::json::value* value = fields.Value("tool_choice");
+  if (value == nullptr) return choice;
+  if (const boost::json::string* word = value->if_string()) {
+    choice.none = *word == "none";
+    if (*word == "required") choice.calls = PartsSpec::Calls::kRequired;
+    if (!choice.none && *word != "auto" && *word != "required") {
+      fields.Fail("tool_choice", kToolChoiceForms);
+    }
+    return choice;
+  }
+  const boost::json::object* object = value->if_object();
+  if (object == nullptr) {
+    fields.Fail("tool_choice", kToolChoiceForms);
+    return choice;
+  }
+  const boost::json::value* type = object->if_contains("type");
+  if (type != nullptr && type->is_string() && type->get_string() == "allowed_tools") {
+    ReadAllowedTools(*object, fields, &choice, unknown);
+    return choice;
+  }
+  choice.calls = PartsSpec::Calls::kNamed;
+  choice.named = ReadChosenTool(*object, "tool_choice", fields, unknown);
+  return choice;
+}
+
+void ReadToolFields(FieldReader& fields, ChatPrompt* prompt, ToolChoice* choice,
+                    std::vector<std::string>* unknown) {
+  prompt->tools = ReadJson(fields, "tools", &ReadTools);
+  *choice = ReadToolChoice(fields, unknown);
+  // Tools that the model may not call are not shown to it.
+  if (choice->none) prompt->tools.clear();
+}
+
+}  // namespace
+
+void ReadChatPrompt(FieldReader& fields, ChatPrompt* prompt, ToolChoice* choice,
+                    std::vector<std::string>* unknown) {
+  ReadMessages(fields, prompt, unknown);
+  ReadToolFields(fields, prompt, choice, unknown);
+  prompt->documents = ReadJson(fields, "documents", &ReadDocuments);
+  prompt->template_kwargs = ReadJson(fields, "chat_template_kwargs", &ReadTemplateKwargs);
+  if (std::optional<std::string> effort = fields.String("reasoning_effort")) {
+    fields.Fail(CheckReasoningEffort(*effort, absl::StrCat(fields.path(), "reasoning_effort")));
+    prompt->reasoning_effort = *std::move(effort);
+  }
+  if (const boost::json::object* kwargs = fields.Object("chat_template_kwargs");
+      kwargs != nullptr && !prompt->reasoning_effort.empty() &&
+      kwargs->contains("reasoning_effort")) {
+    fields.Fail("reasoning_effort", "is in chat_template_kwargs too; give one of them");
+  }
+  prompt->continue_final_message = fields.Bool("continue_final_message").value_or(false);
+  prompt->add_generation_prompt =
+      fields.Bool("add_generation_prompt").value_or(!prompt->continue_final_message);
+  static constexpr RefusedField kRefused[] = {{"chat_template", ""}};
+  fields.Refuse(kRefused);
+  if (fields.ok()) fields.Fail(CheckChat(*prompt, fields.path()));
+}
+
+}  // namespace weft::router

@@ -1,0 +1,176 @@
+"""GenerateBatch: each of several requests has its own answer or error, one call bounds and cancels
+all of them."""
+
+import unittest
+
+from weft_server import WeftServer, grpc_modules
+
+PROMPTS = ("The capital of France is", "Once upon a time", "2 + 2 =")
+
+
+class GrpcBatchTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = WeftServer().start()
+        cls.grpc, cls.pb, cls.pb_grpc = grpc_modules()
+        from google.rpc import error_details_pb2
+        cls.rpc = error_details_pb2
+        cls.channel = cls.grpc.insecure_channel(cls.server.grpc)
+        cls.stub = cls.pb_grpc.TextGenerationStub(cls.channel)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.channel.close()
+        cls.server.stop()
+
+    def tearDown(self):
+        self.server.wait_idle()
+
+    def request(self, text, tokens=8, **fields):
+        request = self.pb.GenerateRequest(text=text, **fields)
+        request.sampling.temperature = 0
+        request.stopping.max_tokens = tokens
+        request.stopping.ignore_eos = True
+        return request
+
+    def batch(self, requests, timeout=60, **fields):
+        return self.stub.GenerateBatch(
+            self.pb.GenerateBatchRequest(requests=requests, **fields), timeout=timeout)
+
+    def collect(self, call, count):
+        """Events of each request, with errors and events behind the end found."""
+        found = [[] for _ in range(count)]
+        for event in call:
+            mine = found[event.request_index]
+            if mine:
+                self.assertFalse(mine[-1].HasField("error"))
+            mine.append(event)
+        return found
+
+    def text(self, events):
+        return "".join(event.response.output.text for event in events)
+
+    def violation(self, error):
+        status = self.rpc.Status.FromString(error.status_details)
+        bad = self.rpc.BadRequest()
+        self.assertTrue(status.details[0].Unpack(bad))
+        return bad.field_violations[0].field
+
+    def refused(self, call, code):
+        with self.assertRaises(self.grpc.RpcError) as caught:
+            list(call)
+        self.assertEqual(caught.exception.code(), code, caught.exception)
+        return caught.exception.details()
+
+    def test_each_answer_is_that_of_a_call_of_its_own(self):
+        alone = ["".join(e.output.text for e in self.stub.Generate(self.request(p), timeout=60))
+                 for p in PROMPTS]
+        call = self.batch([self.request(p) for p in PROMPTS], request_id="mine")
+        found = self.collect(call, len(PROMPTS))
+        self.assertEqual([self.text(events) for events in found], alone)
+        self.assertEqual(dict(call.initial_metadata())["x-request-id"], "mine")
+        for events in found:
+            self.assertEqual(events[0].response.prompt_info.request_id, "mine")
+            self.assertEqual(events[-1].response.finish_info.output_tokens, 8)
+            self.assertEqual(sum(e.response.HasField("finish_info") for e in events), 1)
+        # They ran together: events come mixed.
+        order = [event.request_index
+                 for event in self.batch([self.request(p, 32) for p in PROMPTS])]
+        self.assertNotEqual(order, sorted(order))
+
+    def test_choices_and_own_parameters(self):
+        first = self.request(PROMPTS[0], 3, request_id="first")
+        first.sampling.n = 2
+        first.response.omit_token_ids = True
+        found = self.collect(self.batch([first, self.request(PROMPTS[1], 5)]), 2)
+        self.assertEqual({e.response.output.index for e in found[0]}, {0, 1})
+        self.assertEqual(sum(e.response.HasField("finish_info") for e in found[0]), 2)
+        self.assertFalse(any(e.response.output.token_ids for e in found[0]))
+        self.assertTrue(all(e.response.output.token_ids for e in found[1][:5]))
+        self.assertEqual(found[0][0].response.prompt_info.request_id, "first")
+        self.assertNotEqual(found[1][0].response.prompt_info.request_id, "first")
+
+    def test_an_error_is_its_own_requests(self):
+        bad = self.request("Hi")
+        bad.sampling.top_k = 2**32 - 1
+        requests = [self.request(PROMPTS[0]), bad, self.request("Hi", model="quux"),
+                    self.pb.GenerateRequest(token_ids=self.pb.TokenIds(ids=[2**20 - 1])),
+                    self.pb.GenerateRequest(), self.request(PROMPTS[1])]
+        found = self.collect(self.batch(requests), len(requests))
+        for index in (0, 5):
+            self.assertTrue(found[index][-1].response.HasField("finish_info"))
+        codes = {1: ("INVALID_ARGUMENT", "sampling.top_k"), 2: ("NOT_FOUND", None),
+                 3: ("INVALID_ARGUMENT", "token_ids"), 4: ("INVALID_ARGUMENT", "prompt")}
+        for index, (code, field) in codes.items():
+            self.assertEqual(len(found[index]), 1)
+            error = found[index][0].error
+            self.assertEqual(error.code, getattr(self.grpc.StatusCode, code).value[0], error)
+            self.assertTrue(error.message)
+            if field:
+                self.assertEqual(self.violation(error), field)
+                self.assertIn(f"`{field}`", error.message)
+        # None that runs, and still the call is fine.
+        found = self.collect(self.batch([bad, bad]), 2)
+        self.assertEqual([len(events) for events in found], [1, 1])
+
+    def test_bounds(self):
+        argument = self.grpc.StatusCode.INVALID_ARGUMENT
+        one = self.pb.GenerateRequest(text="Hi")
+        one.stopping.max_tokens = 1
+        self.assertIn("`requests`", self.refused(self.batch([]), argument))
+        self.assertIn("256", self.refused(self.batch([one] * 257), argument))
+        many = self.pb.GenerateRequest(text="Hi")
+        many.sampling.n = 128
+        self.assertIn("512", self.refused(self.batch([many] * 5), argument))
+        many.sampling.n = 2**32 - 1
+        self.assertIn("512", self.refused(self.batch([many] * 200), argument))
+        self.assertIn("`request_id`", self.refused(self.batch([one], request_id="a b"), argument))
+        call = self.channel.unary_stream("/weft.v1.TextGeneration/GenerateBatch")
+        for data in (b"\xff" * 20, b"\x0a\x04\x1a\x02\xff\xfe", b"\x0a\x05a"):
+            self.assertIn("`request`", self.refused(call(data, timeout=30), argument))
+        found = self.collect(self.batch([one] * 256), 256)
+        self.assertTrue(all(e[-1].response.HasField("finish_info") for e in found))
+
+    def test_ignored_fields_are_named(self):
+        data = self.request("Hi").SerializeToString() + b"\xf8\x3f\x01"  # field 1023
+        batch = b"\x0a" + bytes([len(data)]) + data
+        call = self.channel.unary_stream("/weft.v1.TextGeneration/GenerateBatch")(batch, timeout=30)
+        self.assertTrue(list(call))
+        self.assertEqual(dict(call.initial_metadata())["x-weft-ignored-fields"],
+                         "requests[0].1023")
+
+    def test_leaving_deadline_and_cancel_end_all(self):
+        long = [self.request(prompt, 2000) for prompt in PROMPTS]
+        call = self.batch(long)
+        next(call)
+        call.cancel()
+        self.server.wait_idle()
+        self.refused(self.batch(long, timeout=0.5), self.grpc.StatusCode.DEADLINE_EXCEEDED)
+        self.server.wait_idle()
+        call = self.batch(long, request_id="all-of-us")
+        next(call)
+        self.assertTrue(self.stub.Cancel(self.pb.CancelRequest(request_id="all-of-us")).found)
+        ends = [event.error.code for event in call if event.HasField("error")]
+        self.assertEqual(ends, [self.grpc.StatusCode.CANCELLED.value[0]] * 3)
+
+    def test_a_full_queue_refuses_requests_one_by_one(self):
+        with WeftServer("--queue-requests-max=4") as server:
+            with self.grpc.insecure_channel(server.grpc) as channel:
+                call = self.pb_grpc.TextGenerationStub(channel).GenerateBatch(
+                    self.pb.GenerateBatchRequest(
+                        requests=[self.request("Hi", 64) for _ in range(200)]), timeout=120)
+                found = self.collect(call, 200)
+        served = sum(e[-1].response.HasField("finish_info") for e in found)
+        errors = [e[-1].error for e in found if e[-1].HasField("error")]
+        self.assertEqual(served + len(errors), 200)
+        self.assertGreater(served, 0)
+        self.assertGreater(len(errors), 0)
+        for error in errors:
+            self.assertEqual(error.code, self.grpc.StatusCode.RESOURCE_EXHAUSTED.value[0])
+            status = self.rpc.Status.FromString(error.status_details)
+            retry = self.rpc.RetryInfo()
+            self.assertTrue(any(detail.Unpack(retry) for detail in status.details))
+
+
+if __name__ == "__main__":
+    unittest.main()
