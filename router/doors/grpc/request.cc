@@ -132,6 +132,7 @@ absl::Status ReadBans(const weft::v1::DecodingParameters& from, GenerateInput* i
     }
     input->bad_words.push_back(word);
   }
+  input->watermark = from.watermark();
   return absl::OkStatus();
 }
 

@@ -103,6 +103,7 @@ void ReadCommonParameters(const DoorContext& doors, FieldReader& fields, Generat
   ReadIdSet(fields, "stop_token_ids", kStopTokenIdsMax, &input->stop_token_ids);
   ReadIdSet(fields, "allowed_token_ids", kAllowedIdsMax, &input->allowed_token_ids);
   ReadBadWords(fields, input);
+  input->watermark = fields.Bool("watermark").value_or(false);
   input->skip_special_tokens = fields.Bool("skip_special_tokens").value_or(true);
   input->cache_salt = fields.String("cache_salt").value_or("");
   if (input->cache_salt.size() > kCacheSaltBytesMax) {

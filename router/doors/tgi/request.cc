@@ -15,10 +15,11 @@
 namespace weft::router {
 namespace {
 
-constexpr RefusedField kRefusedParameters[] = {
-    {"watermark", "false"}, {"decoder_input_details", "false"},
-    {"adapter_id", ""},     {"frequency_penalty_decay", ""},
-    {"num_beams", "1"},     {"length_penalty", "1|1.0"}};
+constexpr RefusedField kRefusedParameters[] = {{"decoder_input_details", "false"},
+                                               {"adapter_id", ""},
+                                               {"frequency_penalty_decay", ""},
+                                               {"num_beams", "1"},
+                                               {"length_penalty", "1|1.0"}};
 
 // Where some clients put it instead of into parameters.
 constexpr RefusedField kRefusedOutside[] = {{"adapter_id", ""}};
