@@ -1,5 +1,6 @@
 #include "router/core.h"
 
+#include <algorithm>
 #include <atomic>
 #include <utility>
 
@@ -133,7 +134,10 @@ class CoreImpl : public Core {
     }
     std::unique_ptr<GrammarEngine> grammars;
     if (!text.eos_ids.empty()) {
-      WEFT_ASSIGN_OR_RETURN(grammars, GrammarEngine::Create(*tokenizer, text.eos_ids));
+      GrammarOptions grammar_options;
+      grammar_options.lexers = std::max(grammar_options.lexers, options.mask_threads);
+      WEFT_ASSIGN_OR_RETURN(grammars,
+                            GrammarEngine::Create(*tokenizer, text.eos_ids, grammar_options));
     }
     WEFT_ASSIGN_OR_RETURN(AnswerDefaults defaults, ChooseParsers(options, text));
     if (options.generation_config == "auto") {

@@ -193,7 +193,7 @@ void DeclareLife(Flags& flags, RouterFlagValues* values) {
 RouterFlagValues::RouterFlagValues()
     : io_threads(std::clamp(std::thread::hardware_concurrency() / 4, 1u, 4u)),
       text_threads(io_threads),
-      mask_threads(std::clamp(std::thread::hardware_concurrency() / 2, 1u, 16u)) {}
+      mask_threads(std::clamp(std::thread::hardware_concurrency(), 1u, 16u)) {}
 
 void DeclareRouterFlags(Flags& flags, RouterFlagValues* values) {
   DeclareModel(flags, values);

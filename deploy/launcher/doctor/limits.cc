@@ -95,7 +95,7 @@ void CheckCores(const Host& host, const ServeOptions& options, bool cuda, Report
                  absl::StrCat(found, ", and the router has ", router,
                               " threads for connections, texts and masks, which follow all cores"),
                  absl::StrCat("--io-threads ", std::max(1u, paid / 4), " --text-threads ",
-                              std::max(1u, paid / 4), " --mask-threads ", std::max(1u, paid / 2)));
+                              std::max(1u, paid / 4), " --mask-threads ", paid));
   } else if (!cuda && computing > paid) {
     report->Warn("cores",
                  absl::StrCat(found, ", and ", options.all_shards(), " shards compute with ",

@@ -14,7 +14,7 @@
 namespace weft::router {
 namespace {
 
-WeftGrammarLimits Limits() {
+WeftGrammarLimits Limits(const GrammarOptions& options) {
   WeftGrammarLimits limits = {};
   limits.source_bytes = kGrammarBytesMax;
   limits.symbols = kGrammarSymbolsMax;
@@ -24,6 +24,7 @@ WeftGrammarLimits Limits() {
   limits.mask_items = kGrammarMaskItemsMax;
   limits.row_items = kGrammarRowItemsMax;
   limits.lexer_bytes = kGrammarLexerBytesMax;
+  limits.lexers = options.lexers;
   return limits;
 }
 
@@ -68,7 +69,7 @@ absl::StatusOr<std::unique_ptr<GrammarEngine>> GrammarEngine::Create(
     const Tokenizer& tokenizer, absl::Span<const TokenId> eos, const GrammarOptions& options) {
   const Table table(tokenizer);
   const WeftVocab vocab = table.view();
-  const WeftGrammarLimits limits = Limits();
+  const WeftGrammarLimits limits = Limits(options);
   WeftGrammarEnv* env = nullptr;
   FfiText error;
   const WeftTextStatus status =

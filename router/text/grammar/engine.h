@@ -51,6 +51,9 @@ struct GrammarOptions {
   size_t cache_bytes = kGrammarCacheBytesDefault;
   // CPU time that a mask may take.
   absl::Duration mask_cpu_max = absl::Microseconds(kGrammarMaskUsMax);
+  // Matchers of one grammar share so many lexers: the states that one has found out the others
+  // know, and only one of them works at a time. > 0.
+  uint32_t lexers = 2;
 };
 
 class GrammarEngine {

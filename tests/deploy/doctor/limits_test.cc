@@ -73,7 +73,7 @@ TEST_CASE("Threads that a group's cores do not pay for are named with the flags"
   host.Limit("cpu.max", "150000 100000\n");
   CHECK(found(false).verdict == Verdict::kWarn);
   CHECK(absl::StrContains(found(false).found, "1.5 of 64 cores by /sys/fs/cgroup/cpu.max"));
-  CHECK(found(false).way_out == "--io-threads 1 --text-threads 1 --mask-threads 1");
+  CHECK(found(false).way_out == "--io-threads 1 --text-threads 1 --mask-threads 2");
   options.router.io_threads = options.router.text_threads = options.router.mask_threads = 1;
   CHECK(found(false).verdict == Verdict::kOk);
   options.shards = 4;
