@@ -188,6 +188,11 @@ std::vector<std::string> FieldReader::Unknown() const {
   return names;
 }
 
+bool HasMember(const boost::json::object& object, absl::string_view name) {
+  const boost::json::value* const value = object.if_contains({name.data(), name.size()});
+  return value != nullptr && !value->is_null();
+}
+
 void AddIgnoredHeader(const std::vector<std::string>& names, HttpHeaders* headers) {
   if (names.empty()) return;
   std::string list;

@@ -144,12 +144,6 @@ void ReadShared(FieldReader& fields, OpenAiRequest* request, std::vector<std::st
   fields.Refuse(kRefusedAnywhere);
 }
 
-absl::Status ReadModel(const DoorContext& doors, FieldReader& fields) {
-  const std::string model = fields.String("model").value_or("");
-  WEFT_RETURN_IF_ERROR(fields.status());
-  return doors.CheckModel(model);
-}
-
 void FillFormat(const DoorContext& doors, const std::string& request_id, bool chat,
                 OpenAiRequest* request) {
   OpenAiFormat& format = request->format;
@@ -243,7 +237,7 @@ absl::StatusOr<OpenAiRequest> ReadChatRequest(const DoorContext& doors,
                                               const boost::json::object& body,
                                               const std::string& request_id, Door door) {
   FieldReader fields(body);
-  WEFT_RETURN_IF_ERROR(ReadModel(doors, fields));
+  WEFT_RETURN_IF_ERROR(ReadModelName(doors, fields));
   OpenAiRequest request;
   request.inputs.resize(1);
   GenerateInput& input = request.inputs.front();
@@ -272,7 +266,7 @@ absl::StatusOr<OpenAiRequest> ReadCompletionRequest(const DoorContext& doors,
                                                     const boost::json::object& body,
                                                     const std::string& request_id, Door door) {
   FieldReader fields(body);
-  WEFT_RETURN_IF_ERROR(ReadModel(doors, fields));
+  WEFT_RETURN_IF_ERROR(ReadModelName(doors, fields));
   OpenAiRequest request;
   request.inputs.resize(1);
   GenerateInput& input = request.inputs.front();

@@ -3,6 +3,7 @@
 #include <memory>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "router/doors/http/gate.h"
 #include "router/doors/http/generate.h"
@@ -12,12 +13,17 @@
 #include "router/doors/http/replies.h"
 #include "router/doors/openai/format.h"
 #include "router/doors/openai/request.h"
+#include "router/doors/openai/tokenize.h"
 #include "router/errors.h"
 
 namespace weft::router {
 namespace {
 
 constexpr absl::string_view kModelsPath = "/v1/models/";
+
+// What models of other kinds do. Clients that try them learn that it is the model's doing.
+constexpr const char* kRoutesOfOtherModels[] = {"/v1/embeddings", "/embed",    "/v1/rerank",
+                                                "/rerank",        "/v1/score", "/score"};
 
 // An error of the client that no engine sees.
 HttpReply Refusal(const DoorContext& doors, const absl::Status& status) {
@@ -73,6 +79,13 @@ HttpReply OneModel(const DoorContext& doors, const HttpRequest& http) {
   return reply;
 }
 
+HttpReply OfOtherModels(const DoorContext& doors, const HttpRequest& http) {
+  doors.probe().Failed(FailureReason::kValidation);
+  return OpenAiError(NotSupportedByModelError(
+      absl::StrCat(http.path, " is not served: `", doors.entrance().Model().model_name,
+                   "` is a decoder, which generates text and neither embeds nor ranks it")));
+}
+
 }  // namespace
 
 std::variant<ReadGeneration, HttpReply> ReadOpenAiGeneration(const DoorContext& doors, bool chat,
@@ -100,6 +113,16 @@ void AddOpenAiRoutes(DoorContext* doors, HttpRouter* router) {
   };
   complete("/v1/chat/completions", true);
   complete("/v1/completions", false);
+  AddDetokenizeRoute(doors, router);
+  for (const char* path : kRoutesOfOtherModels) {
+    router->Add(
+        HttpMethod::kPost, path,
+        [doors](HttpRequest request, HttpResponder& responder, IoWaker&) {
+          responder.Reply(OfOtherModels(*doors, request));
+          return std::shared_ptr<HttpExchange>();
+        },
+        gate);
+  }
   router->Add(
       HttpMethod::kGet, "/v1/models",
       [doors](HttpRequest, HttpResponder& responder, IoWaker&) {
