@@ -27,6 +27,7 @@
 #include "router/doors/ops/open_inference_routes.h"
 #include "router/doors/ops/routes.h"
 #include "router/doors/tgi/routes.h"
+#include "router/doors/ops/server_info.h"
 #include "router/doors/ui/routes.h"
 
 namespace weft::router {
@@ -110,6 +111,7 @@ Router::Router(RouterFlags flags, ShutdownSignals signals, std::unique_ptr<Ident
   AddAnthropicRoutes(&doors_, &routes_);
   AddOpenInferenceRoutes(&doors_, &routes_);
   if (flags_.public_ops) AddOpsRoutes(&doors_, &routes_);
+  AddServerInfoRoutes(&doors_, &routes_);
   if (flags_.ui) AddUiRoutes(&routes_);
   AddOpsRoutes(&doors_, &admin_routes_);
   AddConfigRoute(&doors_, &admin_routes_);

@@ -343,6 +343,7 @@ ModelFacts Serving::Model() const {
   facts.model_name = options_.served_model_name;
   facts.shape = groups_.Shape();
   facts.shards = options_.shards();
+  facts.groups = groups_.count();
   facts.requests_max = admission_.requests_max();
   facts.has_chat_template = chat_template_ != nullptr;
   facts.tool_parser = parsers_.tool_parser;

@@ -15,6 +15,7 @@
 #include "router/doors/ops/routes.h"
 #include "router/doors/tgi/routes.h"
 #include "router/observe/probe.h"
+#include "router/doors/ops/server_info.h"
 #include "tests/router/doors/fake_entrance.h"
 #include "tests/router/doors/raw_client.h"
 
@@ -29,6 +30,7 @@ struct DoorsFixture {
     AddOpenInferenceRoutes(&doors, &routes);
     AddOpsRoutes(&doors, &routes);
     AddOpsRoutes(&doors, &admin_routes);
+    AddServerInfoRoutes(&doors, &routes);
     AddConfigRoute(&doors, &admin_routes);
     auto started = HttpServer::Start(http, &routes, &admin_routes, &probe);
     WEFT_CHECK_MSG(started.ok(), std::string(started.status().message()));
