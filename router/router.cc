@@ -117,6 +117,7 @@ Router::Router(RouterFlags flags, ShutdownSignals signals, std::unique_ptr<Ident
   AddConfigRoute(&doors_, &admin_routes_);
   timeline_route_.AddTo(&admin_routes_);
 }
+  AddFlushRoutes([this] { return core_->FlushPrefixCache(); }, &admin_routes_);
 
 void Router::WatchFiles() {
   if (identity_->has_keys()) {

@@ -364,6 +364,11 @@ ServerStatus Serving::Status() const {
 
 // -- Life ----------------------------------------------------------------------------------------
 
+absl::Status Serving::FlushPrefixCache() {
+  if (groups_.FlushPrefixCache()) return absl::OkStatus();
+  return UnavailableError("ENGINE_BUSY", "too many events wait for the engine", absl::Seconds(1));
+}
+
 void Serving::StartDrain(absl::Duration timeout) {
   admission_.Close(UnavailableError("DRAINING", "the server is shutting down", absl::Seconds(1)));
   groups_.EndAllAt(clock_.NowUs() + std::max<int64_t>(absl::ToInt64Microseconds(timeout), 1));

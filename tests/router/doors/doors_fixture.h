@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <utility>
 
@@ -34,6 +35,12 @@ struct DoorsFixture {
     AddConfigRoute(&doors, &admin_routes);
     auto started = HttpServer::Start(http, &routes, &admin_routes, &probe);
     WEFT_CHECK_MSG(started.ok(), std::string(started.status().message()));
+    AddFlushRoutes(
+        [this] {
+          ++flushes;
+          return flush_status;
+        },
+        &admin_routes);
     server = *std::move(started);
   }
 
@@ -52,5 +59,8 @@ struct DoorsFixture {
   HttpRouter admin_routes;
   std::unique_ptr<HttpServer> server;
 };
+  // How often the prefix cache was flushed, and what came of it. Set while nobody asks.
+  std::atomic<int> flushes{0};
+  absl::Status flush_status;
 
 }  // namespace weft::router
