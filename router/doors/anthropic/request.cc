@@ -79,4 +79,6 @@ absl::StatusOr<AnthropicRequest> ReadMessagesRequest(const DoorContext& doors,
   return request;
 }
 
+absl::Span<const RefusedField> RefusedAnthropicFields() { return kRefused; }
+
 }  // namespace weft::router

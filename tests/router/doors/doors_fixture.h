@@ -8,15 +8,16 @@
 
 #include "common/check.h"
 #include "router/doors/anthropic/routes.h"
+#include "router/doors/api/openapi.h"
 #include "router/doors/door_context.h"
 #include "router/doors/http/server.h"
 #include "router/doors/open_inference.h"
 #include "router/doors/openai/routes.h"
 #include "router/doors/ops/open_inference_routes.h"
 #include "router/doors/ops/routes.h"
+#include "router/doors/ops/server_info.h"
 #include "router/doors/tgi/routes.h"
 #include "router/observe/probe.h"
-#include "router/doors/ops/server_info.h"
 #include "tests/router/doors/fake_entrance.h"
 #include "tests/router/doors/raw_client.h"
 
@@ -29,18 +30,19 @@ struct DoorsFixture {
     AddOpenAiRoutes(&doors, &routes);
     AddAnthropicRoutes(&doors, &routes);
     AddOpenInferenceRoutes(&doors, &routes);
+    AddServerInfoRoutes(&doors, &routes);
+    AddOpenApiRoute(&routes);
     AddOpsRoutes(&doors, &routes);
     AddOpsRoutes(&doors, &admin_routes);
-    AddServerInfoRoutes(&doors, &routes);
     AddConfigRoute(&doors, &admin_routes);
-    auto started = HttpServer::Start(http, &routes, &admin_routes, &probe);
-    WEFT_CHECK_MSG(started.ok(), std::string(started.status().message()));
     AddFlushRoutes(
         [this] {
           ++flushes;
           return flush_status;
         },
         &admin_routes);
+    auto started = HttpServer::Start(http, &routes, &admin_routes, &probe);
+    WEFT_CHECK_MSG(started.ok(), std::string(started.status().message()));
     server = *std::move(started);
   }
 
@@ -57,10 +59,10 @@ struct DoorsFixture {
   DoorContext doors;
   HttpRouter routes;
   HttpRouter admin_routes;
-  std::unique_ptr<HttpServer> server;
-};
   // How often the prefix cache was flushed, and what came of it. Set while nobody asks.
   std::atomic<int> flushes{0};
   absl::Status flush_status;
+  std::unique_ptr<HttpServer> server;
+};
 
 }  // namespace weft::router
