@@ -42,7 +42,7 @@ std::vector<ApiBody> AnthropicBodies() {
       Json("thinking",
            ObjectSchema({Must(Json("type", R"("enum":["enabled","adaptive","disabled"])")),
                          Ignored("budget_tokens"), Ignored("display")})),
-      Real("temperature", {0, kTemperatureMax}, 1),
+      Real("temperature", {0, kTemperatureMax}),
       StopField("stop_sequences"),
       Flag("stream", false),
       Ignored("metadata")};

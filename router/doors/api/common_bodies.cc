@@ -8,11 +8,12 @@ namespace weft::router::api {
 ApiFields CommonFields() {
   const std::string bad_word = R"("type":"string","minLength":1)";
   return {
-      Whole("top_k", -1, kVocabMax, 0),
-      Real("top_p", kPositiveShareRange, 1),
-      Real("min_p", kShareRange, 0),
-      Real("typical_p", kPositiveShareRange, 1),
-      Real("repetition_penalty", kRepetitionPenaltyRange, 1),
+      // The defaults of these and of temperature are the server's own: /info says them.
+      Whole("top_k", -1, kVocabMax),
+      Real("top_p", kPositiveShareRange),
+      Real("min_p", kShareRange),
+      Real("typical_p", kPositiveShareRange),
+      Real("repetition_penalty", kRepetitionPenaltyRange),
       Real("presence_penalty", kPenaltyRange, 0),
       Real("frequency_penalty", kPenaltyRange, 0),
       Json("logit_bias",
@@ -29,6 +30,7 @@ ApiFields CommonFields() {
       Json("cache_salt", absl::StrCat(R"("type":"string","maxLength":)", kCacheSaltBytesMax)),
       Whole("deadline_ms", 1, kDeadlineMsMax),
       Flag("add_special_tokens", true),
+      Flag("watermark", false),
   };
 }
 

@@ -13,7 +13,7 @@
 #include "absl/types/span.h"
 #include "common/limits.h"
 #include "router/doors/http/fields.h"
-#include "router/doors/range.h"
+#include "router/range.h"
 
 namespace weft::router::api {
 

@@ -46,7 +46,7 @@ ApiFields SharedFields() {
   const char kSchemaOrText[] = R"("type":["object","boolean","string"])";
   ApiFields fields = CommonFields();
   AddFields({Text("model"),
-             Real("temperature", {0, kTemperatureMax}, 1),
+             Real("temperature", {0, kTemperatureMax}),
              StopField("stop"),
              Flag("include_stop_str_in_output", false),
              Whole("truncate_prompt_tokens", -1, kContextTokensMax),

@@ -21,7 +21,8 @@ using api::ErrorShape;
 constexpr absl::string_view kAbout =
     "A field that is not required may be left out or null. One that is not in this document is "
     "ignored, and named in the header x-weft-ignored-fields. docs/API.md says what each field "
-    "does. Keys are wanted where the server was started with --api-keys.";
+    "does; defaults of sampling that are not here are in /info. Keys are wanted where the server "
+    "was started with --api-keys.";
 
 absl::string_view ErrorSchemaName(ErrorShape shape) {
   switch (shape) {

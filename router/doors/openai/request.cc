@@ -121,10 +121,12 @@ void ReadChoices(FieldReader& fields, bool has_best_of, OpenAiRequest* request) 
   for (GenerateInput& input : request->inputs) input.sampling.logprobs = true;
 }
 
-void ReadShared(FieldReader& fields, OpenAiRequest* request, std::vector<std::string>* unknown) {
+void ReadShared(const DoorContext& doors, FieldReader& fields, OpenAiRequest* request,
+                std::vector<std::string>* unknown) {
   GenerateInput& input = request->inputs.front();
-  ReadCommonParameters(fields, &input);
-  input.sampling.temperature = fields.Float("temperature", {0, kTemperatureMax}).value_or(1.0f);
+  ReadCommonParameters(doors, fields, &input);
+  input.sampling.temperature =
+      fields.Float("temperature", {0, kTemperatureMax}).value_or(input.sampling.temperature);
   ReadStop(fields, "stop", &input);
   input.include_stop_sequence = fields.Bool("include_stop_str_in_output").value_or(false);
   // -1 = no truncation, as in vLLM.
@@ -174,17 +176,6 @@ void ReadChatLogprobs(FieldReader& fields, SamplingParams* sampling) {
   if (sampling->top_logprobs > 0 && !sampling->logprobs) {
     fields.Fail("top_logprobs", "needs logprobs true");
   }
-}
-
-void ReadParts(const DoorContext& doors, FieldReader& fields, const ChatPrompt& prompt,
-               const ToolChoice& choice, OpenAiRequest* request) {
-  const ModelFacts model = doors.entrance().Model();
-  absl::StatusOr<std::shared_ptr<const PartsSpec>> parts =
-      MakePartsSpec(prompt, choice, model.tool_parser, model.reasoning_parser, "tool_choice");
-  fields.Fail(parts.status());
-  if (!parts.ok()) return;
-  request->format.parts = *parts;
-  request->inputs.front().parts = *std::move(parts);
 }
 
 // -- Completions ---------------------------------------------------------------------------------
@@ -246,7 +237,7 @@ absl::StatusOr<OpenAiRequest> ReadChatRequest(const DoorContext& doors,
   ChatPrompt prompt;
   ToolChoice choice;
   ReadChatPrompt(fields, &prompt, &choice, &request.ignored);
-  ReadShared(fields, &request, &unknown_options);
+  ReadShared(doors, fields, &request, &unknown_options);
   ReadChatLimits(fields, &input);
   ReadChatLogprobs(fields, &input.sampling);
   request.format.logprobs = input.sampling.logprobs;
@@ -254,7 +245,8 @@ absl::StatusOr<OpenAiRequest> ReadChatRequest(const DoorContext& doors,
   ReadChoices(fields, /*has_best_of=*/false, &request);
   fields.Refuse(kRefusedInChat);
   request.format.reasoning = fields.Bool("include_reasoning").value_or(true);
-  if (fields.ok()) ReadParts(doors, fields, prompt, choice, &request);
+  if (fields.ok()) ReadParts(doors, fields, std::move(choice), &input);
+  request.format.parts = input.parts;
   input.prompt = std::move(prompt);
   request.ignored.insert(request.ignored.end(), unknown_options.begin(), unknown_options.end());
   FieldReader* const readers[] = {&fields};
@@ -279,7 +271,7 @@ absl::StatusOr<OpenAiRequest> ReadCompletionRequest(const DoorContext& doors,
   } else {
     fields.Fail("prompt", "is required");
   }
-  ReadShared(fields, &request, &request.ignored);
+  ReadShared(doors, fields, &request, &request.ignored);
   input.max_tokens = ReadTokenCount(fields, "max_tokens").value_or(kCompletionTokensDefault);
   ReadMinTokens(fields, "min_tokens", &input);
   input.echo_prompt = fields.Bool("echo").value_or(false);
