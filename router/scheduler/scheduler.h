@@ -101,7 +101,8 @@ class Scheduler {
   // ignored: the sequence may have ended just before. Appends its Ended record.
   void OnCancel(SequenceId id, int64_t now_us, std::vector<Ended>* ended);
   // Cached prefixes that no sequence refers to are forgotten: nothing that comes later finds them.
-  // Sequences keep their blocks, whose prefixes stay published. Costs about 0.1 us a cached block.
+  // Sequences keep their blocks, whose prefixes stay published. Costs a look-up for each block that
+  // was cached.
   void OnFlush(int64_t now_us);
   // The answer to the oldest step in flight. Appends what became of it. REQUIRES: one row for each
   // of the plan's decode_slots and each chunk with `last`, in that order.
