@@ -15,8 +15,7 @@ namespace weft::router {
 namespace {
 
 // Of both forms.
-constexpr RefusedField kRefused[] = {
-    {"chat_template", ""}, {"media_io_kwargs", "{}"}, {"mm_processor_kwargs", "{}"}};
+constexpr RefusedField kRefused[] = {{"media_io_kwargs", "{}"}, {"mm_processor_kwargs", "{}"}};
 // Templates write such tokens themselves.
 constexpr RefusedField kRefusedOfChats[] = {{"add_special_tokens", "false"}};
 constexpr RefusedField kRefusedOfTexts[] = {{"messages", ""}};
