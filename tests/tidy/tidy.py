@@ -56,6 +56,7 @@ ROOMS = {
         "doors/anthropic": {"doors", "doors/http", "text", "engine", "observe"},
         "doors/openai": {"doors", "doors/http", "text", "engine", "observe"},
         "doors/tgi": {"doors", "doors/http", "doors/openai", "text", "engine", "observe"},
+        "doors/api": {"doors", "doors/anthropic", "doors/http", "doors/openai", "doors/tgi"},
         "doors/ops": {"doors", "doors/http", "text", "engine", "observe"},
         "doors/ui": {"doors/http"},
         "doors/grpc": {"doors", "doors/identity", "text", "engine", "observe"},

@@ -7,9 +7,11 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "boost/json/object.hpp"
 #include "router/doors/anthropic/format.h"
 #include "router/doors/door_context.h"
+#include "router/doors/http/fields.h"
 #include "router/request.h"
 
 namespace weft::router {
@@ -24,5 +26,8 @@ struct AnthropicRequest {
 absl::StatusOr<AnthropicRequest> ReadMessagesRequest(const DoorContext& doors,
                                                      const boost::json::object& body,
                                                      const std::string& request_id);
+
+// Fields that are known and not served, for the description of the API.
+absl::Span<const RefusedField> RefusedAnthropicFields();
 
 }  // namespace weft::router

@@ -8,8 +8,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "boost/json/object.hpp"
 #include "router/doors/door_context.h"
+#include "router/doors/http/fields.h"
 #include "router/doors/openai/format.h"
 #include "router/request.h"
 
@@ -30,5 +32,10 @@ absl::StatusOr<OpenAiRequest> ReadChatRequest(const DoorContext& doors,
 absl::StatusOr<OpenAiRequest> ReadCompletionRequest(const DoorContext& doors,
                                                     const boost::json::object& body,
                                                     const std::string& request_id, Door door);
+
+// Fields that are known and not served, for the description of the API.
+std::vector<absl::Span<const RefusedField>> RefusedChatFields();
+std::vector<absl::Span<const RefusedField>> RefusedCompletionFields();
+absl::Span<const RefusedField> RefusedStreamOptions();
 
 }  // namespace weft::router
