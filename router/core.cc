@@ -136,8 +136,7 @@ class CoreImpl : public Core {
     if (!text.eos_ids.empty()) {
       GrammarOptions grammar_options;
       grammar_options.lexers = std::max(grammar_options.lexers, options.mask_threads);
-      WEFT_ASSIGN_OR_RETURN(grammars,
-                            GrammarEngine::Create(*tokenizer, text.eos_ids, grammar_options));
+      grammars = GrammarEngine::CreateLater(*tokenizer, text.eos_ids, grammar_options);
     }
     WEFT_ASSIGN_OR_RETURN(AnswerDefaults defaults, ChooseParsers(options, text));
     if (options.generation_config == "auto") {

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
+#include "common/log.h"
 #include "common/status.h"
 #include "router/engine/outcome.h"
 #include "router/errors.h"
@@ -44,6 +45,9 @@ std::vector<uint32_t> WorldsOf(const EngineOptions& options) {
 absl::Status ShuttingDown() {
   return UnavailableError("SHUTTING_DOWN", "the server takes no requests now", absl::Seconds(1));
 }
+
+// What is made ahead stands behind what serves.
+constexpr int kGrammarNice = 5;
 
 // A text becomes ids and, on the way, its JSON, its parsed copy and the encoder's lists.
 constexpr size_t kTextCopies = 3;
@@ -102,6 +106,16 @@ absl::Status Serving::StartRecorders() {
 }
 
 absl::Status Serving::Start() {
+  if (grammars_ != nullptr) {
+    grammar_thread_ = Thread(
+        "grammars",
+        [this] {
+          if (const absl::Status status = grammars_->Prepare(); !status.ok()) {
+            WEFT_LOG_WARN("requests with a grammar are refused: {}", std::string(status.message()));
+          }
+        },
+        kGrammarNice);
+  }
   WEFT_RETURN_IF_ERROR(StartRecorders());
   supervisor_ = options_.runtime.make_restarter(
       options_.supervisor_socket, [this](ShardDeath death) { groups_.ShardDied(death); });
