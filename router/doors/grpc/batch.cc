@@ -131,6 +131,7 @@ void BatchCall::Submit(std::vector<absl::StatusOr<GenerateInput>> inputs,
     if (input->correlation_id.empty()) input->correlation_id = name;
     input->traceparent = traceparent();
     if (has_deadline) input->deadline_us = deadline_us;
+    one.events.TellApart(input->parts);
     auto answers = SubmitOne(*std::move(input), std::max(1u, request.sampling().n()), &first);
     one.refused = answers.ok() ? absl::OkStatus() : WithGrpcField(answers.status(), request);
     if (!answers.ok()) continue;
