@@ -82,10 +82,6 @@ absl::StatusOr<boost::json::value> ReadList(const Texts& texts, size_t count_max
 }
 
 absl::Status ReadVariables(const weft::v1::ChatPrompt& chat, ChatPrompt* prompt) {
-  WEFT_ASSIGN_OR_RETURN(const boost::json::value tools,
-                        ReadList(chat.tools(), kToolsMax, "chat.tools"));
-  WEFT_ASSIGN_OR_RETURN(ToolList list, ReadTools(tools, "chat.tools"));
-  prompt->tools = std::move(list.json);
   WEFT_ASSIGN_OR_RETURN(const boost::json::value documents,
                         ReadList(chat.documents(), kDocumentsMax, "chat.documents"));
   WEFT_ASSIGN_OR_RETURN(prompt->documents, ReadDocuments(documents, "chat.documents"));
@@ -121,8 +117,13 @@ absl::Status ReadMode(int mode, ToolChoice* choice) {
   }
 }
 
-absl::StatusOr<ToolChoice> ReadToolChoice(const weft::v1::ChatPrompt& chat) {
+// With the tools that there are.
+absl::StatusOr<ToolChoice> ReadToolChoice(const weft::v1::ChatPrompt& chat, ChatPrompt* prompt) {
+  WEFT_ASSIGN_OR_RETURN(const boost::json::value tools,
+                        ReadList(chat.tools(), kToolsMax, "chat.tools"));
+  WEFT_ASSIGN_OR_RETURN(ToolList list, ReadTools(tools, "chat.tools"));
   ToolChoice choice;
+  choice.tools = std::move(list.specs);
   if (chat.has_parallel_tool_calls()) choice.parallel_calls = chat.parallel_tool_calls();
   const weft::v1::ToolChoice& from = chat.tool_choice();
   if (from.choice_case() == weft::v1::ToolChoice::kFunction) {
@@ -131,6 +132,8 @@ absl::StatusOr<ToolChoice> ReadToolChoice(const weft::v1::ChatPrompt& chat) {
     choice.named = from.function();
   }
   WEFT_RETURN_IF_ERROR(ReadMode(from.mode(), &choice));
+  // Tools that the model may not call are not shown to it.
+  if (!choice.none) prompt->tools = std::move(list.json);
   if (from.allowed().empty()) return choice;
   constexpr char kAllowed[] = "chat.tool_choice.allowed";
   if (choice.none || !choice.named.empty()) {
@@ -161,21 +164,20 @@ absl::StatusOr<ChatPrompt> ReadChat(weft::v1::ChatPrompt* chat, ToolChoice* choi
         ReadMessage(chat->mutable_messages(i), absl::StrCat("chat.messages[", i, "].")));
     prompt.messages.push_back(std::move(message));
   }
+  WEFT_ASSIGN_OR_RETURN(*choice, ReadToolChoice(*chat, &prompt));
   WEFT_RETURN_IF_ERROR(ReadVariables(*chat, &prompt));
-  WEFT_ASSIGN_OR_RETURN(*choice, ReadToolChoice(*chat));
-  if (choice->none) prompt.tools.clear();
   WEFT_RETURN_IF_ERROR(CheckChat(prompt, "chat."));
   return prompt;
 }
 
 absl::Status ReadParts(const ModelFacts& model, const weft::v1::ResponseOptions& response,
-                       const ToolChoice& choice, GenerateInput* input) {
+                       ToolChoice choice, GenerateInput* input) {
   const bool told_apart = response.parts();
-  const ChatPrompt* const chat = std::get_if<ChatPrompt>(&input->prompt);
+  const bool is_chat = std::holds_alternative<ChatPrompt>(input->prompt);
   if (response.omit_reasoning() && !told_apart) {
     return FieldError("response.omit_reasoning", "needs response.parts");
   }
-  if (told_apart && chat == nullptr) {
+  if (told_apart && !is_chat) {
     return FieldError("response.parts", "needs chat: other prompts say nothing of tools");
   }
   if (told_apart && input->echo_prompt) {
@@ -183,15 +185,14 @@ absl::Status ReadParts(const ModelFacts& model, const weft::v1::ResponseOptions&
                       "is not for an answer that is told apart: the prompt "
                       "is none of its parts");
   }
-  if (chat == nullptr) return absl::OkStatus();
-  const absl::StatusOr<std::shared_ptr<const PartsSpec>> parts =
-      MakePartsSpec(*chat, choice, model.tool_parser, model.reasoning_parser, "chat.tool_choice");
+  if (!is_chat) return absl::OkStatus();
+  choice.told_apart = told_apart;
+  absl::StatusOr<std::shared_ptr<const PartsSpec>> parts = MakePartsSpec(
+      std::move(choice), model.tool_parser, model.reasoning_parser, "chat.tool_choice");
   if (ErrorField(parts.status()) == "tools") return RenameField(parts.status(), "chat.tools");
   WEFT_RETURN_IF_ERROR(parts.status());
-  if (*parts == nullptr || (!told_apart && !(*parts)->HoldsCalls())) return absl::OkStatus();
-  auto spec = std::make_shared<PartsSpec>(**parts);
-  spec->told_apart = told_apart;
-  input->parts = std::move(spec);
+  const bool counts = *parts != nullptr && (told_apart || (*parts)->HoldsCalls());
+  if (counts) input->parts = *std::move(parts);
   return absl::OkStatus();
 }
 

@@ -26,7 +26,7 @@ absl::StatusOr<ChatPrompt> ReadChat(weft::v1::ChatPrompt* chat, ToolChoice* choi
 // they follow from. `model` says in which formats they come. Errors name chat.tools,
 // chat.tool_choice and fields of `response`.
 absl::Status ReadParts(const ModelFacts& model, const weft::v1::ResponseOptions& response,
-                       const ToolChoice& choice, GenerateInput* input);
+                       ToolChoice choice, GenerateInput* input);
 
 // Appends the numbers of fields that this build does not know, behind `path`.
 void ListUnknown(const google::protobuf::Message& message, absl::string_view path,

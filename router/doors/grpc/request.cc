@@ -320,7 +320,8 @@ absl::StatusOr<GenerateInput> ReadGenerate(const DoorContext& doors,
   }
   WEFT_RETURN_IF_ERROR(ReadStopping(request.stopping(), &input));
   WEFT_RETURN_IF_ERROR(ReadResponse(request.response(), &input));
-  WEFT_RETURN_IF_ERROR(ReadParts(doors.entrance().Model(), request.response(), choice, &input));
+  WEFT_RETURN_IF_ERROR(
+      ReadParts(doors.entrance().Model(), request.response(), std::move(choice), &input));
   if (request.has_resume()) WEFT_RETURN_IF_ERROR(ReadResume(request.resume(), &input));
   if (request.has_resume() && request.sampling().n() > 1) {
     return FieldError("resume", "is for streams of one answer");
