@@ -14,6 +14,7 @@
 #include "router/doors/grpc/messages.h"
 #include "router/doors/grpc/request.h"
 #include "router/errors.h"
+#include "router/text/prepare.h"
 
 namespace weft::router {
 namespace {
@@ -99,7 +100,10 @@ absl::StatusOr<std::vector<std::shared_ptr<Answer>>> BatchCall::SubmitOne(
     permit->reset();
   }
   while (permits.size() < choices) {
-    WEFT_ASSIGN_OR_RETURN(Admission::Permit one, door_.doors->Enter(tenant(), 0));
+    // The first request's permit counts the whole message, and no longer than until its text has
+    // become tokens: the others' texts count by themselves.
+    const size_t bytes = permits.empty() ? TextBytes(input) : 0;
+    WEFT_ASSIGN_OR_RETURN(Admission::Permit one, door_.doors->Enter(tenant(), bytes));
     permits.push_back(std::move(one));
   }
   return door_.doors->entrance().SubmitChoices(
