@@ -7,9 +7,9 @@
 #include "common/limits.h"
 #include "common/status.h"
 #include "router/doors/grpc/chat.h"
-#include "router/doors/range.h"
 #include "router/doors/resume.h"
 #include "router/errors.h"
+#include "router/range.h"
 
 namespace weft::router {
 namespace {
@@ -99,9 +99,9 @@ absl::Status ReadPrompt(weft::v1::GenerateRequest* request, ToolChoice* choice,
 absl::Status ReadSampling(const weft::v1::SamplingParameters& from, GenerateInput* input) {
   SamplingParams& to = input->sampling;
   if (from.has_temperature()) to.temperature = from.temperature();
-  to.top_k = from.top_k();
+  if (from.top_k() != 0) to.top_k = from.top_k();
   if (from.has_top_p()) to.top_p = from.top_p();
-  to.min_p = from.min_p();
+  if (from.min_p() != 0) to.min_p = from.min_p();
   if (from.has_typical_p()) to.typical_p = from.typical_p();
   if (from.has_seed()) input->seed = from.seed();
   WEFT_RETURN_IF_ERROR(CheckNumber("sampling.temperature", to.temperature, {0, kTemperatureMax}));
@@ -135,6 +135,7 @@ absl::Status ReadBans(const weft::v1::DecodingParameters& from, GenerateInput* i
     }
     input->bad_words.push_back(word);
   }
+  input->watermark = from.watermark();
   return absl::OkStatus();
 }
 
@@ -310,6 +311,8 @@ absl::StatusOr<GenerateInput> ReadGenerate(const DoorContext& doors,
   }
   input.correlation_id = request.request_id();
   WEFT_RETURN_IF_ERROR(doors.CheckModel(request.model()));
+  const ModelFacts model = doors.entrance().Model();
+  input.sampling = model.sampling_defaults;
   ToolChoice choice;
   WEFT_RETURN_IF_ERROR(ReadPrompt(from, &choice, &input));
   WEFT_RETURN_IF_ERROR(ReadSampling(request.sampling(), &input));
@@ -320,8 +323,7 @@ absl::StatusOr<GenerateInput> ReadGenerate(const DoorContext& doors,
   }
   WEFT_RETURN_IF_ERROR(ReadStopping(request.stopping(), &input));
   WEFT_RETURN_IF_ERROR(ReadResponse(request.response(), &input));
-  WEFT_RETURN_IF_ERROR(
-      ReadParts(doors.entrance().Model(), request.response(), std::move(choice), &input));
+  WEFT_RETURN_IF_ERROR(ReadParts(model, request.response(), std::move(choice), &input));
   if (request.has_resume()) WEFT_RETURN_IF_ERROR(ReadResume(request.resume(), &input));
   if (request.has_resume() && request.sampling().n() > 1) {
     return FieldError("resume", "is for streams of one answer");
