@@ -249,7 +249,7 @@ class GrpcBatchTest(unittest.TestCase):
                          self.grpc.StatusCode.DEADLINE_EXCEEDED)
         self.server.wait_idle()
         # Their own deadlines are the call's alone: what was streamed before it stays good.
-        call, seen = self.batch(requests, timeout=2.0), []
+        call, seen = self.batch(requests, timeout=5.0), []
         with self.assertRaises(self.grpc.RpcError):
             for event in call:
                 seen.append(event)
