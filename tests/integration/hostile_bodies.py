@@ -277,9 +277,20 @@ def parameters():
                grammar=("regex", "(([a-z ]{0,40}x){0,40}y)*"))
 
 
-def bodies():
-    """All of them, each with a name of its own."""
-    found = [Body(f"{kind}: {name}", grammar=(kind, text))
+def other(kind, text, number):
+    """The same grammar in other words, which no server has compiled yet."""
+    if kind == "json_schema" and text.startswith("{"):
+        return f'{{"title":"{number}",{text[1:]}'
+    if kind == "regex":
+        return f"(?:{text}){'()' * number}"
+    if kind == "lark":
+        return text + "\n" * number
+    return text + [f"number {number}"] if kind == "choice" else text
+
+
+def bodies(number=0):
+    """All of them, each with a name of its own; grammars are others than those of another number."""
+    found = [Body(f"{kind}: {name}", grammar=(kind, other(kind, text, number)))
              for kind, some in (("json_schema", schemas()), ("regex", regexes()),
                                 ("lark", larks()), ("choice", choices()),
                                 ("structural_tag", tags()))

@@ -97,11 +97,17 @@ class GrpcToolsTest(unittest.TestCase):
             self.assertIn(arguments["zone"], range(-12, 13))
 
     def check_calls(self, answer):
-        """Finished calls of known tools, and nothing else."""
-        self.assertEqual(answer.finish.reason, self.types.FINISH_REASON_TOOL_CALLS)
+        """Calls of known tools, and nothing else; the last one may be cut off where the model goes on
+        and on."""
         self.assertGreater(len(answer.calls), 0)
         self.assertEqual(answer.text, "")
-        for call in answer.calls:
+        whole = answer.calls
+        if answer.finish.reason == self.types.FINISH_REASON_LENGTH:
+            whole = whole[:-1]
+            self.assertGreater(len(whole), 0)
+        else:
+            self.assertEqual(answer.finish.reason, self.types.FINISH_REASON_TOOL_CALLS)
+        for call in whole:
             self.check_arguments(call["name"], call["arguments"])
         ids = [call["id"] for call in answer.calls]
         self.assertEqual(len(set(ids)), len(ids))
@@ -151,15 +157,9 @@ class GrpcToolsTest(unittest.TestCase):
             self.assertEqual(answer.finish.reason, self.types.FINISH_REASON_TOOL_CALLS)
         else:
             self.assertTrue(answer.text)
-        request = self.request("none")
-        answer = self.generate(request)
+        answer = self.generate(self.request("none"))
         self.assertEqual(answer.calls, [])
         self.assertTrue(answer.text)
-        # The model is not told of tools that it may not call.
-        told, untold = (len(self.stub.Tokenize(self.pb.TokenizeRequest(chat=one.chat)).ids)
-                        for one in (self.request("auto"), request))
-        self.assertGreater(told, untold)
-        self.assertEqual(answer.finish.prompt_tokens, untold)
 
     def test_deltas_are_those_of_the_http_route(self):
         for choice, seed in (("required", 4), ("get_time", 4), ("auto", 6), ("none", 7)):
@@ -191,17 +191,20 @@ class GrpcToolsTest(unittest.TestCase):
         request.stopping.max_tokens = 6
         answer = self.generate(request)
         self.assertEqual(answer.finish.reason, self.types.FINISH_REASON_LENGTH)
+        self.assertEqual(answer.finish.output_tokens, 6)
 
     def test_a_schema_beside_tools_is_that_of_the_content(self):
-        request = self.request("auto", seed=2)
-        request.decoding.grammar.json_schema = json.dumps(
-            {"type": "object", "properties": {"x": {"type": "integer", "maximum": 9}},
-             "required": ["x"], "additionalProperties": False})
-        answer = self.generate(request)
-        if answer.calls:
-            self.check_calls(answer)
-        else:
-            self.assertLessEqual(json.loads(answer.text)["x"], 9)
+        schema = {"type": "object", "properties": {"x": {"type": "integer", "maximum": 9}},
+                  "required": ["x"], "additionalProperties": False}
+        for seed in SEEDS:
+            request = self.request("auto", seed)
+            request.decoding.grammar.json_schema = json.dumps(schema)
+            answer = self.generate(request)
+            deltas, _ = self.chunks("auto", seed, response_format={
+                "type": "json_schema", "json_schema": {"name": "x", "schema": schema}})
+            self.assertEqual(answer.deltas, deltas)
+            if not answer.calls:
+                self.assertLessEqual(json.loads(answer.text)["x"], 9)
 
     def test_a_round_trip(self):
         asked = self.generate(self.request("get_weather", seed=3)).calls[0]
