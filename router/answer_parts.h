@@ -20,6 +20,9 @@ struct ToolSpec {
 };
 
 struct PartsSpec {
+  // The parts are told apart for the client. False: all is text, and only what the answer's calls
+  // have to fit counts.
+  bool told_apart = true;
   // Names of formats (text/parts/part_parser.h). "none": calls, or reasoning, are content.
   std::string tool_parser = "none";
   std::string reasoning_parser = "none";

@@ -5,6 +5,8 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "router/context_length.h"
 
 namespace weft::router {
@@ -12,10 +14,14 @@ namespace {
 
 // Payload keys inside absl::Status; they never leave the process.
 constexpr char kFieldKey[] = "weft/field";
+// Of several fields those behind the first, one a line.
+constexpr char kMoreFieldsKey[] = "weft/more_fields";
 constexpr char kRetryAfterKey[] = "weft/retry_after_ms";
 constexpr char kReasonKey[] = "weft/reason";
 
-std::string Prefix(absl::string_view field) { return absl::StrCat("`", field, "`: "); }
+std::string Prefix(absl::Span<const std::string> fields) {
+  return absl::StrCat("`", absl::StrJoin(fields, "`, `"), "`: ");
+}
 
 absl::Status RetryableError(absl::StatusCode code, absl::string_view reason,
                             absl::string_view message, absl::Duration retry_after) {
@@ -29,8 +35,15 @@ absl::Status RetryableError(absl::StatusCode code, absl::string_view reason,
 }  // namespace
 
 absl::Status FieldError(absl::string_view field, absl::string_view message) {
-  absl::Status status = absl::InvalidArgumentError(absl::StrCat(Prefix(field), message));
-  status.SetPayload(kFieldKey, absl::Cord(field));
+  return FieldsError({std::string(field)}, message);
+}
+
+absl::Status FieldsError(absl::Span<const std::string> fields, absl::string_view message) {
+  absl::Status status = absl::InvalidArgumentError(absl::StrCat(Prefix(fields), message));
+  status.SetPayload(kFieldKey, absl::Cord(fields.front()));
+  if (fields.size() > 1) {
+    status.SetPayload(kMoreFieldsKey, absl::Cord(absl::StrJoin(fields.subspan(1), "\n")));
+  }
   return status;
 }
 
@@ -40,13 +53,31 @@ std::optional<std::string> ErrorField(const absl::Status& status) {
   return std::string(*field);
 }
 
+std::vector<std::string> ErrorFields(const absl::Status& status) {
+  const std::optional<std::string> first = ErrorField(status);
+  if (!first.has_value()) return {};
+  std::vector<std::string> fields = {*first};
+  if (const absl::optional<absl::Cord> more = status.GetPayload(kMoreFieldsKey)) {
+    for (const absl::string_view field : absl::StrSplit(std::string(*more), '\n')) {
+      fields.emplace_back(field);
+    }
+  }
+  return fields;
+}
+
 absl::Status RenameField(const absl::Status& status, absl::string_view field) {
-  const std::optional<std::string> old = ErrorField(status);
-  if (!old.has_value()) return status;
+  return RenameFields(status, [field](const std::string&) { return std::string(field); });
+}
+
+absl::Status RenameFields(const absl::Status& status,
+                          absl::FunctionRef<std::string(const std::string&)> name) {
+  std::vector<std::string> fields = ErrorFields(status);
+  if (fields.empty()) return status;
   absl::string_view message = status.message();
-  const std::string prefix = Prefix(*old);
+  const std::string prefix = Prefix(fields);
   if (message.substr(0, prefix.size()) == prefix) message.remove_prefix(prefix.size());
-  absl::Status renamed = FieldError(field, message);
+  for (std::string& field : fields) field = name(field);
+  absl::Status renamed = FieldsError(fields, message);
   if (const absl::optional<absl::Cord> reason = status.GetPayload(kReasonKey)) {
     renamed.SetPayload(kReasonKey, *reason);
   }

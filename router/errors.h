@@ -6,10 +6,13 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 
 namespace weft::router {
 
@@ -18,10 +21,17 @@ namespace weft::router {
 // it.
 absl::Status FieldError(absl::string_view field, absl::string_view message);
 
-// The field of an error made by FieldError.
+// INVALID_ARGUMENT "`a`, `b`: message" that any of `fields`, at least one, may have caused.
+absl::Status FieldsError(absl::Span<const std::string> fields, absl::string_view message);
+
+// The field of an error made by FieldError, or the first of several.
 std::optional<std::string> ErrorField(const absl::Status& status);
-// The same error under another field name.
+// All of them; none for another error.
+std::vector<std::string> ErrorFields(const absl::Status& status);
+// The same error of one field under another name, or of each field under the one that `name` gives.
 absl::Status RenameField(const absl::Status& status, absl::string_view field);
+absl::Status RenameFields(const absl::Status& status,
+                          absl::FunctionRef<std::string(const std::string&)> name);
 
 // INVALID_ARGUMENT with the reason NOT_SUPPORTED_BY_MODEL: another kind of model would serve it.
 absl::Status NotSupportedByModelError(absl::string_view message);

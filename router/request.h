@@ -97,8 +97,8 @@ struct GenerateInput {
   // What the answer fits, and what its door calls the field that says so.
   std::optional<GrammarSpec> grammar;
   std::string grammar_field;
-  // Its parts are told apart: control tokens are part of the text, but for those that end it, since
-  // they mark the parts. Null: the text is all there is.
+  // What is known of the answer's parts. Where they are told apart control tokens are part of the
+  // text, but for those that end it, since they mark the parts. Null: the text is all there is.
   std::shared_ptr<const PartsSpec> parts;
   // Control tokens have no part in the text.
   bool skip_special_tokens = true;

@@ -244,6 +244,7 @@ absl::StatusOr<std::shared_ptr<const PartsSpec>> MakePartsSpec(ToolChoice choice
                                                                const std::string& reasoning_parser,
                                                                absl::string_view tool_choice_path) {
   auto spec = std::make_shared<PartsSpec>();
+  spec->told_apart = choice.told_apart;
   spec->reasoning_parser = reasoning_parser;
   spec->calls = choice.calls;
   spec->named = choice.named;

@@ -57,6 +57,8 @@ struct ToolChoice {
   // Of the tools the model is told of these alone may be called; nothing: all.
   std::optional<std::vector<std::string>> allowed;
   bool parallel_calls = true;
+  // As of PartsSpec.
+  bool told_apart = true;
 };
 
 // What is told apart in a chat's answers of a model with these parsers; null for nothing. Errors

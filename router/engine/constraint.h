@@ -9,12 +9,14 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "common/ids.h"
+#include "router/errors.h"
 
 namespace weft::router {
 
@@ -32,8 +34,9 @@ class TokenConstraint {
 // A constraint with the tokens that it has not looked at yet.
 class ConstrainedLog {
  public:
-  explicit ConstrainedLog(std::unique_ptr<TokenConstraint> constraint)
-      : constraint_(std::move(constraint)) {}
+  // `fields` are those of the request that `constraint` comes from, at least one.
+  ConstrainedLog(std::unique_ptr<TokenConstraint> constraint, std::vector<std::string> fields)
+      : constraint_(std::move(constraint)), fields_(std::move(fields)) {}
 
   // A token of the answer; never waits for NextMask. Engine loop's thread.
   void Append(TokenId id) {
@@ -53,10 +56,13 @@ class ConstrainedLog {
     }
     return failure_.ok() ? constraint_->Allow(words) : failure_;
   }
+  // The error of a request that NextMask left nothing. Any thread.
+  absl::Status NothingLeft() const { return FieldsError(fields_, "no token may come next"); }
 
  private:
   std::mutex work_mutex_;
   const std::unique_ptr<TokenConstraint> constraint_;
+  const std::vector<std::string> fields_;
   absl::Status failure_;
   std::mutex tokens_mutex_;
   std::vector<TokenId> tokens_;

@@ -85,8 +85,8 @@ void MaskMaker::Run(Work work, std::vector<uint32_t>* words) {
   words->resize((size_t{work.vocab_size} + 31) / 32);
   for (const MaskJob& job : work.jobs) {
     absl::Status status = job.log->NextMask(absl::MakeSpan(*words));
-    if (status.ok()) {
-      status = AppendMaskRow(job.slot, *words, work.vocab_size, &work.made.rows);
+    if (status.ok() && !AppendMaskRow(job.slot, *words, work.vocab_size, &work.made.rows)) {
+      status = job.log->NothingLeft();
     }
     if (!status.ok()) {
       AppendFreeRow(job.slot, &work.made.rows);

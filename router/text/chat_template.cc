@@ -247,6 +247,12 @@ absl::StatusOr<std::string> ChatTemplate::Call(absl::string_view request, bool* 
     // A template may quote the conversation in what it says.
     return FieldError("messages", Unmark(text).text);
   }
+  if (result == WEFT_TEXT_PANIC) {
+    // Of the library that runs templates, and caught there: the worker is as it was.
+    return FieldError("messages", absl::StrCat("the chat template cannot be run on this "
+                                               "conversation: ",
+                                               Unmark(text).text));
+  }
   return ToStatus(static_cast<WeftTextStatus>(result), text);
 }
 

@@ -61,10 +61,15 @@ absl::StatusOr<std::shared_ptr<ConstrainedLog>> MakeConstraint(const TextModel& 
                                                                const GenerateInput& input,
                                                                const PromptText& prompt) {
   std::vector<std::unique_ptr<TokenConstraint>> constraints;
+  std::vector<std::string> fields;
+  const auto add = [&](std::unique_ptr<TokenConstraint> constraint, absl::string_view field) {
+    constraints.push_back(std::move(constraint));
+    fields.emplace_back(field);
+  };
   if (input.grammar.has_value()) {
     WEFT_ASSIGN_OR_RETURN(std::unique_ptr<TokenConstraint> grammar,
                           MakeGrammarConstraint(model, input, prompt.text));
-    constraints.push_back(std::move(grammar));
+    add(std::move(grammar), input.grammar_field);
   }
   const std::vector<TokenId>& allowed = input.allowed_token_ids;
   if (!allowed.empty()) {
@@ -74,22 +79,25 @@ absl::StatusOr<std::shared_ptr<ConstrainedLog>> MakeConstraint(const TextModel& 
                         "must hold an id that does not end the answer where a least number of "
                         "tokens is asked for");
     }
-    constraints.push_back(AllowOnly(allowed));
+    add(AllowOnly(allowed), "allowed_token_ids");
   }
   if (!input.bad_words.empty()) {
     WEFT_ASSIGN_OR_RETURN(std::vector<std::vector<TokenId>> sequences,
                           SpellWords(*model.tokenizer, input.bad_words));
-    constraints.push_back(BanSequences(std::move(sequences)));
+    add(BanSequences(std::move(sequences)), "bad_words");
   }
   if (input.watermark) {
     if (!constraints.empty()) {
       return FieldError("watermark",
                         "goes with no grammar, required or strict calls, allowed ids or bad words");
     }
-    constraints.push_back(PreferGreen(prompt.ids.back()));
+    add(PreferGreen(prompt.ids.back()), "watermark");
+  } else if (!constraints.empty() && !input.sampling.held_ids.empty()) {
+    // The shards hold them back, too; with the others it shows here whether anything is left.
+    add(HoldBack(input.sampling.held_ids, input.sampling.min_tokens), "min_tokens");
   }
   if (constraints.empty()) return nullptr;
-  auto log = std::make_shared<ConstrainedLog>(AllOf(std::move(constraints)));
+  auto log = std::make_shared<ConstrainedLog>(AllOf(std::move(constraints)), std::move(fields));
   if (input.resume.has_value()) {
     for (const TokenId id : input.resume->output_ids) log->Append(id);
   }
@@ -121,7 +129,7 @@ absl::StatusOr<Choice> MakeChoice(const TextModel& model, const GenerateInput& i
   wishes.stop_token_ids = input.stop_token_ids;
   wishes.include_stop = input.include_stop_sequence;
   bool skip_special = input.skip_special_tokens;
-  if (input.parts != nullptr) {
+  if (input.parts != nullptr && input.parts->told_apart) {
     skip_special = false;
     wishes.unseen_ids = *model.eos_ids;
     wishes.reasoning_open = PromptOpensReasoning(input.parts->reasoning_parser, prompt.text);

@@ -213,6 +213,39 @@ TEMPLATE_FIELDS = (
     Field((None, "continue_final_message", None), ("false", "null"), BOOLEAN_WRONG, ("boolean",)),
 )
 
+# Of GenerateRequest, for the messages of a chat with the tool above; beside the path that is named
+# the fields, with __ for a dot. Lists are appended to.
+STRICT_TOOL = ('{"type":"function","function":{"name":"s","strict":true,"parameters":'
+               '{"type":"object","properties":{"x":{"not":{}}},"required":["x"]}}}')
+GRPC_TOOLS = (
+    ("chat.tools[1]", {"chat__tools": ["{"]}),
+    ("chat.tools[1]", {"chat__tools": ["5"]}),
+    ("chat.tools[1].type", {"chat__tools": ["{}"]}),
+    ("chat.tools[1].function.name", {"chat__tools": [TOOL]}),
+    ("chat.tools[1].function.strict",
+     {"chat__tools": ['{"type":"function","function":{"name":"g","strict":1}}']}),
+    ("chat.tools", {"chat__tools": [TOOL] * 128}),
+    ("chat.tools", {"chat__tools": [STRICT_TOOL]}),
+    ("chat.tools", {"chat__tools": [STRICT_TOOL], "response__parts": True}),
+    ("chat.tools", {"chat__tools": [STRICT_TOOL], "chat__tool_choice__function": "s"}),
+    ("chat.tool_choice", {"chat__tool_choice__function": "quux"}),
+    ("chat.tool_choice.function", {"chat__tool_choice__function": ""}),
+    ("chat.tool_choice.function", {"chat__tool_choice__function": "a b"}),
+    ("chat.tool_choice.function", {"chat__tool_choice__function": "x" * 65}),
+    ("chat.tool_choice.mode", {"chat__tool_choice__mode": 4}),
+    ("chat.tool_choice.mode", {"chat__tool_choice__mode": -1}),
+    ("chat.tool_choice", {"chat__tool_choice__allowed": ["quux"]}),
+    ("chat.tool_choice.allowed[1]", {"chat__tool_choice__allowed": ["f", ""]}),
+    ("chat.tool_choice.allowed", {"chat__tool_choice__allowed": ["f"] * 129}),
+    ("chat.tool_choice.allowed", {"chat__tool_choice__allowed": ["f"],
+                                  "chat__tool_choice__function": "f"}),
+    ("chat.tool_choice.allowed", {"chat__tool_choice__allowed": ["f"],
+                                  "chat__tool_choice__mode": 2}),
+    ("response.echo_prompt", {"response__parts": True, "response__echo_prompt": True}),
+    ("response.omit_reasoning", {"response__omit_reasoning": True}),
+    ("decoding.grammar", {"response__parts": True, "decoding__grammar__regex": "a+"}),
+)
+
 # Never looked at.
 ACCEPTED = tuple(Field((None, name, name), ("1", '"x"', "{}", "[1]", "null"), ())
                  for name in ("user", "metadata", "prompt_cache_key", "safety_identifier"))

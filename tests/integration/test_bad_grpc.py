@@ -3,6 +3,7 @@ first message of a stream."""
 
 import unittest
 
+from bad_cases import GRPC_TOOLS, TOOL
 from weft_server import WeftServer, grpc_modules
 
 SERVICE = "/weft.v1.TextGeneration/"
@@ -72,12 +73,18 @@ class BadGrpcTest(unittest.TestCase):
         """"Hi" with one new token, and `fields` by path (dots as __)."""
         request = self.pb.GenerateRequest(text="Hi")
         request.stopping.max_tokens = 1
+        return self.set(request, fields)
+
+    def set(self, request, fields):
         for path, value in fields.items():
             target = request
             *folders, name = path.split("__")
             for folder in folders:
                 target = getattr(target, folder)
-            setattr(target, name, value)
+            if isinstance(value, list):
+                getattr(target, name).extend(value)
+            else:
+                setattr(target, name, value)
         return request
 
     def generate(self, request, raw=True):
@@ -197,6 +204,22 @@ class BadGrpcTest(unittest.TestCase):
         self.assert_no_prompts()
         answers = self.generate(self.request(text="a b " * self.context, truncate_prompt_tokens=7))
         self.assertEqual(answers[0].prompt_info.prompt_tokens, 7)
+
+    def test_tools_and_parts(self):
+        for path, fields in GRPC_TOOLS:
+            with self.subTest(path=path, fields=str(fields)[:60]):
+                request = self.pb.GenerateRequest()
+                request.stopping.max_tokens = 1
+                request.chat.messages.add(role="user", content="Hi")
+                request.chat.tools.append(TOOL)
+                self.set(request, fields)
+                self.refuse(request, path)
+        without = self.pb.GenerateRequest()
+        without.chat.messages.add(role="user", content="Hi")
+        without.chat.tool_choice.mode = self.pb.TOOL_CHOICE_MODE_REQUIRED
+        self.refuse(without, "chat.tool_choice", ("no tools",))
+        self.refuse(self.request(response__parts=True), "response.parts", ("chat",))
+        self.assert_no_prompts()
 
     def test_unary_calls(self):
         pb = self.pb

@@ -1,10 +1,12 @@
 """GenerateBatch: each of several requests has its own answer or error, one call bounds and cancels
 all of them."""
 
+import random
 import unittest
 
-from weft_server import WeftServer, grpc_modules
+from weft_server import WeftServer, grpc_modules, seed
 
+SEED = seed(62)
 PROMPTS = ("The capital of France is", "Once upon a time", "2 + 2 =")
 
 
@@ -152,6 +154,107 @@ class GrpcBatchTest(unittest.TestCase):
         self.assertTrue(self.stub.Cancel(self.pb.CancelRequest(request_id="all-of-us")).found)
         ends = [event.error.code for event in call if event.HasField("error")]
         self.assertEqual(ends, [self.grpc.StatusCode.CANCELLED.value[0]] * 3)
+
+    # -- Hostile and unlucky clients --------------------------------------------------------------
+    def alone(self, request):
+        return "".join(e.output.text for e in self.stub.Generate(request, timeout=60))
+
+    def codes(self, found):
+        """The code of each request's error; None for one that finished."""
+        return [events[-1].error.code if events[-1].HasField("error") else None
+                for events in found]
+
+    def test_the_most_answers(self):
+        requests = []
+        for index in range(256):
+            request = self.pb.GenerateRequest(text=PROMPTS[index % 3])
+            request.sampling.n, request.sampling.seed = 2, index % 7
+            request.stopping.max_tokens = 1 + index % 3
+            requests.append(request)
+        found = self.collect(self.batch(requests, timeout=300), 256)
+        for request, events in zip(requests, found):
+            ends = [e.response.finish_info for e in events if e.response.HasField("finish_info")]
+            self.assertEqual(sorted(end.index for end in ends), [0, 1])
+            self.assertEqual(sum(e.response.HasField("prompt_info") for e in events), 1)
+            self.assertTrue(events[0].response.HasField("prompt_info"))
+            for end in ends:
+                self.assertLessEqual(end.output_tokens, request.stopping.max_tokens)
+        # The same request has the same answers wherever in the batch it stands.
+        told = {}
+        for request, events in zip(requests, found):
+            texts = ["".join(e.response.output.text for e in events
+                             if e.response.output.index == choice) for choice in (0, 1)]
+            self.assertEqual(told.setdefault(request.SerializeToString(), texts), texts)
+
+    def test_half_of_them_bad(self):
+        def spoil(request, index):
+            """A request that is refused, and the code."""
+            kinds = ((request.sampling, "top_p", 2), (request.stopping, "max_tokens", 0),
+                     (request.response, "top_logprobs", 21), (request.decoding.grammar, "regex", "["),
+                     (request, "model", "quux"), (request, "request_id", "a b"))
+            target, name, value = kinds[index % len(kinds)]
+            setattr(target, name, value)
+            code = "NOT_FOUND" if name == "model" else "INVALID_ARGUMENT"
+            return getattr(self.grpc.StatusCode, code).value[0]
+
+        requests, codes = [], []
+        for index in range(120):
+            requests.append(self.request(PROMPTS[index % 3], 4))
+            codes.append(spoil(requests[-1], index // 2) if index % 2 else None)
+        found = self.collect(self.batch(requests), len(requests))
+        self.assertEqual(self.codes(found), codes)
+        told = [self.alone(self.request(prompt, 4)) for prompt in PROMPTS]
+        for index in range(0, 120, 2):
+            self.assertEqual(self.text(found[index]), told[index % 3])
+
+    def test_a_cancel_ends_those_of_its_name_and_no_other(self):
+        requests = [self.request(PROMPTS[index % 3], 24, request_id="twice" if index % 2 else "")
+                    for index in range(6)]
+        for request in requests[1::2]:
+            request.stopping.max_tokens = 2000
+        call = self.batch(requests, request_id="the-rest")
+        first = next(call)
+        self.assertTrue(self.stub.Cancel(self.pb.CancelRequest(request_id="twice")).found)
+        found = self.collect([first, *call], len(requests))
+        cancelled = self.grpc.StatusCode.CANCELLED.value[0]
+        self.assertEqual(self.codes(found), [None, cancelled] * 3)
+        for index in range(0, 6, 2):
+            self.assertEqual(self.text(found[index]), self.alone(requests[index]))
+        self.assertFalse(self.stub.Cancel(self.pb.CancelRequest(request_id="twice")).found)
+
+    def test_clients_that_leave_at_any_moment(self):
+        source = random.Random(SEED)
+        requests = [self.request(PROMPTS[index % 3], 400) for index in range(24)]
+        for leaves_after in [0] * 6 + [source.randrange(1, 60) for _ in range(6)]:
+            call = self.batch(requests)
+            for _ in range(leaves_after):
+                next(call)
+            call.cancel()
+        # The connection goes, and all that was on it.
+        with self.grpc.insecure_channel(
+                self.server.grpc, [("grpc.use_local_subchannel_pool", 1)]) as channel:
+            calls = [self.pb_grpc.TextGenerationStub(channel).GenerateBatch(
+                self.pb.GenerateBatchRequest(requests=requests), timeout=60) for _ in range(3)]
+            for call in calls:
+                next(call)
+        self.server.wait_idle()
+        found = self.collect(self.batch([self.request(p) for p in PROMPTS]), len(PROMPTS))
+        self.assertEqual([self.text(events) for events in found],
+                         [self.alone(self.request(p)) for p in PROMPTS])
+
+    def test_deadlines_that_pass_at_any_moment(self):
+        requests = [self.request(PROMPTS[index % 3], 2000) for index in range(24)]
+        for timeout_s in (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0):
+            self.refused(self.batch(requests, timeout=timeout_s),
+                         self.grpc.StatusCode.DEADLINE_EXCEEDED)
+        self.server.wait_idle()
+        # Their own deadlines are the call's alone: what was streamed before it stays good.
+        call, seen = self.batch(requests, timeout=5.0), []
+        with self.assertRaises(self.grpc.RpcError):
+            for event in call:
+                seen.append(event)
+        self.assertEqual(self.codes([[event] for event in seen]), [None] * len(seen))
+        self.assertEqual({event.request_index for event in seen}, set(range(24)))
 
     def test_a_full_queue_refuses_requests_one_by_one(self):
         with WeftServer("--queue-requests-max=4") as server:

@@ -18,9 +18,10 @@ DOCUMENTED_ADDRESS = "127.0.0.1:8081"
 class GrpcDocTest(unittest.TestCase):
     def test_the_stubs_and_the_program(self):
         command = re.search(r"^python -m grpc_tools.*$", TEXT, re.MULTILINE).group(0)
-        program, batch = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+        program, *more = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+        self.assertEqual(len(more), 2)
         # Inside of the program's channel.
-        program += "".join(f"    {line}\n" for line in batch.splitlines())
+        program += "".join(f"    {line}\n" for line in "".join(more).splitlines())
         self.assertIn(DOCUMENTED_ADDRESS, program)
         with tempfile.TemporaryDirectory() as folder, WeftServer() as server:
             # In a folder that looks like the checkout: the stubs are written beside proto/.
@@ -36,6 +37,7 @@ class GrpcDocTest(unittest.TestCase):
         self.assertRegex(answer, r"\n0 '")
         self.assertRegex(answer, r"\n1 '")
         self.assertNotIn("failed", answer)
+        self.assertRegex(answer, r"\nget_weather {'city': '(Oslo|Rome)'}\n")
 
     def test_the_stubs_of_other_tests_go_with_them(self):
         program = "import os, weft_server; weft_server.grpc_modules(); print(os.listdir())"

@@ -282,17 +282,56 @@ class ParametersTest(unittest.TestCase):
                                                   "allowed_token_ids": [END_ID]}})
         self.assertEqual(status, 422)
         self.assertIn("parameters.allowed_token_ids", json.loads(data)["error"])
-        word = self.text_of([7042])
-        status, _, data = self.server.request("POST", "/generate", {
-            "inputs": self.prompt, "parameters": {"max_new_tokens": 4, "bad_words": [word],
-                                                  "allowed_token_ids": [7042]}})
-        self.assertEqual(status, 422, data)
-        self.assertIn("no token may come next", json.loads(data)["error"])
-        status, _, data = self.server.request("POST", "/v1/completions", {
-            "prompt": self.prompt, "max_tokens": 4, "bad_words": [word],
-            "allowed_token_ids": [7042]})
-        self.assertEqual(status, 400, data)
         self.assertEqual(self.answer("TGI").ids, self.plain.ids)
+
+    def test_constraints_that_leave_nothing_are_all_named(self):
+        word, nothing = self.text_of([7042]), "no token may come next"
+        both = {"bad_words": [word], "allowed_token_ids": [7042]}
+        held = {"bad_words": [word], "allowed_token_ids": [END_ID, 7042]}
+
+        def refused(path, body, code):
+            status, _, data = self.server.request("POST", path, body)
+            self.assertEqual(status, code, data)
+            return json.loads(data)["error"]
+
+        def tgi(names, **parameters):
+            said = refused("/generate", {"inputs": self.prompt, "parameters": {
+                "max_new_tokens": 4, **parameters}}, 422)
+            self.assertEqual(said, ", ".join(f"`parameters.{name}`" for name in names.split())
+                             + f": {nothing}")
+
+        def openai(names, **fields):
+            said = refused("/v1/completions", {"prompt": self.prompt, "max_tokens": 4, **fields},
+                           400)
+            self.assertEqual(said["message"],
+                             ", ".join(f"`{name}`" for name in names.split()) + f": {nothing}")
+            self.assertEqual(said["param"], names.split()[0])
+
+        tgi("allowed_token_ids bad_words", **both)
+        openai("allowed_token_ids bad_words", **both)
+        tgi("allowed_token_ids bad_words min_new_tokens", **held, min_new_tokens=2)
+        openai("allowed_token_ids bad_words min_tokens", **held, min_tokens=2)
+        tgi("grammar allowed_token_ids", grammar={"type": "regex", "value": "yes"},
+            allowed_token_ids=[7042])
+        openai("structured_outputs bad_words", structured_outputs={"regex": "x"}, bad_words=["x"])
+        grpc, pb, pb_grpc = grpc_modules()
+        from google.rpc import error_details_pb2
+        request = pb.GenerateRequest(text=self.prompt)
+        request.decoding.grammar.regex = "yes"
+        request.decoding.allowed_token_ids.append(7042)
+        request.decoding.bad_words.append(word)
+        with grpc.insecure_channel(self.server.grpc) as channel, \
+                self.assertRaises(grpc.RpcError) as caught:
+            list(pb_grpc.TextGenerationStub(channel).Generate(request, timeout=30))
+        names = ["decoding.grammar", "decoding.allowed_token_ids", "decoding.bad_words"]
+        self.assertEqual(caught.exception.code(), grpc.StatusCode.INVALID_ARGUMENT)
+        self.assertEqual(caught.exception.details(),
+                         ", ".join(f"`{name}`" for name in names) + f": {nothing}")
+        status, bad = error_details_pb2.Status(), error_details_pb2.BadRequest()
+        status.ParseFromString(dict(caught.exception.trailing_metadata())[
+            "grpc-status-details-bin"])
+        self.assertTrue(status.details[0].Unpack(bad))
+        self.assertEqual([one.field for one in bad.field_violations], names)
 
 
 def green(before, ids):

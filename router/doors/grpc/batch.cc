@@ -14,6 +14,7 @@
 #include "router/doors/grpc/messages.h"
 #include "router/doors/grpc/request.h"
 #include "router/errors.h"
+#include "router/text/prepare.h"
 
 namespace weft::router {
 namespace {
@@ -99,7 +100,10 @@ absl::StatusOr<std::vector<std::shared_ptr<Answer>>> BatchCall::SubmitOne(
     permit->reset();
   }
   while (permits.size() < choices) {
-    WEFT_ASSIGN_OR_RETURN(Admission::Permit one, door_.doors->Enter(tenant(), 0));
+    // The first request's permit counts the whole message, and no longer than until its text has
+    // become tokens: the others' texts count by themselves.
+    const size_t bytes = permits.empty() ? TextBytes(input) : 0;
+    WEFT_ASSIGN_OR_RETURN(Admission::Permit one, door_.doors->Enter(tenant(), bytes));
     permits.push_back(std::move(one));
   }
   return door_.doors->entrance().SubmitChoices(
@@ -129,6 +133,7 @@ void BatchCall::Submit(std::vector<absl::StatusOr<GenerateInput>> inputs,
     if (input->correlation_id.empty()) input->correlation_id = name;
     input->traceparent = traceparent();
     if (has_deadline) input->deadline_us = deadline_us;
+    one.events.TellApart(input->parts);
     auto answers = SubmitOne(*std::move(input), std::max(1u, request.sampling().n()), &first);
     one.refused = answers.ok() ? absl::OkStatus() : WithGrpcField(answers.status(), request);
     if (!answers.ok()) continue;

@@ -17,7 +17,7 @@
 #include "router/doors/answers.h"
 #include "router/doors/entrance.h"
 #include "router/doors/grpc/call.h"
-#include "router/doors/grpc/generate.h"
+#include "router/doors/grpc/generate_events.h"
 #include "weft/v1/generation.pb.h"
 
 namespace weft::router {

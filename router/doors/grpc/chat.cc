@@ -1,13 +1,14 @@
 #include "router/doors/grpc/chat.h"
 
 #include <boost/json.hpp>
+#include <memory>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
 #include "common/status.h"
 #include "google/protobuf/unknown_field_set.h"
-#include "router/doors/chat_json.h"
 #include "router/errors.h"
 
 namespace weft::router {
@@ -81,10 +82,6 @@ absl::StatusOr<boost::json::value> ReadList(const Texts& texts, size_t count_max
 }
 
 absl::Status ReadVariables(const weft::v1::ChatPrompt& chat, ChatPrompt* prompt) {
-  WEFT_ASSIGN_OR_RETURN(const boost::json::value tools,
-                        ReadList(chat.tools(), kToolsMax, "chat.tools"));
-  WEFT_ASSIGN_OR_RETURN(ToolList list, ReadTools(tools, "chat.tools"));
-  prompt->tools = std::move(list.json);
   WEFT_ASSIGN_OR_RETURN(const boost::json::value documents,
                         ReadList(chat.documents(), kDocumentsMax, "chat.documents"));
   WEFT_ASSIGN_OR_RETURN(prompt->documents, ReadDocuments(documents, "chat.documents"));
@@ -103,9 +100,56 @@ absl::Status ReadVariables(const weft::v1::ChatPrompt& chat, ChatPrompt* prompt)
   return absl::OkStatus();
 }
 
+absl::Status ReadMode(int mode, ToolChoice* choice) {
+  switch (mode) {
+    case weft::v1::TOOL_CHOICE_MODE_UNSPECIFIED:
+    case weft::v1::TOOL_CHOICE_MODE_AUTO:
+      return absl::OkStatus();
+    case weft::v1::TOOL_CHOICE_MODE_NONE:
+      choice->none = true;
+      return absl::OkStatus();
+    case weft::v1::TOOL_CHOICE_MODE_REQUIRED:
+      choice->calls = PartsSpec::Calls::kRequired;
+      return absl::OkStatus();
+    default:
+      return FieldError("chat.tool_choice.mode",
+                        absl::StrCat("must be auto (1), none (2) or required (3), not ", mode));
+  }
+}
+
+// With the tools that there are.
+absl::StatusOr<ToolChoice> ReadToolChoice(const weft::v1::ChatPrompt& chat, ChatPrompt* prompt) {
+  WEFT_ASSIGN_OR_RETURN(const boost::json::value tools,
+                        ReadList(chat.tools(), kToolsMax, "chat.tools"));
+  WEFT_ASSIGN_OR_RETURN(ToolList list, ReadTools(tools, "chat.tools"));
+  ToolChoice choice;
+  choice.tools = std::move(list.specs);
+  if (chat.has_parallel_tool_calls()) choice.parallel_calls = chat.parallel_tool_calls();
+  const weft::v1::ToolChoice& from = chat.tool_choice();
+  if (from.choice_case() == weft::v1::ToolChoice::kFunction) {
+    WEFT_RETURN_IF_ERROR(CheckToolName(from.function(), "chat.tool_choice.function"));
+    choice.calls = PartsSpec::Calls::kNamed;
+    choice.named = from.function();
+  }
+  WEFT_RETURN_IF_ERROR(ReadMode(from.mode(), &choice));
+  // Tools that the model may not call are not shown to it.
+  if (!choice.none) prompt->tools = std::move(list.json);
+  if (from.allowed().empty()) return choice;
+  constexpr char kAllowed[] = "chat.tool_choice.allowed";
+  if (choice.none || !choice.named.empty()) {
+    return FieldError(kAllowed, "stands beside the mode auto or required alone");
+  }
+  WEFT_RETURN_IF_ERROR(CheckCount(static_cast<size_t>(from.allowed_size()), kToolsMax, kAllowed));
+  for (int i = 0; i < from.allowed_size(); ++i) {
+    WEFT_RETURN_IF_ERROR(CheckToolName(from.allowed(i), absl::StrCat(kAllowed, "[", i, "]")));
+  }
+  choice.allowed.emplace(from.allowed().begin(), from.allowed().end());
+  return choice;
+}
+
 }  // namespace
 
-absl::StatusOr<ChatPrompt> ReadChat(weft::v1::ChatPrompt* chat) {
+absl::StatusOr<ChatPrompt> ReadChat(weft::v1::ChatPrompt* chat, ToolChoice* choice) {
   if (chat->messages().empty() || static_cast<size_t>(chat->messages_size()) > kChatMessagesMax) {
     return FieldError("chat.messages",
                       absl::StrCat("must hold 1 to ", kChatMessagesMax, " messages"));
@@ -120,9 +164,36 @@ absl::StatusOr<ChatPrompt> ReadChat(weft::v1::ChatPrompt* chat) {
         ReadMessage(chat->mutable_messages(i), absl::StrCat("chat.messages[", i, "].")));
     prompt.messages.push_back(std::move(message));
   }
+  WEFT_ASSIGN_OR_RETURN(*choice, ReadToolChoice(*chat, &prompt));
   WEFT_RETURN_IF_ERROR(ReadVariables(*chat, &prompt));
   WEFT_RETURN_IF_ERROR(CheckChat(prompt, "chat."));
   return prompt;
+}
+
+absl::Status ReadParts(const ModelFacts& model, const weft::v1::ResponseOptions& response,
+                       ToolChoice choice, GenerateInput* input) {
+  const bool told_apart = response.parts();
+  const bool is_chat = std::holds_alternative<ChatPrompt>(input->prompt);
+  if (response.omit_reasoning() && !told_apart) {
+    return FieldError("response.omit_reasoning", "needs response.parts");
+  }
+  if (told_apart && !is_chat) {
+    return FieldError("response.parts", "needs chat: other prompts say nothing of tools");
+  }
+  if (told_apart && input->echo_prompt) {
+    return FieldError("response.echo_prompt",
+                      "is not for an answer that is told apart: the prompt "
+                      "is none of its parts");
+  }
+  if (!is_chat) return absl::OkStatus();
+  choice.told_apart = told_apart;
+  absl::StatusOr<std::shared_ptr<const PartsSpec>> parts = MakePartsSpec(
+      std::move(choice), model.tool_parser, model.reasoning_parser, "chat.tool_choice");
+  if (ErrorField(parts.status()) == "tools") return RenameField(parts.status(), "chat.tools");
+  WEFT_RETURN_IF_ERROR(parts.status());
+  const bool counts = *parts != nullptr && (told_apart || (*parts)->HoldsCalls());
+  if (counts) input->parts = *std::move(parts);
+  return absl::OkStatus();
 }
 
 void ListUnknown(const google::protobuf::Message& message, absl::string_view path,
@@ -136,6 +207,7 @@ void ListUnknown(const google::protobuf::Message& message, absl::string_view pat
 
 void ListUnknownChat(const weft::v1::ChatPrompt& chat, std::vector<std::string>* out) {
   ListUnknown(chat, "chat.", out);
+  if (chat.has_tool_choice()) ListUnknown(chat.tool_choice(), "chat.tool_choice.", out);
   for (int i = 0; i < chat.messages_size(); ++i) {
     const std::string path = absl::StrCat("chat.messages[", i, "].");
     ListUnknown(chat.messages(i), path, out);

@@ -16,13 +16,13 @@ grpc::Status ToGrpcStatus(const absl::Status& status) {
   google::rpc::Status details;
   details.set_code(static_cast<int>(status.code()));  // the two enums have the same numbers
   details.set_message(std::string(status.message()));
-  if (const std::optional<std::string> field = ErrorField(status)) {
-    google::rpc::BadRequest bad;
+  google::rpc::BadRequest bad;
+  for (const std::string& field : ErrorFields(status)) {
     google::rpc::BadRequest::FieldViolation* violation = bad.add_field_violations();
-    violation->set_field(*field);
+    violation->set_field(field);
     violation->set_description(std::string(status.message()));
-    details.add_details()->PackFrom(bad);
   }
+  if (bad.field_violations_size() > 0) details.add_details()->PackFrom(bad);
   if (const std::optional<absl::Duration> after = RetryAfter(status)) {
     google::rpc::RetryInfo retry;
     absl::Duration rest;

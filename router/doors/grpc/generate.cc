@@ -21,34 +21,6 @@ namespace {
 
 int64_t NowUs() { return MonotonicClock().NowUs(); }
 
-weft::v1::FinishReason WireReason(FinishReason reason) {
-  switch (reason) {
-    case FinishReason::kLength:
-      return weft::v1::FINISH_REASON_LENGTH;
-    case FinishReason::kEosToken:
-      return weft::v1::FINISH_REASON_EOS_TOKEN;
-    case FinishReason::kStopSequence:
-      return weft::v1::FINISH_REASON_STOP_SEQUENCE;
-    case FinishReason::kStopToken:
-      return weft::v1::FINISH_REASON_STOP_TOKEN;
-  }
-  return weft::v1::FINISH_REASON_UNSPECIFIED;
-}
-
-void FillFinish(uint32_t index, const AnswerEnd& finished, weft::v1::GenerateResponse* response) {
-  if (!finished.text.empty()) {
-    response->mutable_output()->set_index(index);
-    *response->mutable_output()->mutable_text() += finished.text;
-  }
-  weft::v1::FinishInfo* info = response->mutable_finish_info();
-  info->set_index(index);
-  info->set_reason(WireReason(finished.reason));
-  info->set_prompt_tokens(finished.prompt_tokens);
-  info->set_output_tokens(finished.output_tokens);
-  info->set_stop_sequence(finished.stop_sequence);
-  if (finished.reason == FinishReason::kStopToken) info->set_stop_token_id(finished.stop_token);
-}
-
 }  // namespace
 
 // -- Start ---------------------------------------------------------------------------------------
@@ -88,6 +60,7 @@ void GenerateCall::Submit(GenerateInput input, Admission::Permit permit) {
   {
     absl::MutexLock lock(&mutex_);
     deadline_us_ = input.deadline_us;
+    events_.TellApart(input.parts);
   }
   const uint32_t choices = std::max(1u, request_.sampling().n());
   std::vector<Admission::Permit> permits;
@@ -101,7 +74,7 @@ void GenerateCall::Submit(GenerateInput input, Admission::Permit permit) {
       door_.doors->entrance().SubmitChoices(
           std::move(input), std::move(permits),
           std::static_pointer_cast<GenerateCall>(shared_from_this()));
-  if (!answers.ok()) return End(answers.status());
+  if (!answers.ok()) return End(WithGrpcField(answers.status(), request_));
   Answers unwanted = Answers(*answers);
   bool cancelled = false;
   CancelReason reason = CancelReason::kClientGone;
@@ -124,60 +97,6 @@ Waker* GenerateCall::OnNews() {
     door_.calls->MarkDirty(shared_from_this());
   }
   return door_.calls;
-}
-
-void GenerateEvents::FillToken(uint32_t index, const AnswerToken& token,
-                               weft::v1::GenerateResponse* response) const {
-  weft::v1::Output* output = response->mutable_output();
-  output->set_index(index);
-  output->set_text(token.text);
-  if (!request_.response().omit_token_ids()) output->add_token_ids(token.id);
-  if (!token.has_logprob) return;
-  weft::v1::TokenDetail* detail = output->add_details();
-  detail->set_logprob(token.logprob);
-  for (const TokenLogprob& top : token.top) {
-    weft::v1::TokenLogprob* one = detail->add_top();
-    one->set_id(top.id);
-    one->set_logprob(top.logprob);
-  }
-}
-
-void GenerateEvents::FillHead(const Answers& answers, const AnswerHead& head,
-                              weft::v1::GenerateResponse* response) {
-  if (std::exchange(head_sent_, true)) return;
-  weft::v1::PromptInfo* info = response->mutable_prompt_info();
-  info->set_request_id(answers.first().name());
-  info->set_prompt_tokens(head.prompt_tokens);
-  info->set_cached_tokens(head.cached_tokens);
-  info->set_seed(head.seed);
-  info->set_fingerprint(head.fingerprint);
-  if (head.resumed.has_value()) {
-    info->set_resume_match(head.resumed->exact ? weft::v1::RESUME_MATCH_EXACT
-                                               : weft::v1::RESUME_MATCH_INEXACT);
-  }
-}
-
-bool GenerateEvents::TakeNext(Answers* answers, bool ends_only,
-                              weft::v1::GenerateResponse* response, bool* last,
-                              absl::Status* status) {
-  if (!answers->Fetch()) return false;
-  std::optional<AnswerEvent> event;
-  do {
-    event = answers->Next();
-  } while (ends_only && event.has_value() && event->end == nullptr);
-  if (!event.has_value()) return false;
-  if (event->end != nullptr && !event->end->status.ok()) {
-    *status = WithGrpcField(event->end->status, request_);
-    return true;
-  }
-  if (event->token != nullptr) {
-    begun_ = true;
-    FillToken(event->index, *event->token, response);
-  }
-  if (event->end != nullptr) FillFinish(event->index, *event->end, response);
-  *last = answers->ended();
-  if (event->head != nullptr) FillHead(*answers, *event->head, response);
-  return true;
 }
 
 bool GenerateCall::TakeNext(weft::v1::GenerateResponse* response, bool* last,

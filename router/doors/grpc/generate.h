@@ -14,34 +14,10 @@
 #include "router/doors/answers.h"
 #include "router/doors/entrance.h"
 #include "router/doors/grpc/call.h"
+#include "router/doors/grpc/generate_events.h"
 #include "weft/v1/generation.pb.h"
 
 namespace weft::router {
-
-// The events of one request's answers as messages, the head with the first of them. One thread at a
-// time.
-class GenerateEvents {
- public:
-  // `request` must outlive this; its prompt may have been freed.
-  explicit GenerateEvents(const weft::v1::GenerateRequest* request) : request_(*request) {}
-
-  // Reads the next token or end of `answers` into `response`; `ends_only` drops tokens. True when
-  // there is something to write or `status` ends the request; *last with its last message.
-  bool TakeNext(Answers* answers, bool ends_only, weft::v1::GenerateResponse* response, bool* last,
-                absl::Status* status);
-  // A token came.
-  bool begun() const { return begun_; }
-
- private:
-  void FillToken(uint32_t index, const AnswerToken& token,
-                 weft::v1::GenerateResponse* response) const;
-  void FillHead(const Answers& answers, const AnswerHead& head,
-                weft::v1::GenerateResponse* response);
-
-  const weft::v1::GenerateRequest& request_;
-  bool head_sent_ = false;
-  bool begun_ = false;
-};
 
 class GenerateCall : public GrpcCall, public AnswerSink {
  public:

@@ -23,10 +23,12 @@ constexpr FieldPath kPaths[] = {{"max_tokens", "stopping.max_tokens"},
                                 {"stop_sequences", "stopping.stop_sequences"},
                                 {"allowed_token_ids", "decoding.allowed_token_ids"},
                                 {"bad_words", "decoding.bad_words"},
+                                {"min_tokens", "stopping.min_tokens"},
                                 {"stop_token_ids", "stopping.stop_token_ids"},
                                 {"logit_bias", "decoding.logit_bias"},
                                 {"top_logprobs", "response.top_logprobs"},
                                 {"messages", "chat.messages"},
+                                {"tools", "chat.tools"},
                                 {"continue_final_message", "chat.continue_final_message"},
                                 {"seed", "sampling.seed"}};
 
@@ -73,7 +75,8 @@ absl::StatusOr<std::vector<TokenId>> ReadIds(absl::string_view field, const Ids&
   return std::vector<TokenId>(ids.begin(), ids.end());
 }
 
-absl::Status ReadPrompt(weft::v1::GenerateRequest* request, GenerateInput* input) {
+absl::Status ReadPrompt(weft::v1::GenerateRequest* request, ToolChoice* choice,
+                        GenerateInput* input) {
   switch (request->prompt_case()) {
     case weft::v1::GenerateRequest::kText:
       WEFT_RETURN_IF_ERROR(CheckText("text", request->text()));
@@ -84,7 +87,7 @@ absl::Status ReadPrompt(weft::v1::GenerateRequest* request, GenerateInput* input
       return absl::OkStatus();
     }
     case weft::v1::GenerateRequest::kChat: {
-      WEFT_ASSIGN_OR_RETURN(input->prompt, ReadChat(request->mutable_chat()));
+      WEFT_ASSIGN_OR_RETURN(input->prompt, ReadChat(request->mutable_chat(), choice));
       return absl::OkStatus();
     }
     case weft::v1::GenerateRequest::PROMPT_NOT_SET:
@@ -308,8 +311,10 @@ absl::StatusOr<GenerateInput> ReadGenerate(const DoorContext& doors,
   }
   input.correlation_id = request.request_id();
   WEFT_RETURN_IF_ERROR(doors.CheckModel(request.model()));
-  input.sampling = doors.entrance().Model().sampling_defaults;
-  WEFT_RETURN_IF_ERROR(ReadPrompt(from, &input));
+  const ModelFacts model = doors.entrance().Model();
+  input.sampling = model.sampling_defaults;
+  ToolChoice choice;
+  WEFT_RETURN_IF_ERROR(ReadPrompt(from, &choice, &input));
   WEFT_RETURN_IF_ERROR(ReadSampling(request.sampling(), &input));
   WEFT_RETURN_IF_ERROR(ReadDecoding(request.decoding(), &input.sampling));
   WEFT_RETURN_IF_ERROR(ReadBans(request.decoding(), &input));
@@ -318,6 +323,7 @@ absl::StatusOr<GenerateInput> ReadGenerate(const DoorContext& doors,
   }
   WEFT_RETURN_IF_ERROR(ReadStopping(request.stopping(), &input));
   WEFT_RETURN_IF_ERROR(ReadResponse(request.response(), &input));
+  WEFT_RETURN_IF_ERROR(ReadParts(model, request.response(), std::move(choice), &input));
   if (request.has_resume()) WEFT_RETURN_IF_ERROR(ReadResume(request.resume(), &input));
   if (request.has_resume() && request.sampling().n() > 1) {
     return FieldError("resume", "is for streams of one answer");
@@ -355,7 +361,8 @@ absl::StatusOr<std::variant<std::string, ChatPrompt>> ReadTokenize(
       WEFT_RETURN_IF_ERROR(CheckText("text", request->text()));
       return std::move(*request->mutable_text());
     case weft::v1::TokenizeRequest::kChat: {
-      WEFT_ASSIGN_OR_RETURN(ChatPrompt chat, ReadChat(request->mutable_chat()));
+      ToolChoice choice;
+      WEFT_ASSIGN_OR_RETURN(ChatPrompt chat, ReadChat(request->mutable_chat(), &choice));
       return chat;
     }
     case weft::v1::TokenizeRequest::PROMPT_NOT_SET:
@@ -369,13 +376,13 @@ absl::StatusOr<std::vector<TokenId>> ReadDetokenize(const weft::v1::DetokenizeRe
 }
 
 absl::Status WithGrpcField(const absl::Status& status, const weft::v1::GenerateRequest& request) {
-  const std::optional<std::string> field = ErrorField(status);
-  if (!field.has_value()) return status;
-  if (*field == "prompt") return RenameField(status, PromptField(request));
-  for (const FieldPath& known : kPaths) {
-    if (*field == known.field) return RenameField(status, known.path);
-  }
-  return status;
+  return RenameFields(status, [&request](const std::string& field) {
+    if (field == "prompt") return std::string(PromptField(request));
+    for (const FieldPath& known : kPaths) {
+      if (field == known.field) return std::string(known.path);
+    }
+    return field;
+  });
 }
 
 }  // namespace weft::router

@@ -52,16 +52,14 @@ void WriteTopTokens(const AnswerToken& token, JsonWriter* json) {
 }
 
 // The engine's field names in TGI's words.
-absl::Status TgiName(const absl::Status& status) {
-  const std::string field = ErrorField(status).value_or("");
-  if (field.empty()) return status;
-  if (field == "prompt") return RenameField(status, "inputs");
-  if (field == "max_tokens") return RenameField(status, "parameters.max_new_tokens");
-  if (field == "truncate_prompt_tokens") return RenameField(status, "parameters.truncate");
-  if (field == "stop_sequences") return RenameField(status, "parameters.stop");
-  if (field == "min_tokens") return RenameField(status, "parameters.min_new_tokens");
-  if (field == "top_logprobs") return RenameField(status, "parameters.top_n_tokens");
-  return RenameField(status, absl::StrCat("parameters.", field));
+std::string TgiName(const std::string& field) {
+  if (field == "prompt") return "inputs";
+  if (field == "max_tokens") return "parameters.max_new_tokens";
+  if (field == "truncate_prompt_tokens") return "parameters.truncate";
+  if (field == "stop_sequences") return "parameters.stop";
+  if (field == "min_tokens") return "parameters.min_new_tokens";
+  if (field == "top_logprobs") return "parameters.top_n_tokens";
+  return absl::StrCat("parameters.", field);
 }
 
 // What is known of one answer.
@@ -123,7 +121,7 @@ class TgiFormatter : public ResponseFormatter {
 
   void Fail(const absl::Status& status, std::string* out) override {
     SseBegin(out);
-    *out += TgiErrorBody(TgiName(status));
+    *out += TgiErrorBody(RenameFields(status, &TgiName));
     SseEnd(out);
   }
 
@@ -150,7 +148,9 @@ class TgiFormatter : public ResponseFormatter {
     return reply;
   }
 
-  HttpReply Error(const absl::Status& status) override { return TgiError(TgiName(status)); }
+  HttpReply Error(const absl::Status& status) override {
+    return TgiError(RenameFields(status, &TgiName));
+  }
 
   void Started(uint32_t index, const AnswerHead& started) override {
     Choice& choice = choices_[index];

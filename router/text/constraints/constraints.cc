@@ -64,6 +64,29 @@ class BannedSequences final : public TokenConstraint {
   std::vector<TokenId> last_;
 };
 
+class HeldIds final : public TokenConstraint {
+ public:
+  HeldIds(std::vector<TokenId> ids, uint32_t min_tokens)
+      : ids_(std::move(ids)), left_(min_tokens) {}
+
+  absl::Status Consume(TokenId) override {
+    if (left_ > 0) --left_;
+    return absl::OkStatus();
+  }
+  absl::Status Allow(absl::Span<uint32_t> words) override {
+    std::fill(words.begin(), words.end(), ~0u);
+    for (const TokenId id : ids_) {
+      if (left_ > 0 && id / 32 < words.size()) words[id / 32] &= ~(1u << (id % 32));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  const std::vector<TokenId> ids_;
+  // Tokens to come before any of them may.
+  uint32_t left_;
+};
+
 class Several final : public TokenConstraint {
  public:
   explicit Several(std::vector<std::unique_ptr<TokenConstraint>> constraints)
@@ -96,6 +119,10 @@ std::unique_ptr<TokenConstraint> AllowOnly(std::vector<TokenId> ids) {
 
 std::unique_ptr<TokenConstraint> BanSequences(std::vector<std::vector<TokenId>> sequences) {
   return std::make_unique<BannedSequences>(std::move(sequences));
+}
+
+std::unique_ptr<TokenConstraint> HoldBack(std::vector<TokenId> ids, uint32_t min_tokens) {
+  return std::make_unique<HeldIds>(std::move(ids), min_tokens);
 }
 
 std::unique_ptr<TokenConstraint> AllOf(std::vector<std::unique_ptr<TokenConstraint>> constraints) {

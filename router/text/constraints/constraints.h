@@ -22,6 +22,9 @@ std::unique_ptr<TokenConstraint> AllowOnly(std::vector<TokenId> ids);
 // None of the token sequences, each of at least one id, is completed by the answer.
 std::unique_ptr<TokenConstraint> BanSequences(std::vector<std::vector<TokenId>> sequences);
 
+// None of `ids` before the answer has `min_tokens` tokens.
+std::unique_ptr<TokenConstraint> HoldBack(std::vector<TokenId> ids, uint32_t min_tokens);
+
 // What each of `constraints` allows.
 std::unique_ptr<TokenConstraint> AllOf(std::vector<std::unique_ptr<TokenConstraint>> constraints);
 

@@ -99,6 +99,27 @@ TEST_CASE("A request of a batch that fails takes its own choices with it and not
   CHECK(fixture.stream->Finish().ok());
 }
 
+TEST_CASE("The texts of a batch count until each has become tokens", "[router][grpc][batch]") {
+  Batch fixture(3);
+  constexpr size_t kBytes = 100'000;
+  for (auto& one : *fixture.batch.mutable_requests()) one.set_text(std::string(kBytes, 'x'));
+  fixture.Begin();
+  fixture.intake.WaitRequest(2);
+  const size_t message = fixture.batch.ByteSizeLong();
+  CHECK(fixture.intake.admission().bytes() == message + 2 * kBytes);
+  const auto end = [&](size_t index) {
+    fixture.intake.WaitRequest(index)->Send(
+        {Started(), Token(7, "y"), Finished(FinishReason::kLength, 1)});
+    fixture.Next();
+  };
+  end(0);
+  while (fixture.intake.admission().bytes() > 2 * kBytes) {
+  }
+  end(1);
+  end(2);
+  CHECK(fixture.stream->Finish().ok());
+}
+
 TEST_CASE("Requests of a batch that find no room are refused one by one", "[router][grpc][batch]") {
   AdmissionLimits limits;
   limits.running_max = 1;

@@ -248,7 +248,8 @@ TEST_CASE("A gRPC conversation is refused with the path of its field", "[router]
     message->set_role("tool");
     message->set_content("x");
     change(&prompt);
-    const auto chat = ReadChat(&prompt);
+    ToolChoice choice;
+    const auto chat = ReadChat(&prompt, &choice);
     INFO(field << ": " << chat.status().ToString());
     CHECK(chat.status().code() == absl::StatusCode::kInvalidArgument);
     CHECK(ErrorField(chat.status()) == field);

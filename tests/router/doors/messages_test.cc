@@ -144,7 +144,10 @@ TEST_CASE("A gRPC conversation is read whole", "[router][fields]") {
   from.set_chat_template_kwargs("{\"enable_thinking\": true}");
   from.set_reasoning_effort("low");
   from.set_continue_final_message(true);
-  const auto chat = ReadChat(&from);
+  from.set_parallel_tool_calls(false);
+  from.mutable_tool_choice()->set_mode(weft::v1::TOOL_CHOICE_MODE_REQUIRED);
+  ToolChoice choice;
+  const auto chat = ReadChat(&from, &choice);
   INFO(chat.status().ToString());
   REQUIRE(chat.ok());
   CHECK(chat->messages[0].content_parts == std::vector<std::string>{"a", "b"});
@@ -161,6 +164,8 @@ TEST_CASE("A gRPC conversation is read whole", "[router][fields]") {
   CHECK(chat->reasoning_effort == "low");
   CHECK(chat->continue_final_message);
   CHECK_FALSE(chat->add_generation_prompt);
+  CHECK(choice.calls == PartsSpec::Calls::kRequired);
+  CHECK_FALSE(choice.parallel_calls);
 }
 
 }  // namespace

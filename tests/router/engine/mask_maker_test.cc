@@ -16,6 +16,7 @@
 #include "absl/synchronization/notification.h"
 #include "common/executor.h"
 #include "common/limits.h"
+#include "router/errors.h"
 #include "weft/shard/v1/shard.pb.h"
 
 namespace weft::router {
@@ -52,7 +53,8 @@ class NextId final : public TokenConstraint {
 };
 
 std::shared_ptr<ConstrainedLog> LogOf(TokenId first, std::function<absl::Status()> before = {}) {
-  return std::make_shared<ConstrainedLog>(std::make_unique<NextId>(first, std::move(before)));
+  return std::make_shared<ConstrainedLog>(std::make_unique<NextId>(first, std::move(before)),
+                                          std::vector<std::string>{"a", "b"});
 }
 
 // Everything that was made, until there are so many rows.
@@ -136,7 +138,9 @@ TEST_CASE("Long masks are handed on before they are too long for a message",
   Made made;
   std::vector<MaskJob> jobs;
   for (Slot slot = 0; slot < 200; ++slot) {
-    jobs.push_back({slot, slot + 1, std::make_shared<ConstrainedLog>(std::make_unique<EvenIds>())});
+    jobs.push_back({slot, slot + 1,
+                    std::make_shared<ConstrainedLog>(std::make_unique<EvenIds>(),
+                                                     std::vector<std::string>{"a"})});
   }
   constexpr uint32_t kLargeVocab = 1 << 20;
   maker.Make(1, 1, kLargeVocab, std::move(jobs), made.Sink());
@@ -176,7 +180,8 @@ TEST_CASE("A constraint that fails frees its row and no other", "[router][engine
   CHECK(parts[0].failures[1].first == 3);
   CHECK(absl::IsInvalidArgument(parts[0].failures[1].second));
   CHECK(parts[0].failures[2].first == 4);
-  CHECK(absl::IsFailedPrecondition(parts[0].failures[2].second));
+  CHECK(parts[0].failures[2].second ==
+        FieldsError(std::vector<std::string>{"a", "b"}, "no token may come next"));
 }
 
 TEST_CASE("Work that finds no room fails at once", "[router][engine][masks]") {
@@ -232,7 +237,7 @@ TEST_CASE("After Stop nothing is made", "[router][engine][masks]") {
 TEST_CASE("A log hands each token to its constraint once, in order", "[router][engine][masks]") {
   auto owned = std::make_unique<NextId>(0, nullptr);
   const NextId& constraint = *owned;
-  ConstrainedLog log(std::move(owned));
+  ConstrainedLog log(std::move(owned), {"a"});
   std::vector<uint32_t> words(2);
   log.Append(3);
   log.Append(5);
@@ -251,7 +256,7 @@ TEST_CASE("A log hands each token to its constraint once, in order", "[router][e
 TEST_CASE("A log that has failed stays failed and asks no more", "[router][engine][masks]") {
   auto owned = std::make_unique<NextId>(0, nullptr);
   const NextId& constraint = *owned;
-  ConstrainedLog log(std::move(owned));
+  ConstrainedLog log(std::move(owned), {"a"});
   std::vector<uint32_t> words(2);
   for (const TokenId id : {1u, 13u, 2u}) log.Append(id);
   const absl::Status failed = log.NextMask(absl::MakeSpan(words));

@@ -130,7 +130,7 @@ TEST_CASE("A message has no more masks than it may hold", "[router][engine][mask
   steps.Sent(1);
   for (Slot slot = 0; slot < 100; ++slot) {
     std::string row;
-    REQUIRE(AppendMaskRow(slot, words, kVocab, &row).ok());
+    REQUIRE(AppendMaskRow(slot, words, kVocab, &row));
     steps.Made(1, {slot + 1}, std::move(row));
     for (const MaskedSteps::Part& part : steps.TakeReady()) {
       ++sent;

@@ -91,6 +91,17 @@ TEST_CASE("A sequence is banned at its last id, wherever it begins", "[router][t
   CHECK(Banned(*BanSequences({})).empty());
 }
 
+TEST_CASE("Ids are held back until there are so many tokens", "[router][text][masks]") {
+  const auto hold = HoldBack({0, 33, 5000}, 2);
+  CHECK(Banned(*hold) == Ids{0, 33});
+  REQUIRE(hold->Consume(4).ok());
+  CHECK(Banned(*hold) == Ids{0, 33});
+  REQUIRE(hold->Consume(4).ok());
+  CHECK(Banned(*hold).empty());
+  REQUIRE(hold->Consume(33).ok());
+  CHECK(Banned(*hold).empty());
+}
+
 TEST_CASE("Several constraints allow what each of them does", "[router][text][masks]") {
   std::vector<std::unique_ptr<TokenConstraint>> both;
   both.push_back(AllowOnly({1, 2, 40}));

@@ -185,6 +185,29 @@ TEST_CASE("A worker that died while it was idle costs no request", "[router][tex
   }
 }
 
+TEST_CASE("A conversation at which the template library panics is refused, and its worker kept",
+          "[router][text]") {
+  const auto host = StartTemplates();
+  ChatTemplate::Options one;
+  one.workers_max = 1;
+  const auto chat =
+      ChatTemplate::Create(host.get(), &DemoTokenizer(), "{{ messages[0].content[::-1] }}", one);
+  REQUIRE(chat.ok());
+  const std::set<pid_t> workers = Children(host->server());
+  REQUIRE(workers.size() == 1);
+  ChatPrompt empty = Hello();
+  empty.messages[0].content = "";
+  for (int round = 0; round < 3; ++round) {
+    const absl::Status status = (*chat)->Render(empty).status();
+    INFO(status.ToString());
+    CHECK(absl::IsInvalidArgument(status));
+    CHECK(ErrorField(status) == "messages");
+    CHECK(absl::StrContains(status.message(), "the chat template cannot be run"));
+    CHECK((*chat)->Render(Hello())->text == "olleH");
+    CHECK(Children(host->server()) == workers);
+  }
+}
+
 TEST_CASE("A worker sees neither files nor descriptors nor signals of the router",
           "[router][text]") {
   const auto host = StartTemplates();
