@@ -131,6 +131,9 @@ inline constexpr size_t kToolArgumentsDepthMax = 128;
 // White space that belongs to the frame of a call when one follows.
 inline constexpr size_t kAnswerSpaceHeldBytesMax = 256;
 
+// Names of ignored fields that an answer lists.
+inline constexpr size_t kIgnoredNamesMax = 16;
+
 // -- Queues ------------------------------------------------------------------------------------
 inline constexpr uint32_t kQueueRequestsDefault = 4096;
 inline constexpr uint64_t kQueueTokensDefault = 4u << 20;

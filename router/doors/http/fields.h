@@ -58,6 +58,8 @@ class FieldReader {
 
   // Fields nobody asked for, with the path.
   std::vector<std::string> Unknown() const;
+  // Adds them to *names.
+  void AddUnknown(std::vector<std::string>* names) const;
 
   const std::string& path() const { return path_; }
 

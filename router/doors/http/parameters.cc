@@ -179,7 +179,16 @@ void ReadResume(FieldReader& fields, bool is_stream, GenerateInput* input,
   resume.Fail(SettleResume(std::move(fingerprint), seed, resume.path(),
                            absl::StrCat(fields.path(), "seed"), input));
   fields.Fail(resume.status());
-  for (std::string& name : resume.Unknown()) unknown->push_back(std::move(name));
+  resume.AddUnknown(unknown);
+}
+
+void ReadParts(const DoorContext& doors, FieldReader& fields, ToolChoice choice,
+               GenerateInput* input) {
+  const ModelFacts model = doors.entrance().Model();
+  absl::StatusOr<std::shared_ptr<const PartsSpec>> parts =
+      MakePartsSpec(std::move(choice), model.tool_parser, model.reasoning_parser, "tool_choice");
+  fields.Fail(parts.status());
+  if (parts.ok()) input->parts = *std::move(parts);
 }
 
 absl::StatusOr<std::vector<TokenId>> ReadTokenIds(const boost::json::array& array,

@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "boost/json/value.hpp"
+#include "router/doors/chat_json.h"
 #include "router/doors/door_context.h"
 #include "router/doors/http/fields.h"
 #include "router/request.h"
@@ -34,6 +35,10 @@ std::optional<uint32_t> ReadTokenCount(FieldReader& fields, absl::string_view na
 // client could have had. Names inside of it that are unknown go to `unknown`.
 void ReadResume(FieldReader& fields, bool is_stream, GenerateInput* input,
                 std::vector<std::string>* unknown);
+
+// What is told apart in the answers to `input`, a chat whose request chooses so among its tools.
+void ReadParts(const DoorContext& doors, FieldReader& fields, ToolChoice choice,
+               GenerateInput* input);
 
 // Token ids of a prompt given as a list of numbers. `name` for errors.
 absl::StatusOr<std::vector<TokenId>> ReadTokenIds(const boost::json::array& array,

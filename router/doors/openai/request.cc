@@ -181,17 +181,6 @@ void ReadChatLogprobs(FieldReader& fields, SamplingParams* sampling) {
   }
 }
 
-void ReadParts(const DoorContext& doors, FieldReader& fields, const ChatPrompt& prompt,
-               const ToolChoice& choice, OpenAiRequest* request) {
-  const ModelFacts model = doors.entrance().Model();
-  absl::StatusOr<std::shared_ptr<const PartsSpec>> parts =
-      MakePartsSpec(prompt, choice, model.tool_parser, model.reasoning_parser, "tool_choice");
-  fields.Fail(parts.status());
-  if (!parts.ok()) return;
-  request->format.parts = *parts;
-  request->inputs.front().parts = *std::move(parts);
-}
-
 // -- Completions ---------------------------------------------------------------------------------
 
 using AnyPrompt = decltype(GenerateInput::prompt);
@@ -259,7 +248,8 @@ absl::StatusOr<OpenAiRequest> ReadChatRequest(const DoorContext& doors,
   ReadChoices(fields, /*has_best_of=*/false, &request);
   fields.Refuse(kRefusedInChat);
   request.format.reasoning = fields.Bool("include_reasoning").value_or(true);
-  if (fields.ok()) ReadParts(doors, fields, prompt, choice, &request);
+  if (fields.ok()) ReadParts(doors, fields, std::move(choice), &input);
+  request.format.parts = input.parts;
   input.prompt = std::move(prompt);
   request.ignored.insert(request.ignored.end(), unknown_options.begin(), unknown_options.end());
   FieldReader* const readers[] = {&fields};
