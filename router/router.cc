@@ -26,6 +26,7 @@
 #include "router/doors/openai/routes.h"
 #include "router/doors/ops/open_inference_routes.h"
 #include "router/doors/ops/routes.h"
+#include "router/doors/responses/routes.h"
 #include "router/doors/tgi/routes.h"
 #include "router/doors/ui/routes.h"
 
@@ -107,6 +108,7 @@ Router::Router(RouterFlags flags, ShutdownSignals signals, std::unique_ptr<Ident
   flags_.engine.tracer = tracer_.get();
   AddTgiRoutes(&doors_, &routes_);
   AddOpenAiRoutes(&doors_, &routes_);
+  AddResponsesRoutes(&doors_, &routes_);
   AddAnthropicRoutes(&doors_, &routes_);
   AddOpenInferenceRoutes(&doors_, &routes_);
   if (flags_.public_ops) AddOpsRoutes(&doors_, &routes_);

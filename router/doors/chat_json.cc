@@ -239,6 +239,11 @@ absl::Status CheckReasoningEffort(absl::string_view effort, absl::string_view pa
   return FieldError(path, absl::StrCat("must be one of ", absl::StrJoin(kEfforts, ", ")));
 }
 
+void OfferTools(ToolList tools, ToolChoice* choice, ChatPrompt* prompt) {
+  choice->tools = std::move(tools.specs);
+  if (!choice->none) prompt->tools = std::move(tools.json);
+}
+
 absl::StatusOr<std::shared_ptr<const PartsSpec>> MakePartsSpec(ToolChoice choice,
                                                                const std::string& tool_parser,
                                                                const std::string& reasoning_parser,
@@ -285,6 +290,14 @@ absl::StatusOr<std::shared_ptr<const PartsSpec>> MakePartsSpec(ToolChoice choice
   if (!spec->tools.empty()) spec->tool_parser = tool_parser;
   if (spec->tools.empty() && reasoning_parser == "none") return nullptr;
   return spec;
+}
+
+void SetContent(std::vector<std::string> texts, ChatMessage* message) {
+  if (texts.size() == 1) {
+    message->content = std::move(texts.front());
+  } else {
+    message->content_parts = std::move(texts);
+  }
 }
 
 absl::Status CheckMessage(const ChatMessage& message, absl::string_view path) {

@@ -55,6 +55,7 @@ ROOMS = {
         "doors/http": {"doors", "doors/identity", "text", "engine", "observe"},
         "doors/anthropic": {"doors", "doors/http", "text", "engine", "observe"},
         "doors/openai": {"doors", "doors/http", "text", "engine", "observe"},
+        "doors/responses": {"doors", "doors/http", "doors/openai", "text", "engine", "observe"},
         "doors/tgi": {"doors", "doors/http", "doors/openai", "text", "engine", "observe"},
         "doors/ops": {"doors", "doors/http", "text", "engine", "observe"},
         "doors/ui": {"doors/http"},

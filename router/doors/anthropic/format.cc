@@ -17,11 +17,6 @@ namespace {
 
 using Kind = AnswerPart::Kind;
 
-void BeginEvent(absl::string_view name, std::string* out) {
-  absl::StrAppend(out, "event: ", name, "\n");
-  SseBegin(out);
-}
-
 bool IsObject(absl::string_view text) {
   boost::json::error_code error;
   const boost::json::value value = boost::json::parse({text.data(), text.size()}, error);
@@ -57,7 +52,7 @@ class AnthropicFormatter : public ResponseFormatter {
   }
 
   void Fail(const absl::Status& status, std::string* out) override {
-    BeginEvent("error", out);
+    SseBegin("error", out);
     *out += AnthropicErrorBody(Named(status));
     SseEnd(out);
   }
@@ -138,7 +133,7 @@ class AnthropicFormatter : public ResponseFormatter {
   }
 
   void WriteStart(std::string* out) const {
-    BeginEvent("message_start", out);
+    SseBegin("message_start", out);
     JsonWriter json(out);
     json.BeginObject().Key("type").String("message_start").Key("message").BeginObject();
     WriteHead(&json);
@@ -154,7 +149,7 @@ class AnthropicFormatter : public ResponseFormatter {
     const bool begins = part.kind == Kind::kToolBegin;
     if (begins || !open_ || BlockOf(part.kind) != block_) OpenBlock(part, out);
     if (begins || part.text.empty()) return;
-    BeginEvent("content_block_delta", out);
+    SseBegin("content_block_delta", out);
     JsonWriter json(out);
     json.BeginObject().Key("type").String("content_block_delta").Key("index").Unsigned(index_);
     json.Key("delta").BeginObject().Key("type");
@@ -181,7 +176,7 @@ class AnthropicFormatter : public ResponseFormatter {
     CloseBlock(out);
     open_ = true;
     block_ = BlockOf(part.kind);
-    BeginEvent("content_block_start", out);
+    SseBegin("content_block_start", out);
     JsonWriter json(out);
     json.BeginObject().Key("type").String("content_block_start").Key("index").Unsigned(index_);
     json.Key("content_block").BeginObject().Key("type");
@@ -200,7 +195,7 @@ class AnthropicFormatter : public ResponseFormatter {
 
   void CloseBlock(std::string* out) {
     if (!std::exchange(open_, false)) return;
-    BeginEvent("content_block_stop", out);
+    SseBegin("content_block_stop", out);
     JsonWriter(out)
         .BeginObject()
         .Key("type")
@@ -213,7 +208,7 @@ class AnthropicFormatter : public ResponseFormatter {
 
   void WriteEnd(std::string* out) {
     CloseBlock(out);
-    BeginEvent("message_delta", out);
+    SseBegin("message_delta", out);
     JsonWriter json(out);
     json.BeginObject().Key("type").String("message_delta").Key("delta").BeginObject();
     WriteStop(&json);
@@ -221,7 +216,7 @@ class AnthropicFormatter : public ResponseFormatter {
     WriteUsage(output_tokens_, &json);
     json.EndObject();
     SseEnd(out);
-    BeginEvent("message_stop", out);
+    SseBegin("message_stop", out);
     *out += R"({"type":"message_stop"})";
     SseEnd(out);
   }

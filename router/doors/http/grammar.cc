@@ -29,6 +29,10 @@ void ReadOpenAiGrammar(FieldReader& fields, GenerateInput* input) {
   if (const boost::json::value* value = fields.Value("response_format")) {
     Take(fields, "response_format", GrammarFromResponseFormat(*value, "response_format"), input);
   }
+  ReadVllmGrammar(fields, input);
+}
+
+void ReadVllmGrammar(FieldReader& fields, GenerateInput* input) {
   if (const boost::json::value* value = fields.Value("structured_outputs")) {
     Take(fields, "structured_outputs", GrammarFromStructuredOutputs(*value, "structured_outputs"),
          input);
@@ -38,6 +42,10 @@ void ReadOpenAiGrammar(FieldReader& fields, GenerateInput* input) {
     const boost::json::value* value = fields.Value(name);
     if (value != nullptr) Take(fields, name, GrammarFromGuided(name, *value), input);
   }
+}
+
+void ReadTextFormat(const boost::json::value& format, FieldReader& fields, GenerateInput* input) {
+  Take(fields, "text.format", GrammarFromResponseFormat(format, "text.format"), input);
 }
 
 void ReadTgiGrammar(FieldReader& fields, GenerateInput* input) {

@@ -23,8 +23,7 @@ constexpr uint32_t kCompletionTokensDefault = 16;
 
 // Fields of OpenAI and of vLLM's extensions that no route serves. Those that OpenAI has for chats
 // alone are refused in completions too: whoever sends them there counts on them.
-constexpr RefusedField kRefusedAnywhere[] = {{"store", "false"},
-                                             {"service_tier", "\"auto\"|\"default\""},
+constexpr RefusedField kRefusedAnywhere[] = {{"service_tier", "\"auto\"|\"default\""},
                                              {"prompt_logprobs", "false"},
                                              {"guided_decoding_backend", ""},
                                              {"guided_whitespace_pattern", ""},
@@ -61,9 +60,10 @@ constexpr RefusedField kRefusedAnywhere[] = {{"store", "false"},
                                              {"suffix", "\"\""}};
 
 // Completions have an echo.
-constexpr RefusedField kRefusedInChat[] = {{"echo", "false"}, {"best_of", "1"}};
+constexpr RefusedField kRefusedInChat[] = {{"echo", "false"}, {"best_of", "1"}, {"store", "false"}};
 
 constexpr RefusedField kRefusedInCompletions[] = {{"messages", ""},
+                                                  {"store", "false"},
                                                   {"prompt_token_ids", ""},
                                                   {"tools", "[]"},
                                                   {"tool_choice", "\"none\"|\"auto\""},
@@ -122,17 +122,7 @@ void ReadChoices(FieldReader& fields, bool has_best_of, OpenAiRequest* request) 
 
 void ReadShared(FieldReader& fields, OpenAiRequest* request, std::vector<std::string>* unknown) {
   GenerateInput& input = request->inputs.front();
-  ReadCommonParameters(fields, &input);
-  input.sampling.temperature = fields.Float("temperature", {0, kTemperatureMax}).value_or(1.0f);
-  ReadStop(fields, "stop", &input);
-  input.include_stop_sequence = fields.Bool("include_stop_str_in_output").value_or(false);
-  // -1 = no truncation, as in vLLM.
-  const std::optional<int64_t> truncate =
-      fields.Integer("truncate_prompt_tokens", -1, kContextTokensMax);
-  if (truncate == 0) fields.Fail("truncate_prompt_tokens", "must not be 0");
-  if (truncate.value_or(-1) > 0) {
-    input.truncate_prompt_tokens = static_cast<uint32_t>(*truncate);
-  }
+  ReadSamplingFields(fields, &input);
   ReadStreamOptions(fields, &request->format, unknown);
   request->format.token_ids = fields.Bool("return_token_ids").value_or(false);
   ReadResume(fields, request->format.stream, &input, unknown);
@@ -141,7 +131,6 @@ void ReadShared(FieldReader& fields, OpenAiRequest* request, std::vector<std::st
   for (const char* name : {"user", "metadata", "prompt_cache_key", "safety_identifier"}) {
     fields.Accept(name);
   }
-  fields.Refuse(kRefusedAnywhere);
 }
 
 absl::Status ReadModel(const DoorContext& doors, FieldReader& fields) {
@@ -227,6 +216,21 @@ absl::StatusOr<std::vector<AnyPrompt>> ReadPrompts(const boost::json::value& val
 }
 
 }  // namespace
+
+void ReadSamplingFields(FieldReader& fields, GenerateInput* input) {
+  ReadCommonParameters(fields, input);
+  input->sampling.temperature = fields.Float("temperature", {0, kTemperatureMax}).value_or(1.0f);
+  ReadStop(fields, "stop", input);
+  input->include_stop_sequence = fields.Bool("include_stop_str_in_output").value_or(false);
+  // -1 = no truncation, as in vLLM.
+  const std::optional<int64_t> truncate =
+      fields.Integer("truncate_prompt_tokens", -1, kContextTokensMax);
+  if (truncate == 0) fields.Fail("truncate_prompt_tokens", "must not be 0");
+  if (truncate.value_or(-1) > 0) {
+    input->truncate_prompt_tokens = static_cast<uint32_t>(*truncate);
+  }
+  fields.Refuse(kRefusedAnywhere);
+}
 
 absl::StatusOr<OpenAiRequest> ReadChatRequest(const DoorContext& doors,
                                               const boost::json::object& body,

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "boost/json/object.hpp"
 #include "router/doors/door_context.h"
+#include "router/doors/http/fields.h"
 #include "router/doors/openai/format.h"
 #include "router/request.h"
 
@@ -21,6 +22,10 @@ struct OpenAiRequest {
   OpenAiFormat format;
   std::vector<std::string> ignored;
 };
+
+// How tokens are chosen, and where an answer stops: what all routes of OpenAI's read alike. Refuses
+// what none of them serves.
+void ReadSamplingFields(FieldReader& fields, GenerateInput* input);
 
 // `request_id` is the client's own name for the request; empty = none. `door` is where ignored
 // fields are counted. NOT_FOUND for another model's name.

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "boost/json/value.hpp"
 #include "common/limits.h"
+#include "router/errors.h"
 
 namespace weft::router {
 namespace {
@@ -21,14 +22,14 @@ void ReadShaped(FieldReader& outer, const char* type, ToolShape shape,
   FieldReader inner(*object, absl::StrCat(outer.path(), type, "."));
   read(inner);
   outer.Fail(inner.status());
-  AddUnknown(inner, unknown);
+  inner.AddUnknown(unknown);
 }
 
 // {"type": "function", ...}, in a choice or a list of allowed tools.
 std::string ReadChosenTool(const boost::json::object& object, const std::string& path,
                            ToolShape shape, FieldReader& fields,
                            std::vector<std::string>* unknown) {
-  FieldReader outer(object, absl::StrCat(fields.path(), path, "."));
+  FieldReader outer(object, absl::StrCat(path, "."));
   if (outer.String("type").value_or("") != "function") outer.Fail("type", "must be \"function\"");
   std::string name;
   ReadShaped(outer, "function", shape, unknown, [&name](FieldReader& reader) {
@@ -36,7 +37,7 @@ std::string ReadChosenTool(const boost::json::object& object, const std::string&
     reader.Fail(CheckToolName(name, absl::StrCat(reader.path(), "name")));
   });
   fields.Fail(outer.status());
-  AddUnknown(outer, unknown);
+  outer.AddUnknown(unknown);
   return name;
 }
 
@@ -57,12 +58,12 @@ void ReadAllowedTools(const boost::json::object& object, ToolShape shape, FieldR
     for (size_t i = 0; i < tools->size() && fields.ok(); ++i) {
       const std::string path = absl::StrCat(reader.path(), "tools[", i, "]");
       const boost::json::object* tool = (*tools)[i].if_object();
-      if (tool == nullptr) return fields.Fail(path, "must be an object");
+      if (tool == nullptr) return fields.Fail(FieldError(path, "must be an object"));
       choice->allowed->push_back(ReadChosenTool(*tool, path, shape, fields, unknown));
     }
   });
   fields.Fail(outer.status());
-  AddUnknown(outer, unknown);
+  outer.AddUnknown(unknown);
 }
 
 }  // namespace
@@ -89,7 +90,8 @@ ToolChoice ReadToolChoice(FieldReader& fields, ToolShape shape, std::vector<std:
     return choice;
   }
   choice.calls = PartsSpec::Calls::kNamed;
-  choice.named = ReadChosenTool(*object, "tool_choice", shape, fields, unknown);
+  choice.named =
+      ReadChosenTool(*object, absl::StrCat(fields.path(), "tool_choice"), shape, fields, unknown);
   return choice;
 }
 

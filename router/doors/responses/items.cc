@@ -12,6 +12,7 @@
 #include "boost/json/value.hpp"
 #include "common/limits.h"
 #include "router/doors/chat_json.h"
+#include "router/errors.h"
 
 namespace weft::router {
 namespace {
@@ -42,8 +43,8 @@ std::vector<std::string> ReadTexts(const boost::json::value& value, const std::s
   std::vector<std::string> texts;
   const boost::json::array* parts = value.if_array();
   if (parts == nullptr || parts->size() > kContentPartsMax) {
-    fields.Fail(FieldError(path, absl::StrCat("must be a string or a list of at most ",
-                                              kContentPartsMax, " parts")));
+    fields.Fail(FieldError(
+        path, absl::StrCat("must be a string or a list of at most ", kContentPartsMax, " parts")));
     return texts;
   }
   for (size_t i = 0; i < parts->size() && fields.ok(); ++i) {
@@ -63,7 +64,7 @@ std::vector<std::string> ReadTexts(const boost::json::value& value, const std::s
     std::optional<std::string> text = part.String("text");
     if (!text.has_value()) part.Fail("text", "is required");
     fields.Fail(part.status());
-    AddUnknown(part, unknown);
+    part.AddUnknown(unknown);
     texts.push_back(std::move(text).value_or(""));
   }
   return texts;
@@ -92,7 +93,7 @@ class ItemReader {
                 "is supported, and none is kept here to be referred to");
     }
     fields_.Fail(item.status());
-    AddUnknown(item, unknown_);
+    item.AddUnknown(unknown_);
   }
 
   // Nothing more comes of what the assistant said in one turn.

@@ -13,6 +13,7 @@
 #include "router/doors/openai/routes.h"
 #include "router/doors/ops/open_inference_routes.h"
 #include "router/doors/ops/routes.h"
+#include "router/doors/responses/routes.h"
 #include "router/doors/tgi/routes.h"
 #include "router/observe/probe.h"
 #include "tests/router/doors/fake_entrance.h"
@@ -25,6 +26,7 @@ struct DoorsFixture {
       : doors(&intake, &probe, std::move(options)) {
     AddTgiRoutes(&doors, &routes);
     AddOpenAiRoutes(&doors, &routes);
+    AddResponsesRoutes(&doors, &routes);
     AddAnthropicRoutes(&doors, &routes);
     AddOpenInferenceRoutes(&doors, &routes);
     AddOpsRoutes(&doors, &routes);

@@ -17,6 +17,7 @@
 #include "router/doors/http/json.h"
 #include "router/doors/http/router.h"
 #include "router/doors/openai/routes.h"
+#include "router/doors/responses/routes.h"
 #include "router/doors/tgi/routes.h"
 #include "router/observe/probe.h"
 #include "tests/router/doors/checking_entrance.h"
@@ -44,6 +45,7 @@ struct Routes {
   Routes() {
     AddTgiRoutes(&doors, &router);
     AddOpenAiRoutes(&doors, &router);
+    AddResponsesRoutes(&doors, &router);
     AddAnthropicRoutes(&doors, &router);
   }
   Probe probe;
@@ -89,7 +91,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto json = weft::router::ParseJson(body);
   for (const char* path :
        {"/", "/generate", "/generate_stream", "/tokenize", "/chat_tokenize", "/invocations",
-        "/v1/chat/completions", "/v1/completions", "/v1/messages"}) {
+        "/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages"}) {
     const std::string seen = weft::router::Post(path, body);
     if (seen.empty()) continue;
     WEFT_CHECK(json.ok());
