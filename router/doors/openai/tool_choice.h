@@ -1,4 +1,5 @@
-// Which tools an answer calls, as OpenAI's chats and Responses say it: the same words in two shapes.
+// Which tools an answer calls, as OpenAI's chats and Responses say it: the same words in two
+// shapes.
 // Keeps no state; on the thread that reads the request.
 
 #pragma once
@@ -16,8 +17,8 @@ namespace weft::router {
 // object of that name (chats), or beside the type (Responses).
 enum class ToolShape : uint8_t { kNested, kFlat };
 
-// `tool_choice` and `parallel_tool_calls`. Fields that nobody knows are added to *unknown with their
-// path.
+// `tool_choice` and `parallel_tool_calls`. Fields that nobody knows are added to *unknown with
+// their path.
 ToolChoice ReadToolChoice(FieldReader& fields, ToolShape shape, std::vector<std::string>* unknown);
 
 }  // namespace weft::router

@@ -12,8 +12,8 @@
 
 namespace weft::router {
 
-// `instructions` and `input`. Items that one answer consists of (reasoning, a message, calls) become
-// one message of the assistant. Fields that nobody knows are added to *unknown with their path.
+// `instructions` and `input`. Items of one answer (reasoning, a message, calls) become one message
+// of the assistant. Fields that nobody knows are added to *unknown with their path.
 void ReadResponsesInput(FieldReader& fields, ChatPrompt* prompt, std::vector<std::string>* unknown);
 
 }  // namespace weft::router
