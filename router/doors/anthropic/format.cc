@@ -53,7 +53,7 @@ class AnthropicFormatter : public ResponseFormatter {
 
   void Fail(const absl::Status& status, std::string* out) override {
     SseBegin("error", out);
-    *out += AnthropicErrorBody(Named(status));
+    *out += AnthropicErrorBody(NamedForAnthropic(status));
     SseEnd(out);
   }
 
@@ -80,14 +80,11 @@ class AnthropicFormatter : public ResponseFormatter {
     return reply;
   }
 
-  HttpReply Error(const absl::Status& status) override { return AnthropicError(Named(status)); }
-
- private:
-  // The engine's field names in Anthropic's words.
-  static absl::Status Named(const absl::Status& status) {
-    return ErrorField(status) == "prompt" ? RenameField(status, "messages") : status;
+  HttpReply Error(const absl::Status& status) override {
+    return AnthropicError(NamedForAnthropic(status));
   }
 
+ private:
   const char* StopReason(const AnswerEnd& end) const {
     if (end.reason == FinishReason::kLength) return "max_tokens";
     if (end.reason == FinishReason::kStopSequence) return "stop_sequence";
@@ -237,6 +234,10 @@ class AnthropicFormatter : public ResponseFormatter {
 };
 
 }  // namespace
+
+absl::Status NamedForAnthropic(const absl::Status& status) {
+  return ErrorField(status) == "prompt" ? RenameField(status, "messages") : status;
+}
 
 std::unique_ptr<ResponseFormatter> NewAnthropicFormatter(AnthropicFormat format) {
   return std::make_unique<AnthropicFormatter>(std::move(format));

@@ -268,6 +268,23 @@ TEST_CASE("Anthropic's conversation becomes one that templates know", "[router][
   CHECK(!chat.add_generation_prompt);
 }
 
+TEST_CASE("Tokens of a message are counted without an answer", "[router][parts]") {
+  PartsFixture fixture;
+  const auto count = [&fixture](const std::string& body) {
+    return fixture.Post("/v1/messages/count_tokens", body);
+  };
+  // The fake has one token for all of a text.
+  const RawResponse good = count(R"({"messages":[{"role":"user","content":"x"}],"quux":1})");
+  CHECK(good.status == 200);
+  CHECK(good.body == R"({"input_tokens":1})");
+  CHECK(good.headers.at("x-weft-ignored-fields") == "quux");
+  const RawResponse bad = count(R"({"messages":[]})");
+  CHECK(bad.status == 400);
+  CHECK(absl::StrContains(bad.body, R"("type":"error")"));
+  CHECK(absl::StrContains(bad.body, "`messages`: "));
+  CHECK(fixture.intake.request_count() == 0);
+}
+
 TEST_CASE("Anthropic's bodies are refused by name", "[router][parts]") {
   PartsFixture fixture;
   const auto refused = [&fixture](const std::string& body, const std::string& field) {
