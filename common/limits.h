@@ -93,6 +93,8 @@ inline constexpr size_t kLongBodyBytes = 64u << 10;
 inline constexpr size_t kHeaderBytesMax = 16u << 10;
 inline constexpr size_t kTemplateOutputBytesMax = 8u << 20;
 inline constexpr float kTemperatureMax = 100.0f;
+// By how much ids outside of a mask may be less likely, where they may come.
+inline constexpr float kMaskPenaltyMax = 100.0f;
 // Below, sampling is greedy: no draw could tell, and logits divided by much less overflow.
 inline constexpr float kTemperatureMin = 1e-4f;
 inline constexpr float kRepetitionPenaltyMin = 0.01f;

@@ -96,7 +96,7 @@ ROOMS = {
 }
 WORDS = {
     "router": {"admission.h", "answer.h", "answer_parts.h", "chat_prompt.h", "context_length.h", "errors.h",
-               "grammar_spec.h", "request.h", "waker.h", "admission.cc", "answer.cc", "errors.cc",
+               "grammar_spec.h", "range.h", "request.h", "scatter.h", "waker.h", "admission.cc", "answer.cc", "errors.cc",
                # What metrics are labelled with.
                "shards/call.h", "shards/group_state.h",
                # Who a request runs for.

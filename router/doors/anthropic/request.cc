@@ -56,8 +56,9 @@ absl::StatusOr<AnthropicRequest> ReadMessagesRequest(const DoorContext& doors, M
   ToolChoice choice;
   ReadMessagesPrompt(fields, &prompt, &choice, &request.ignored);
   ReadThinking(fields, &prompt, &request.ignored);
-  ReadCommonParameters(fields, &input);
-  input.sampling.temperature = fields.Float("temperature", {0, kTemperatureMax}).value_or(1.0f);
+  ReadCommonParameters(doors, fields, &input);
+  input.sampling.temperature =
+      fields.Float("temperature", {0, kTemperatureMax}).value_or(input.sampling.temperature);
   ReadStop(fields, "stop_sequences", &input);
   input.max_tokens = ReadTokenCount(fields, "max_tokens");
   if (!input.max_tokens.has_value() && use == MessagesUse::kGenerate) {

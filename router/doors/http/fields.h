@@ -17,7 +17,7 @@
 #include "boost/json/object.hpp"
 #include "boost/json/value.hpp"
 #include "router/doors/http/message.h"
-#include "router/doors/range.h"
+#include "router/range.h"
 
 namespace weft::router {
 

@@ -120,9 +120,10 @@ void ReadChoices(FieldReader& fields, bool has_best_of, OpenAiRequest* request) 
   for (GenerateInput& input : request->inputs) input.sampling.logprobs = true;
 }
 
-void ReadShared(FieldReader& fields, OpenAiRequest* request, std::vector<std::string>* unknown) {
+void ReadShared(const DoorContext& doors, FieldReader& fields, OpenAiRequest* request,
+                std::vector<std::string>* unknown) {
   GenerateInput& input = request->inputs.front();
-  ReadSamplingFields(fields, &input);
+  ReadSamplingFields(doors, fields, &input);
   ReadStreamOptions(fields, &request->format, unknown);
   request->format.token_ids = fields.Bool("return_token_ids").value_or(false);
   ReadResume(fields, request->format.stream, &input, unknown);
@@ -217,9 +218,10 @@ absl::StatusOr<std::vector<AnyPrompt>> ReadPrompts(const boost::json::value& val
 
 }  // namespace
 
-void ReadSamplingFields(FieldReader& fields, GenerateInput* input) {
-  ReadCommonParameters(fields, input);
-  input->sampling.temperature = fields.Float("temperature", {0, kTemperatureMax}).value_or(1.0f);
+void ReadSamplingFields(const DoorContext& doors, FieldReader& fields, GenerateInput* input) {
+  ReadCommonParameters(doors, fields, input);
+  input->sampling.temperature =
+      fields.Float("temperature", {0, kTemperatureMax}).value_or(input->sampling.temperature);
   ReadStop(fields, "stop", input);
   input->include_stop_sequence = fields.Bool("include_stop_str_in_output").value_or(false);
   // -1 = no truncation, as in vLLM.
@@ -244,7 +246,7 @@ absl::StatusOr<OpenAiRequest> ReadChatRequest(const DoorContext& doors,
   ChatPrompt prompt;
   ToolChoice choice;
   ReadChatPrompt(fields, &prompt, &choice, &request.ignored);
-  ReadShared(fields, &request, &unknown_options);
+  ReadShared(doors, fields, &request, &unknown_options);
   ReadChatLimits(fields, &input);
   ReadChatLogprobs(fields, &input.sampling);
   request.format.logprobs = input.sampling.logprobs;
@@ -278,7 +280,7 @@ absl::StatusOr<OpenAiRequest> ReadCompletionRequest(const DoorContext& doors,
   } else {
     fields.Fail("prompt", "is required");
   }
-  ReadShared(fields, &request, &request.ignored);
+  ReadShared(doors, fields, &request, &request.ignored);
   input.max_tokens = ReadTokenCount(fields, "max_tokens").value_or(kCompletionTokensDefault);
   ReadMinTokens(fields, "min_tokens", &input);
   input.echo_prompt = fields.Bool("echo").value_or(false);

@@ -25,7 +25,7 @@ struct OpenAiRequest {
 
 // How tokens are chosen, and where an answer stops: what all routes of OpenAI's read alike. Refuses
 // what none of them serves.
-void ReadSamplingFields(FieldReader& fields, GenerateInput* input);
+void ReadSamplingFields(const DoorContext& doors, FieldReader& fields, GenerateInput* input);
 
 // `request_id` is the client's own name for the request; empty = none. `door` is where ignored
 // fields are counted. NOT_FOUND for another model's name.

@@ -173,7 +173,7 @@ absl::StatusOr<ResponsesRequest> ReadResponsesRequest(const DoorContext& doors,
   ToolList tools = ReadFlatTools(fields, kToolForm, &request.ignored);
   ToolChoice choice = ReadToolChoice(fields, ToolShape::kFlat, &request.ignored);
   OfferTools(std::move(tools), &choice, &prompt);
-  ReadSamplingFields(fields, &input);
+  ReadSamplingFields(doors, fields, &input);
   input.max_tokens = ReadTokenCount(fields, "max_output_tokens");
   ReadMinTokens(fields, "min_tokens", &input);
   ReadLogprobs(fields, &request);

@@ -192,6 +192,14 @@ HttpReply Health(const DoorContext& doors) {
   return reply;
 }
 
+// What requests that sample and do not say how get (--generation-config).
+void WriteSamplingDefaults(const SamplingParams& defaults, JsonWriter* json) {
+  json->Key("sampling_defaults").BeginObject().Key("temperature").Float(defaults.temperature);
+  json->Key("top_k").Unsigned(defaults.top_k).Key("top_p").Float(defaults.top_p);
+  json->Key("min_p").Float(defaults.min_p).Key("typical_p").Float(defaults.typical_p);
+  json->Key("repetition_penalty").Float(defaults.repetition_penalty).EndObject();
+}
+
 HttpReply Info(const DoorContext& doors) {
   const absl::StatusOr<ModelFacts> served = doors.ServedModel();
   if (!served.ok()) return TgiError(served.status());
@@ -217,6 +225,7 @@ HttpReply Info(const DoorContext& doors) {
   json.Key("max_top_n_tokens").Unsigned(kTopLogprobsMax).Key("max_client_batch_size").Unsigned(1);
   json.Key("validation_workers").Unsigned(doors.options().text_threads);
   json.Key("router").String("weft-router").Key("version").String(Version());
+  WriteSamplingDefaults(model.sampling_defaults, &json);
   json.Key("sha").String(Revision()).Key("docker_label").Null().EndObject();
   return reply;
 }
