@@ -23,6 +23,7 @@
 #include "router/doors/anthropic/routes.h"
 #include "router/doors/grpc/credentials.h"
 #include "router/doors/identity/open_address.h"
+#include "router/doors/ollama/routes.h"
 #include "router/doors/openai/routes.h"
 #include "router/doors/ops/open_inference_routes.h"
 #include "router/doors/ops/routes.h"
@@ -110,6 +111,7 @@ Router::Router(RouterFlags flags, ShutdownSignals signals, std::unique_ptr<Ident
   AddOpenAiRoutes(&doors_, &routes_);
   AddResponsesRoutes(&doors_, &routes_);
   AddAnthropicRoutes(&doors_, &routes_);
+  AddOllamaRoutes(&doors_, &routes_);
   AddOpenInferenceRoutes(&doors_, &routes_);
   if (flags_.public_ops) AddOpsRoutes(&doors_, &routes_);
   if (flags_.ui) AddUiRoutes(&routes_);

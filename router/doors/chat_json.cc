@@ -182,6 +182,12 @@ absl::StatusOr<ToolList> ReadTools(const json::value& tools, absl::string_view p
   return found;
 }
 
+bool IsJsonObject(absl::string_view text) {
+  json::error_code error;
+  const json::value value = json::parse({text.data(), text.size()}, error);
+  return !error && value.is_object();
+}
+
 absl::StatusOr<std::string> ReadDocuments(const json::value& documents, absl::string_view path) {
   WEFT_ASSIGN_OR_RETURN(const json::array* list, List(documents, kDocumentsMax, path));
   for (size_t i = 0; i < list->size(); ++i) {

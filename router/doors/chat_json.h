@@ -31,6 +31,9 @@ struct ToolList {
 // it.
 absl::StatusOr<ToolList> ReadTools(const boost::json::value& tools, absl::string_view path);
 
+// Whether it is the JSON text of an object: arguments of a call that was cut off are not.
+bool IsJsonObject(absl::string_view text);
+
 // Each checks a value and gives its JSON text; empty for an empty list or object. Errors name
 // `path` and what lies below it.
 absl::StatusOr<std::string> ReadDocuments(const boost::json::value& documents,

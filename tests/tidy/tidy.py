@@ -54,6 +54,7 @@ ROOMS = {
         "tenants": set(),
         "doors/http": {"doors", "doors/identity", "text", "engine", "observe"},
         "doors/anthropic": {"doors", "doors/http", "text", "engine", "observe"},
+        "doors/ollama": {"doors", "doors/http", "doors/openai", "text", "engine", "observe"},
         "doors/openai": {"doors", "doors/http", "text", "engine", "observe"},
         "doors/responses": {"doors", "doors/http", "doors/openai", "text", "engine", "observe"},
         "doors/tgi": {"doors", "doors/http", "doors/openai", "text", "engine", "observe"},

@@ -4,8 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "boost/json/parse.hpp"
-#include "boost/json/value.hpp"
+#include "router/doors/chat_json.h"
 #include "router/doors/choice_parts.h"
 #include "router/doors/http/json.h"
 #include "router/doors/http/replies.h"
@@ -16,12 +15,6 @@ namespace weft::router {
 namespace {
 
 using Kind = AnswerPart::Kind;
-
-bool IsObject(absl::string_view text) {
-  boost::json::error_code error;
-  const boost::json::value value = boost::json::parse({text.data(), text.size()}, error);
-  return !error && value.is_object();
-}
 
 class AnthropicFormatter : public ResponseFormatter {
  public:
@@ -126,7 +119,7 @@ class AnthropicFormatter : public ResponseFormatter {
   static void WriteCall(const AnsweredCall& call, JsonWriter* json) {
     json->BeginObject().Key("type").String("tool_use").Key("id").String(call.id);
     json->Key("name").String(call.name).Key("input");
-    json->Raw(IsObject(call.arguments) ? absl::string_view(call.arguments) : "{}").EndObject();
+    json->Raw(IsJsonObject(call.arguments) ? absl::string_view(call.arguments) : "{}").EndObject();
   }
 
   void WriteStart(std::string* out) const {

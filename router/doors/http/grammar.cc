@@ -27,7 +27,7 @@ void Take(FieldReader& fields, absl::string_view name, absl::StatusOr<GrammarSpe
 
 void ReadOpenAiGrammar(FieldReader& fields, GenerateInput* input) {
   if (const boost::json::value* value = fields.Value("response_format")) {
-    Take(fields, "response_format", GrammarFromResponseFormat(*value, "response_format"), input);
+    ReadResponseFormat(*value, "response_format", fields, input);
   }
   ReadVllmGrammar(fields, input);
 }
@@ -44,8 +44,9 @@ void ReadVllmGrammar(FieldReader& fields, GenerateInput* input) {
   }
 }
 
-void ReadTextFormat(const boost::json::value& format, FieldReader& fields, GenerateInput* input) {
-  Take(fields, "text.format", GrammarFromResponseFormat(format, "text.format"), input);
+void ReadResponseFormat(const boost::json::value& format, absl::string_view name,
+                        FieldReader& fields, GenerateInput* input) {
+  Take(fields, name, GrammarFromResponseFormat(format, name), input);
 }
 
 void ReadTgiGrammar(FieldReader& fields, GenerateInput* input) {

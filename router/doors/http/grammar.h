@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include "absl/strings/string_view.h"
 #include "boost/json/value.hpp"
 #include "router/doors/http/fields.h"
 #include "router/request.h"
@@ -16,8 +17,9 @@ void ReadOpenAiGrammar(FieldReader& fields, GenerateInput* input);
 // Of these all but response_format.
 void ReadVllmGrammar(FieldReader& fields, GenerateInput* input);
 
-// text.format of OpenAI's Responses, which says the same as response_format; errors name it so.
-void ReadTextFormat(const boost::json::value& format, FieldReader& fields, GenerateInput* input);
+// What says the same as response_format where another API has it, under the name of its field.
+void ReadResponseFormat(const boost::json::value& format, absl::string_view name,
+                        FieldReader& fields, GenerateInput* input);
 
 // TGI's grammar.
 void ReadTgiGrammar(FieldReader& fields, GenerateInput* input);

@@ -16,9 +16,9 @@ namespace weft::router {
 namespace {
 
 // Parts of other kinds of messages, or of what nobody serves.
-constexpr RefusedField kRefusedInMessage[] = {{"function_call", ""}, {"audio", ""},
-                                              {"refusal", ""},       {"annotations", "[]"},
-                                              {"prefix", "false"},   {"tools", "[]"}};
+constexpr RefusedField kRefusedInMessage[] = {
+    {"function_call", ""}, {"audio", ""},   {"refusal", ""}, {"annotations", "[]"},
+    {"prefix", "false"},   {"tools", "[]"}, {"images", "[]"}};
 
 // The text of one part of a content.
 std::optional<std::string> ReadPart(const boost::json::value& value, const std::string& path,
@@ -88,14 +88,17 @@ std::string ReadRole(FieldReader& message) {
   return role.value_or("");
 }
 
-// What an assistant thought has two names among the servers that take it.
+// What an assistant thought has three names among the servers that take it.
 std::string ReadReasoning(FieldReader& message) {
-  const std::optional<std::string> one = message.String("reasoning_content");
-  const std::optional<std::string> other = message.String("reasoning");
-  if (one.has_value() && other.has_value() && *one != *other) {
-    message.Fail("reasoning", "differs from reasoning_content; give one of them");
+  std::optional<std::string> said = message.String("reasoning_content");
+  for (const char* other_name : {"reasoning", "thinking"}) {
+    std::optional<std::string> other = message.String(other_name);
+    if (said.has_value() && other.has_value() && *said != *other) {
+      message.Fail(other_name, "differs from its other name; give one of them");
+    }
+    if (!said.has_value()) said = std::move(other);
   }
-  return one.has_value() ? *one : other.value_or("");
+  return said.value_or("");
 }
 
 ToolCall ReadCall(const boost::json::value& value, const std::string& path, FieldReader& message,
@@ -154,6 +157,8 @@ ChatMessage ReadMessage(FieldReader& message, std::vector<std::string>* unknown)
   to.role = ReadRole(message);
   message.Refuse(kRefusedInMessage);
   to.name = message.String("name").value_or("");
+  // Ollama's name for that of a tool that answers.
+  if (std::optional<std::string> tool = message.String("tool_name")) to.name = *std::move(tool);
   to.tool_call_id = message.String("tool_call_id").value_or("");
   to.reasoning_content = ReadReasoning(message);
   ReadCalls(message, &to, unknown);

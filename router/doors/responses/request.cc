@@ -111,7 +111,7 @@ void ReadTextAndReasoning(FieldReader& fields, ResponsesRequest* request, ChatPr
     static constexpr RefusedField kRefusedInText[] = {{"verbosity", "\"medium\""}};
     text.Refuse(kRefusedInText);
     if (const boost::json::value* format = text.Value("format")) {
-      ReadTextFormat(*format, text, &request->input);
+      ReadResponseFormat(*format, "text.format", text, &request->input);
     }
   });
   ReadVllmGrammar(fields, &request->input);

@@ -9,6 +9,7 @@
 #include "router/doors/anthropic/routes.h"
 #include "router/doors/door_context.h"
 #include "router/doors/http/server.h"
+#include "router/doors/ollama/routes.h"
 #include "router/doors/open_inference.h"
 #include "router/doors/openai/routes.h"
 #include "router/doors/ops/open_inference_routes.h"
@@ -28,6 +29,7 @@ struct DoorsFixture {
     AddOpenAiRoutes(&doors, &routes);
     AddResponsesRoutes(&doors, &routes);
     AddAnthropicRoutes(&doors, &routes);
+    AddOllamaRoutes(&doors, &routes);
     AddOpenInferenceRoutes(&doors, &routes);
     AddOpsRoutes(&doors, &routes);
     AddOpsRoutes(&doors, &admin_routes);
