@@ -346,6 +346,11 @@ absl::Status CheckChat(const ChatPrompt& chat, absl::string_view path) {
     return FieldError(absl::StrCat(path, "continue_final_message"),
                       "needs a last message with content");
   }
+  if (chat.messages.size() > kChatMessagesMax) {
+    return FieldError(
+        absl::StrCat(path, "messages"),
+        absl::StrCat("become ", chat.messages.size(), " turns, at most ", kChatMessagesMax));
+  }
   if (TextBytes(chat) > kPromptBytesMax) {
     return FieldError(absl::StrCat(path, "messages"),
                       absl::StrCat("hold more than ", kPromptBytesMax,

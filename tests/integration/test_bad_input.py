@@ -252,7 +252,8 @@ class BadInputTest(unittest.TestCase):
     # -- Bodies -----------------------------------------------------------------------------------
     def test_malformed_bodies(self):
         for path, name in [(door.path, door.prompt_field) for door in DOORS] + [
-                ("/v1/responses", "input"), ("/tokenize", "inputs"),
+                ("/v1/responses", "input"), ("/api/chat", "messages"),
+                ("/api/generate", "prompt"), ("/tokenize", "inputs"),
                 ("/chat_tokenize", "messages")]:
             for body in MALFORMED:
                 self.assert_refused(path, body.replace(b"%s", name.encode()), None)

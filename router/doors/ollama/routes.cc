@@ -22,6 +22,7 @@
 #include "router/doors/http/replies.h"
 #include "router/doors/ollama/format.h"
 #include "router/doors/openai/messages.h"
+#include "router/errors.h"
 
 namespace weft::router {
 namespace {
@@ -87,6 +88,7 @@ bool ReadPrompt(FieldReader& fields, ChatPrompt* prompt, GenerateInput* input) {
   }
   if (!system.empty()) prompt->messages.emplace_back("system", std::move(system));
   prompt->messages.emplace_back("user", std::move(text));
+  fields.Fail(RenameField(CheckChat(*prompt, ""), "prompt"));
   return true;
 }
 

@@ -180,10 +180,7 @@ absl::StatusOr<ResponsesRequest> ReadResponsesRequest(const DoorContext& doors,
   ReadStream(fields, &request);
   ReadTextAndReasoning(fields, &request, &prompt);
   ReadLabels(fields);
-  if (fields.ok()) {
-    const absl::Status fits = CheckChat(prompt, "");
-    fields.Fail(ErrorField(fits) == "messages" ? RenameField(fits, "input") : fits);
-  }
+  if (fields.ok()) fields.Fail(RenameField(CheckChat(prompt, ""), "input"));
   const std::string effort = prompt.reasoning_effort;
   const bool parallel_calls = choice.parallel_calls;
   if (fields.ok()) ReadParts(doors, fields, std::move(choice), &input);

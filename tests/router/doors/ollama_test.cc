@@ -70,8 +70,8 @@ TEST_CASE("A chat's lines put together are its whole answer", "[router][ollama]"
   }
   const std::vector<json::value> whole = fixture.Lines("/api/chat", body + ",\"stream\":false}");
   REQUIRE(whole.size() == 1);
-  CHECK(whole[0].at("message").at("content") == content);
-  CHECK(whole[0].at("message").at("thinking") == thinking);
+  CHECK(TextOf(whole[0].at("message").at("content")) == content);
+  CHECK(TextOf(whole[0].at("message").at("thinking")) == thinking);
   CHECK(whole[0].at("message").at("tool_calls") == last.at("message").at("tool_calls"));
 }
 

@@ -357,6 +357,12 @@ TEST_CASE("Bodies of Responses are refused by name", "[router][responses]") {
   refused(R"({"input":1})", "input");
   refused(R"({"input":[]})", "input");
   refused(R"({"input":["x"]})", "input[0]");
+  // A system message more than a conversation may have.
+  std::string items;
+  for (int i = 0; i < 1024; ++i) {
+    absl::StrAppend(&items, i == 0 ? "" : ",", R"({"role":"user","content":""})");
+  }
+  refused(absl::StrCat(R"({"instructions":"i","input":[)", items, "]}"), "input");
   item("", ".type");
   item(R"("id":"msg_1")", ".type");
   item(R"("type":"item_reference","id":"msg_1")", ".type");
