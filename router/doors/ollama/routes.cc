@@ -57,10 +57,13 @@ void ReadOptions(const DoorContext& doors, FieldReader& options, GenerateInput* 
 void ReadFormat(FieldReader& fields, GenerateInput* input) {
   const boost::json::value* format = fields.Value("format");
   if (format == nullptr || *format == "") return;
-  const boost::json::object wanted =
-      *format == "json" ? boost::json::object{{"type", "json_object"}}
-                        : boost::json::object{{"type", "json_schema"}, {"schema", *format}};
-  ReadResponseFormat(wanted, "format", fields, input);
+  if (*format == "json") {
+    ReadResponseFormat({{"type", "json_object"}}, "format", fields, input);
+  } else if (format->is_object()) {
+    ReadResponseFormat({{"type", "json_schema"}, {"schema", *format}}, "format", fields, input);
+  } else {
+    fields.Fail("format", "must be \"json\" or a JSON schema");
+  }
 }
 
 // True, false, or how much.
@@ -102,6 +105,7 @@ absl::StatusOr<ReadGeneration> ReadBody(const DoorContext& doors, bool chat,
   format.stream = fields.Bool("stream").value_or(true);
   WEFT_RETURN_IF_ERROR(fields.status());
   WEFT_RETURN_IF_ERROR(doors.CheckModel(absl::StripSuffix(format.model, ":latest")));
+  if (format.model.empty()) format.model = doors.entrance().Model().model_name;
   GenerateInput input;
   input.correlation_id = request_id;
   ChatPrompt prompt;

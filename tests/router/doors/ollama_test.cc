@@ -140,7 +140,7 @@ TEST_CASE("Ollama's bodies are refused by name, with its shape of errors", "[rou
   chat(R"("stream":1)", "stream");
   chat(R"("think":1)", "think");
   chat(R"("think":"much")", "think");
-  chat(R"("format":"xml")", "format.schema");
+  chat(R"("format":"xml")", "format");
   chat(R"("options":1)", "options");
   chat(R"("options":{"num_predict":0})", "options.num_predict");
   chat(R"("options":{"temperature":-1})", "options.temperature");

@@ -202,7 +202,7 @@ TEST_CASE("Log-probabilities of a response are those of its text", "[router][res
   fixture.intake.SetScript(
       {{Started(), TokenWithLogprob(1, "<think>", -1), TokenWithLogprob(2, "So.", -2),
         TokenWithLogprob(3, "</think>", -3)},
-       {TokenWithLogprob(4, "Yes", -0.5f, {{5, -0.75f, "No"}}), TokenWithLogprob(5, ".", -0.25f),
+       {TokenWithLogprob(4, "Yes", -0.5f, {{9, -0.75f, "No"}}), TokenWithLogprob(5, ".", -0.25f),
         Finished(FinishReason::kEosToken, 5)}});
   const std::string want = R"([{"token":"Yes","logprob":-5E-1,"bytes":[89,101,115],"top_logprobs":)"
                            R"([{"token":"No","logprob":-7.5E-1,"bytes":[78,111]}]},)"
@@ -375,7 +375,7 @@ TEST_CASE("Bodies of Responses are refused by name", "[router][responses]") {
   item(R"("type":"function_call","name":"f","arguments":"{}")", ".call_id");
   item(R"("type":"function_call","call_id":"c","arguments":"{}")", ".name");
   item(R"("type":"function_call","call_id":"c","name":"f")", ".arguments");
-  item(R"("type":"function_call","call_id":"c","name":"f","arguments":"["))", ".arguments");
+  item(R"("type":"function_call","call_id":"c","name":"f","arguments":"[")", ".arguments");
   item(R"("type":"function_call","call_id":"c","name":"f","arguments":"{}","namespace":"n")",
        ".namespace");
   item(R"("type":"function_call_output","output":"x")", ".call_id");
