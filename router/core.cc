@@ -211,6 +211,10 @@ class CoreImpl : public Core {
   void SetQueueLimits(const QueueLimits& limits) override {
     if (Serving* serving = get()) serving->SetQueueLimits(limits);
   }
+  absl::Status FlushPrefixCache() override {
+    Serving* const serving = get();
+    return serving != nullptr ? serving->FlushPrefixCache() : Starting();
+  }
   bool WaitIdle(absl::Duration timeout) override {
     Serving* const serving = get();
     return serving == nullptr || serving->WaitIdle(timeout);

@@ -108,6 +108,10 @@ class Core : public Entrance {
   virtual absl::Status Start(EngineOptions options) = 0;
   // For requests that come from now on. Only after Start. Any thread.
   virtual void SetQueueLimits(const QueueLimits& limits) = 0;
+  // Forgets the cached prefixes that no request uses, in all groups and before any request that
+  // comes after this call. UNAVAILABLE before Start and when an engine loop has too much to do:
+  // then some groups may have been flushed. Any thread.
+  virtual absl::Status FlushPrefixCache() = 0;
   // Refuses new requests from now on and lets live ones finish; those still there after `timeout`
   // fail with UNAVAILABLE. Returns at once; a second call shortens the time only.
   virtual void StartDrain(absl::Duration timeout) = 0;

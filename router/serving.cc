@@ -343,6 +343,7 @@ ModelFacts Serving::Model() const {
   facts.model_name = options_.served_model_name;
   facts.shape = groups_.Shape();
   facts.shards = options_.shards();
+  facts.groups = groups_.count();
   facts.requests_max = admission_.requests_max();
   facts.has_chat_template = chat_template_ != nullptr;
   facts.tool_parser = defaults_.tool_parser;
@@ -363,6 +364,11 @@ ServerStatus Serving::Status() const {
 }
 
 // -- Life ----------------------------------------------------------------------------------------
+
+absl::Status Serving::FlushPrefixCache() {
+  if (groups_.FlushPrefixCache()) return absl::OkStatus();
+  return UnavailableError("ENGINE_BUSY", "too many events wait for the engine", absl::Seconds(1));
+}
 
 void Serving::StartDrain(absl::Duration timeout) {
   admission_.Close(UnavailableError("DRAINING", "the server is shutting down", absl::Seconds(1)));

@@ -85,6 +85,7 @@ class Serving : public AnswerRegistry {
 
   // -- As in Core
   void SetQueueLimits(const QueueLimits& limits) { admission_.SetQueueLimits(limits); }
+  absl::Status FlushPrefixCache();
   void StartDrain(absl::Duration timeout);
   bool WaitIdle(absl::Duration timeout) { return admission_.WaitIdle(timeout); }
   void Shutdown();

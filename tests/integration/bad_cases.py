@@ -217,6 +217,37 @@ TEMPLATE_FIELDS = (
 ACCEPTED = tuple(Field((None, name, name), ("1", '"x"', "{}", "[1]", "null"), ())
                  for name in ("user", "metadata", "prompt_cache_key", "safety_identifier"))
 
+# vLLM's form of /tokenize, and /detokenize: body without braces, field, words of the refusal.
+_CHAT = '"messages":[{"role":"user","content":"Hi"}]'
+TEXT_ROUTES = {
+    "/tokenize": (
+        *((f'"prompt":{value}', "prompt") for value in ('""', *STRING_WRONG)),
+        ('"messages":[]', "messages"), ('"messages":[{"role":"user"}]', "messages[0].content"),
+        (f'"prompt":"a",{_CHAT}', "messages", "not supported"),
+        *((f'"prompt":"a","{name}":{value}', name, "boolean")
+          for name in ("add_special_tokens", "return_token_strs") for value in BOOLEAN_WRONG),
+        *((f'{_CHAT},"{name}":{value}', name, "boolean")
+          for name in ("add_generation_prompt", "continue_final_message", "return_token_strs")
+          for value in BOOLEAN_WRONG),
+        (f'{_CHAT},"add_special_tokens":true', "add_special_tokens", "not supported"),
+        (f'{_CHAT},"chat_template":"x"', "chat_template", "not supported"),
+        (f'{_CHAT},"mm_processor_kwargs":{{"a":1}}', "mm_processor_kwargs", "not supported"),
+        (f'{_CHAT},"tools":{{}}', "tools"), (f'{_CHAT},"chat_template_kwargs":[]',
+                                             "chat_template_kwargs"),
+        *((f'"prompt":"a","model":{value}', "model", "string") for value in STRING_WRONG)),
+    "/detokenize": (
+        ("", "tokens", "required"), ('"tokens":null', "tokens", "required"),
+        *((f'"tokens":{value}', "tokens", "array") for value in ("1", '"x"', "{}", "true")),
+        *((f'"tokens":[7,{value}]', "tokens", "0", "1048575", "index 1")
+          for value in ("-1", "1048576", "1.5", '"a"', "null", "true", "1e400")),
+        ('"tokens":[49152]', "tokens", "49152"),
+        *((f'"tokens":[1],"skip_special_tokens":{value}', "skip_special_tokens", "boolean")
+          for value in BOOLEAN_WRONG),
+        *((f'"tokens":[1],"model":{value}', "model", "string") for value in STRING_WRONG)),
+}
+# Routes of models that are no decoders.
+OF_OTHER_MODELS = ("/v1/embeddings", "/embed", "/v1/rerank", "/rerank", "/v1/score", "/score")
+
 # -- /v1/responses, whose names are its own alone: (name,) ----------------------------------------
 
 # What chats and completions have and Responses have not, or have otherwise.

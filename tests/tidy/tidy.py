@@ -58,6 +58,8 @@ ROOMS = {
         "doors/openai": {"doors", "doors/http", "text", "engine", "observe"},
         "doors/responses": {"doors", "doors/http", "doors/openai", "text", "engine", "observe"},
         "doors/tgi": {"doors", "doors/http", "doors/openai", "text", "engine", "observe"},
+        "doors/api": {"doors", "doors/anthropic", "doors/http", "doors/ollama", "doors/openai",
+                      "doors/responses", "doors/tgi"},
         "doors/ops": {"doors", "doors/http", "text", "engine", "observe"},
         "doors/ui": {"doors/http"},
         "doors/grpc": {"doors", "doors/identity", "text", "engine", "observe"},

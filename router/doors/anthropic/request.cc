@@ -47,9 +47,7 @@ absl::StatusOr<AnthropicRequest> ReadMessagesRequest(const DoorContext& doors, M
                                                      const boost::json::object& body,
                                                      const std::string& request_id) {
   FieldReader fields(body);
-  const std::string model = fields.String("model").value_or("");
-  WEFT_RETURN_IF_ERROR(fields.status());
-  WEFT_RETURN_IF_ERROR(doors.CheckModel(model));
+  WEFT_RETURN_IF_ERROR(ReadModelName(doors, fields));
   AnthropicRequest request;
   GenerateInput& input = request.input;
   ChatPrompt prompt;
@@ -78,5 +76,7 @@ absl::StatusOr<AnthropicRequest> ReadMessagesRequest(const DoorContext& doors, M
   request.format.model = doors.entrance().Model().model_name;
   return request;
 }
+
+absl::Span<const RefusedField> RefusedAnthropicFields() { return kRefused; }
 
 }  // namespace weft::router

@@ -9,9 +9,11 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "boost/json/object.hpp"
 #include "router/doors/anthropic/format.h"
 #include "router/doors/door_context.h"
+#include "router/doors/http/fields.h"
 #include "router/request.h"
 
 namespace weft::router {
@@ -29,5 +31,8 @@ enum class MessagesUse : uint8_t { kGenerate, kCount };
 absl::StatusOr<AnthropicRequest> ReadMessagesRequest(const DoorContext& doors, MessagesUse use,
                                                      const boost::json::object& body,
                                                      const std::string& request_id);
+
+// Fields that are known and not served, for the description of the API.
+absl::Span<const RefusedField> RefusedAnthropicFields();
 
 }  // namespace weft::router

@@ -1,6 +1,7 @@
 #include "router/doors/http/replies.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 
 #include "absl/strings/ascii.h"
@@ -131,7 +132,12 @@ bool IsAnthropicPath(absl::string_view path) {
   return path == "/v1/messages" || absl::StartsWith(path, "/v1/messages/");
 }
 
-bool IsOpenAiPath(absl::string_view path) { return absl::StartsWith(path, "/v1/"); }
+// Beside those of OpenAI itself, vLLM's that are its alone.
+bool IsOpenAiPath(absl::string_view path) {
+  constexpr absl::string_view kOthers[] = {"/detokenize", "/embed", "/rerank", "/score"};
+  return absl::StartsWith(path, "/v1/") ||
+         std::find(std::begin(kOthers), std::end(kOthers), path) != std::end(kOthers);
+}
 
 // What a refusal says beside its body: how to be let in, or when to come back.
 void AddRefusalHeaders(const absl::Status& status, HttpReply* reply) {

@@ -28,8 +28,8 @@ std::string OpenAiErrorCode(const absl::Status& status);
 HttpReply AnthropicError(const absl::Status& status);
 std::string AnthropicErrorBody(const absl::Status& status);
 
-// For requests that reached no handler: Anthropic's shape at /v1/messages, OpenAI's below /v1/,
-// TGI's elsewhere.
+// For requests that reached no handler: Anthropic's shape at /v1/messages, OpenAI's below /v1/
+// and where vLLM has paths of its own, TGI's elsewhere.
 HttpReply TransportError(absl::string_view path, int code, absl::string_view message);
 HttpReply TransportError(absl::string_view path, const absl::Status& status);
 

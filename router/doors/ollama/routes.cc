@@ -70,7 +70,9 @@ void ReadFormat(FieldReader& fields, GenerateInput* input) {
 void ReadThink(FieldReader& fields, ChatPrompt* prompt) {
   const boost::json::value* think = fields.Value("think");
   if (think == nullptr) return;
-  if (think->is_bool()) {
+  if (!prompt->template_kwargs.empty() || !prompt->reasoning_effort.empty()) {
+    fields.Fail("think", "stands beside chat_template_kwargs or reasoning_effort; give one");
+  } else if (think->is_bool()) {
     prompt->template_kwargs =
         absl::StrCat("{\"enable_thinking\":", think->get_bool() ? "true" : "false", "}");
   } else if (std::optional<std::string> effort = fields.String("think")) {
@@ -166,5 +168,9 @@ void AddOllamaRoutes(DoorContext* doors, HttpRouter* router) {
       },
       KeyGate(doors));
 }
+
+absl::Span<const RefusedField> RefusedOllamaFields() { return kRefused; }
+absl::Span<const RefusedField> RefusedOllamaOptions() { return kRefusedOptions; }
+absl::Span<const absl::string_view> IgnoredOllamaOptions() { return kLoadOptions; }
 
 }  // namespace weft::router

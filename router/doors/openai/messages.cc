@@ -16,6 +16,8 @@ namespace weft::router {
 namespace {
 
 // Parts of other kinds of messages, or of what nobody serves.
+constexpr RefusedField kRefusedInConversation[] = {{"chat_template", ""}};
+
 constexpr RefusedField kRefusedInMessage[] = {
     {"function_call", ""}, {"audio", ""},   {"refusal", ""}, {"annotations", "[]"},
     {"prefix", "false"},   {"tools", "[]"}, {"images", "[]"}};
@@ -238,9 +240,11 @@ void ReadChatPrompt(FieldReader& fields, ChatPrompt* prompt, ToolChoice* choice,
   prompt->continue_final_message = fields.Bool("continue_final_message").value_or(false);
   prompt->add_generation_prompt =
       fields.Bool("add_generation_prompt").value_or(!prompt->continue_final_message);
-  static constexpr RefusedField kRefused[] = {{"chat_template", ""}};
-  fields.Refuse(kRefused);
+  fields.Refuse(kRefusedInConversation);
   if (fields.ok()) fields.Fail(CheckChat(*prompt, fields.path()));
 }
+
+absl::Span<const RefusedField> RefusedConversationFields() { return kRefusedInConversation; }
+absl::Span<const RefusedField> RefusedMessageFields() { return kRefusedInMessage; }
 
 }  // namespace weft::router

@@ -75,6 +75,8 @@ constexpr RefusedField kRefusedInCompletions[] = {{"messages", ""},
                                                   {"chat_template", ""},
                                                   {"chat_template_kwargs", "{}"}};
 
+constexpr RefusedField kRefusedStreamOptions[] = {{"include_obfuscation", "false"}};
+
 // -- What both routes share ----------------------------------------------------------------------
 
 void ReadStreamOptions(FieldReader& fields, OpenAiFormat* format,
@@ -83,11 +85,10 @@ void ReadStreamOptions(FieldReader& fields, OpenAiFormat* format,
   const boost::json::object* object = fields.Object("stream_options");
   if (object == nullptr) return;
   if (!format->stream) fields.Fail("stream_options", "is only allowed with stream true");
-  static constexpr RefusedField kRefused[] = {{"include_obfuscation", "false"}};
   FieldReader options(*object, "stream_options.");
   format->usage = options.Bool("include_usage").value_or(false);
   format->usage_in_every_chunk = options.Bool("continuous_usage_stats").value_or(false);
-  options.Refuse(kRefused);
+  options.Refuse(kRefusedStreamOptions);
   fields.Fail(options.status());
   *unknown = options.Unknown();
 }
@@ -132,12 +133,6 @@ void ReadShared(const DoorContext& doors, FieldReader& fields, OpenAiRequest* re
   for (const char* name : {"user", "metadata", "prompt_cache_key", "safety_identifier"}) {
     fields.Accept(name);
   }
-}
-
-absl::Status ReadModel(const DoorContext& doors, FieldReader& fields) {
-  const std::string model = fields.String("model").value_or("");
-  WEFT_RETURN_IF_ERROR(fields.status());
-  return doors.CheckModel(model);
 }
 
 void FillFormat(const DoorContext& doors, const std::string& request_id, bool chat,
@@ -238,7 +233,7 @@ absl::StatusOr<OpenAiRequest> ReadChatRequest(const DoorContext& doors,
                                               const boost::json::object& body,
                                               const std::string& request_id, Door door) {
   FieldReader fields(body);
-  WEFT_RETURN_IF_ERROR(ReadModel(doors, fields));
+  WEFT_RETURN_IF_ERROR(ReadModelName(doors, fields));
   OpenAiRequest request;
   request.inputs.resize(1);
   GenerateInput& input = request.inputs.front();
@@ -268,7 +263,7 @@ absl::StatusOr<OpenAiRequest> ReadCompletionRequest(const DoorContext& doors,
                                                     const boost::json::object& body,
                                                     const std::string& request_id, Door door) {
   FieldReader fields(body);
-  WEFT_RETURN_IF_ERROR(ReadModel(doors, fields));
+  WEFT_RETURN_IF_ERROR(ReadModelName(doors, fields));
   OpenAiRequest request;
   request.inputs.resize(1);
   GenerateInput& input = request.inputs.front();
@@ -300,5 +295,11 @@ absl::StatusOr<OpenAiRequest> ReadCompletionRequest(const DoorContext& doors,
   FillFormat(doors, request_id, /*chat=*/false, &request);
   return request;
 }
+
+absl::Span<const RefusedField> RefusedSamplingFields() { return kRefusedAnywhere; }
+absl::Span<const RefusedField> RefusedChatFields() { return kRefusedInChat; }
+absl::Span<const RefusedField> RefusedCompletionFields() { return kRefusedInCompletions; }
+
+absl::Span<const RefusedField> RefusedStreamOptions() { return kRefusedStreamOptions; }
 
 }  // namespace weft::router

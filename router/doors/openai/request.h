@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "boost/json/object.hpp"
 #include "router/doors/door_context.h"
 #include "router/doors/http/fields.h"
@@ -35,5 +36,12 @@ absl::StatusOr<OpenAiRequest> ReadChatRequest(const DoorContext& doors,
 absl::StatusOr<OpenAiRequest> ReadCompletionRequest(const DoorContext& doors,
                                                     const boost::json::object& body,
                                                     const std::string& request_id, Door door);
+
+// Fields that are known and not served, for the description of the API: anywhere, in chats and in
+// completions.
+absl::Span<const RefusedField> RefusedSamplingFields();
+absl::Span<const RefusedField> RefusedChatFields();
+absl::Span<const RefusedField> RefusedCompletionFields();
+absl::Span<const RefusedField> RefusedStreamOptions();
 
 }  // namespace weft::router

@@ -38,7 +38,6 @@ constexpr RefusedField kRefused[] = {{"previous_response_id", ""},
                                      {"image", "{}"},
                                      {"prompt_cache_options", "{}"},
                                      {"truncation", "\"disabled\""},
-                                     {"prompt_logprobs", "false"},
                                      {"messages", ""},
                                      {"chat_template", ""},
                                      {"max_tokens", ""},
@@ -55,6 +54,13 @@ constexpr RefusedField kRefused[] = {{"previous_response_id", ""},
                                      {"return_token_ids", "false"},
                                      {"resume", ""}};
 
+constexpr RefusedField kRefusedStreamOptions[] = {{"include_obfuscation", "false"}};
+constexpr RefusedField kRefusedInText[] = {{"verbosity", "\"medium\""}};
+// All reasoning is given, where others give a summary.
+constexpr RefusedField kRefusedInReasoning[] = {{"summary", "\"auto\""},
+                                                {"generate_summary", "\"auto\""},
+                                                {"context", "\"auto\"|\"all_turns\""},
+                                                {"mode", "\"standard\""}};
 constexpr RefusedField kRefusedInTool[] = {{"allowed_callers", R"(["direct"])"},
                                            {"async", "false"},
                                            {"defer_loading", "false"},
@@ -79,8 +85,7 @@ void ReadObject(FieldReader& fields, const char* name, std::vector<std::string>*
 void ReadStream(FieldReader& fields, ResponsesRequest* request) {
   request->format.stream = fields.Bool("stream").value_or(false);
   ReadObject(fields, "stream_options", &request->ignored, [&](FieldReader& options) {
-    static constexpr RefusedField kRefusedOptions[] = {{"include_obfuscation", "false"}};
-    options.Refuse(kRefusedOptions);
+    options.Refuse(kRefusedStreamOptions);
     if (!request->format.stream) fields.Fail("stream_options", "is only allowed with stream true");
   });
 }
@@ -109,7 +114,6 @@ void ReadLogprobs(FieldReader& fields, ResponsesRequest* request) {
 
 void ReadTextAndReasoning(FieldReader& fields, ResponsesRequest* request, ChatPrompt* prompt) {
   ReadObject(fields, "text", &request->ignored, [&](FieldReader& text) {
-    static constexpr RefusedField kRefusedInText[] = {{"verbosity", "\"medium\""}};
     text.Refuse(kRefusedInText);
     if (const boost::json::value* format = text.Value("format")) {
       ReadResponseFormat(*format, "text.format", text, &request->input);
@@ -117,11 +121,6 @@ void ReadTextAndReasoning(FieldReader& fields, ResponsesRequest* request, ChatPr
   });
   ReadVllmGrammar(fields, &request->input);
   ReadObject(fields, "reasoning", &request->ignored, [prompt](FieldReader& reasoning) {
-    // All of it is given, where others give a summary.
-    static constexpr RefusedField kRefusedInReasoning[] = {{"summary", "\"auto\""},
-                                                           {"generate_summary", "\"auto\""},
-                                                           {"context", "\"auto\"|\"all_turns\""},
-                                                           {"mode", "\"standard\""}};
     reasoning.Refuse(kRefusedInReasoning);
     if (std::optional<std::string> effort = reasoning.String("effort")) {
       reasoning.Fail(CheckReasoningEffort(*effort, "reasoning.effort"));
@@ -161,9 +160,7 @@ absl::StatusOr<ResponsesRequest> ReadResponsesRequest(const DoorContext& doors,
                                                       const boost::json::object& body,
                                                       const std::string& request_id) {
   FieldReader fields(body);
-  const std::string model = fields.String("model").value_or("");
-  WEFT_RETURN_IF_ERROR(fields.status());
-  WEFT_RETURN_IF_ERROR(doors.CheckModel(model));
+  WEFT_RETURN_IF_ERROR(ReadModelName(doors, fields));
   ResponsesRequest request;
   GenerateInput& input = request.input;
   ChatPrompt prompt;
@@ -197,5 +194,11 @@ absl::StatusOr<ResponsesRequest> ReadResponsesRequest(const DoorContext& doors,
   format.echo = EchoOfRequest(body, input, parallel_calls, effort);
   return request;
 }
+
+absl::Span<const RefusedField> RefusedResponsesFields() { return kRefused; }
+absl::Span<const RefusedField> RefusedResponsesTool() { return kRefusedInTool; }
+absl::Span<const RefusedField> RefusedResponsesText() { return kRefusedInText; }
+absl::Span<const RefusedField> RefusedResponsesReasoning() { return kRefusedInReasoning; }
+absl::Span<const RefusedField> RefusedResponsesStreamOptions() { return kRefusedStreamOptions; }
 
 }  // namespace weft::router

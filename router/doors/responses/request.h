@@ -8,8 +8,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "boost/json/object.hpp"
 #include "router/doors/door_context.h"
+#include "router/doors/http/fields.h"
 #include "router/doors/responses/format.h"
 #include "router/request.h"
 
@@ -25,5 +27,13 @@ struct ResponsesRequest {
 absl::StatusOr<ResponsesRequest> ReadResponsesRequest(const DoorContext& doors,
                                                       const boost::json::object& body,
                                                       const std::string& request_id);
+
+// Fields that are known and not served, for the description of the API: of a body, and of what is
+// in it.
+absl::Span<const RefusedField> RefusedResponsesFields();
+absl::Span<const RefusedField> RefusedResponsesTool();
+absl::Span<const RefusedField> RefusedResponsesText();
+absl::Span<const RefusedField> RefusedResponsesReasoning();
+absl::Span<const RefusedField> RefusedResponsesStreamOptions();
 
 }  // namespace weft::router

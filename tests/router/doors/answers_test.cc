@@ -462,7 +462,7 @@ TEST_CASE("Before the model is ready requests get 503 and startupz the percent",
   CHECK(fixture.Get("/readyz").status == 503);
   CHECK(fixture.Get("/livez").status == 200);
   // What no shard has told yet is not answered with zeros.
-  for (const char* path : {"/info", "/v1/models", "/v1/models/tgi"}) {
+  for (const char* path : {"/info", "/server_info", "/v1/models", "/v1/models/tgi"}) {
     const RawResponse early = fixture.Get(path);
     CHECK(early.status == 503);
     CHECK(early.headers.at("retry-after") == "1");
@@ -478,6 +478,19 @@ TEST_CASE("Before the model is ready requests get 503 and startupz the percent",
   fixture.intake.SetStatus({ServerState::kReady, 100, "", kStalledUsMax + 1});
   CHECK(fixture.Get("/livez").status == 503);
   CHECK(fixture.Get("/readyz").status == 200);
+}
+
+TEST_CASE("SGLang's server info says what info says, under its names", "[router][ops]") {
+  DoorsFixture fixture;
+  const std::string body = fixture.Get("/server_info").body;
+  CHECK(absl::StartsWith(
+      body, R"({"model_path":"fake/model","served_model_name":"fake/model","model_type":"llama",)"
+            R"("is_generation":true,"has_chat_template":true,"tool_call_parser":"none",)"
+            R"("reasoning_parser":"none","dtype":"bfloat16","device":"cpu","vocab_size":300,)"
+            R"("context_length":2048,"tp_size":2,"dp_size":1,"max_total_tokens":1024,)"));
+  CHECK(absl::EndsWith(body, R"("internal_states":[{"state":"ready"}]})"));
+  CHECK(fixture.Get("/get_server_info").body == body);
+  CHECK(fixture.Post("/server_info", "{}").status == 405);
 }
 
 TEST_CASE("Info, version, config and metrics answer", "[router][http]") {

@@ -2,11 +2,13 @@
 
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <utility>
 
 #include "common/check.h"
 #include "router/doors/anthropic/routes.h"
+#include "router/doors/api/openapi.h"
 #include "router/doors/door_context.h"
 #include "router/doors/http/server.h"
 #include "router/doors/ollama/routes.h"
@@ -14,6 +16,7 @@
 #include "router/doors/openai/routes.h"
 #include "router/doors/ops/open_inference_routes.h"
 #include "router/doors/ops/routes.h"
+#include "router/doors/ops/server_info.h"
 #include "router/doors/responses/routes.h"
 #include "router/doors/tgi/routes.h"
 #include "router/observe/probe.h"
@@ -31,9 +34,17 @@ struct DoorsFixture {
     AddAnthropicRoutes(&doors, &routes);
     AddOllamaRoutes(&doors, &routes);
     AddOpenInferenceRoutes(&doors, &routes);
+    AddServerInfoRoutes(&doors, &routes);
+    AddOpenApiRoute(&routes);
     AddOpsRoutes(&doors, &routes);
     AddOpsRoutes(&doors, &admin_routes);
     AddConfigRoute(&doors, &admin_routes);
+    AddFlushRoutes(
+        [this] {
+          ++flushes;
+          return flush_status;
+        },
+        &admin_routes);
     auto started = HttpServer::Start(http, &routes, &admin_routes, &probe);
     WEFT_CHECK_MSG(started.ok(), std::string(started.status().message()));
     server = *std::move(started);
@@ -52,6 +63,9 @@ struct DoorsFixture {
   DoorContext doors;
   HttpRouter routes;
   HttpRouter admin_routes;
+  // How often the prefix cache was flushed, and what came of it. Set while nobody asks.
+  std::atomic<int> flushes{0};
+  absl::Status flush_status;
   std::unique_ptr<HttpServer> server;
 };
 

@@ -92,8 +92,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string body(reinterpret_cast<const char*>(data), size);
   const auto json = weft::router::ParseJson(body);
   for (const char* path :
-       {"/", "/generate", "/generate_stream", "/tokenize", "/chat_tokenize", "/invocations",
-        "/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages",
+       {"/", "/generate", "/generate_stream", "/tokenize", "/chat_tokenize", "/detokenize",
+        "/invocations", "/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages",
         "/v1/messages/count_tokens", "/api/chat", "/api/generate"}) {
     const std::string seen = weft::router::Post(path, body);
     if (seen.empty()) continue;

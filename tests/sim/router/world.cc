@@ -227,6 +227,10 @@ void World::OnTime(uint32_t, uint64_t index) {
       draining_ = true;
       ++counts_->drains;
       return serving_->StartDrain(absl::Microseconds(action.us));
+    case Kind::kFlush:
+      ++counts_->flushes;
+      // Refused only while the queue of an engine loop is full.
+      return serving_->FlushPrefixCache().IgnoreError();
     case Kind::kStall:
       return Stall(action);
     default: {
