@@ -9,7 +9,7 @@ import json
 import unittest
 
 from bad_cases import (ACCEPTED, IDS_1024, MALFORMED, OF_OTHER_MODELS, PARAMETERS, REFUSED,
-                       TEMPLATE_FIELDS, TEXT_ROUTES)
+                       RESPONSES, RESPONSES_INPUT_BAD, TEMPLATE_FIELDS, TEXT_ROUTES)
 from stream_clients import Checker, Streams
 from stream_doors import TEXT_DOORS, Ask
 from weft_server import WeftServer
@@ -161,6 +161,39 @@ class BadInputTest(unittest.TestCase):
     def test_known_fields_that_are_not_served(self):
         self.sweep(REFUSED + ACCEPTED)
 
+    def test_responses(self):
+        path = "/v1/responses"
+
+        def body(*fields, prompt='"Hi"'):
+            if "max_output_tokens" not in {name for name, _ in fields}:
+                fields += (("max_output_tokens", "1"),)
+            return text([("input", prompt), *fields])
+
+        count = 0
+        for field in RESPONSES:
+            for value in field.bad:
+                value, inner = value if isinstance(value, tuple) else (value, "")
+                self.assert_refused(path, body((field.names[0], value), *field.beside),
+                                    field.names[0] + inner, field.says)
+                count += 1
+        for prompt, inner in RESPONSES_INPUT_BAD:
+            self.assert_refused(path, body(prompt=prompt), "input" + inner)
+            self.assert_refused(path, body(("stream", "true"), prompt=prompt), "input" + inner)
+            count += 2
+        self.assert_refused(path, body(prompt='"' + "a b " * self.context + '"'), "input",
+                            (str(self.context),))
+        self.assert_refused(path, body(("max_output_tokens", str(self.context))),
+                            "max_output_tokens", (str(self.context),))
+        self.assert_no_prompts()
+        for field in RESPONSES:
+            for value in field.good:
+                _, data = self.assert_served(path, body((field.names[0], value), *field.beside))
+                self.assertIn(json.loads(data)["status"], ("completed", "incomplete"))
+                count += 1
+        headers, _ = self.assert_served(path, body(("quux", "1")))
+        self.assertEqual(headers["x-weft-ignored-fields"], "quux")
+        print(f"{count} requests")
+
     def test_contradictions(self):
         chat, completions = "/v1/chat/completions", "/v1/completions"
         for path, extra, field in (
@@ -221,7 +254,9 @@ class BadInputTest(unittest.TestCase):
     # -- Bodies -----------------------------------------------------------------------------------
     def test_malformed_bodies(self):
         for path, name in [(door.path, door.prompt_field) for door in DOORS] + [
-                ("/tokenize", "inputs"), ("/chat_tokenize", "messages")]:
+                ("/v1/responses", "input"), ("/api/chat", "messages"),
+                ("/api/generate", "prompt"), ("/tokenize", "inputs"),
+                ("/chat_tokenize", "messages")]:
             for body in MALFORMED:
                 self.assert_refused(path, body.replace(b"%s", name.encode()), None)
         self.assert_no_prompts()

@@ -25,6 +25,10 @@ STREAM = {"stream": True, "stream_options": {}, "resume": {"output_ids": []}, "s
 BODIES = {
     "ChatRequest": ("/v1/chat/completions", {**CHAT, **STREAM, "max_tokens": 1}),
     "CompletionRequest": ("/v1/completions", {"prompt": "Hi", **STREAM, "max_tokens": 1}),
+    "ResponsesRequest": ("/v1/responses", {
+        "input": "Hi", "max_output_tokens": 1, "stream": True, "stream_options": {},
+        "text": {"format": {"type": "text"}}, "reasoning": {},
+        "tools": [{"type": "function", "name": "f"}]}),
     "TokenizeText": ("/tokenize", {"prompt": "Hi"}),
     "TokenizeChat": ("/tokenize", CHAT),
     "DetokenizeRequest": ("/detokenize", {"tokens": [1]}),
@@ -36,6 +40,9 @@ BODIES = {
         "messages": MESSAGES, "max_tokens": 1, "thinking": {"type": "disabled"},
         "tools": [{"name": "f", "input_schema": {"type": "object"}}],
         "tool_choice": {"type": "tool", "name": "f"}}),
+    "CountTokensRequest": ("/v1/messages/count_tokens", {"messages": MESSAGES}),
+    "OllamaChatRequest": ("/api/chat", {**CHAT, "options": {"num_predict": 1}}),
+    "OllamaGenerateRequest": ("/api/generate", {"prompt": "Hi", "options": {"num_predict": 1}}),
 }
 VALUES = (True, False, 3, -1_000_000, 10_000_000, 1.5, "x", "", {}, {"a": 1}, [], [1], ["x"], [{}])
 # So many names fit the header of ignored fields.

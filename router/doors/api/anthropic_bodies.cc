@@ -32,7 +32,6 @@ ApiField ToolsField() {
 std::vector<ApiBody> AnthropicBodies() {
   ApiFields fields = {
       MessagesField(),
-      Must(TokenCountField("max_tokens")),
       Text("model"),
       Json("system", kTextOrBlocks),
       ToolsField(),
@@ -48,7 +47,10 @@ std::vector<ApiBody> AnthropicBodies() {
       Ignored("metadata")};
   AddFields(CommonFields(), &fields);
   AddRefused(RefusedAnthropicFields(), &fields);
-  return {{"MessagesRequest", std::move(fields)}};
+  ApiFields counted = fields;
+  counted.push_back(TokenCountField("max_tokens"));
+  fields.push_back(Must(TokenCountField("max_tokens")));
+  return {{"MessagesRequest", std::move(fields)}, {"CountTokensRequest", std::move(counted)}};
 }
 
 }  // namespace weft::router::api

@@ -22,6 +22,9 @@ struct ApiBody {
 std::vector<ApiBody> OpenAiBodies();
 std::vector<ApiBody> TgiBodies();
 std::vector<ApiBody> AnthropicBodies();
+std::vector<ApiBody> ResponsesBodies();
+std::vector<ApiBody> OllamaBodies();
+std::vector<ApiBody> AllBodies();
 
 // http/parameters.h: ReadCommonParameters, ReadStop, `resume`, a limit on tokens.
 ApiFields CommonFields();
@@ -30,6 +33,9 @@ ApiField ResumeField();
 ApiField TokenCountField(absl::string_view name);
 // A text, or token ids.
 std::string TextOrIdsSchema();
+
+// openai/request.h: ReadSamplingFields; http/grammar.h: ReadVllmGrammar.
+ApiFields SamplingFields();
 
 // openai/messages.h: ReadChatPrompt.
 ApiFields ConversationFields();

@@ -1,9 +1,20 @@
 // Fields that several doors have.
 
+#include <utility>
+
 #include "common/limits.h"
 #include "router/doors/api/bodies.h"
 
 namespace weft::router::api {
+
+std::vector<ApiBody> AllBodies() {
+  std::vector<ApiBody> all;
+  for (auto bodies :
+       {OpenAiBodies(), ResponsesBodies(), TgiBodies(), AnthropicBodies(), OllamaBodies()}) {
+    for (ApiBody& body : bodies) all.push_back(std::move(body));
+  }
+  return all;
+}
 
 ApiFields CommonFields() {
   const std::string bad_word = R"("type":"string","minLength":1)";

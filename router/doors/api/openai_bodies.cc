@@ -32,8 +32,10 @@ ApiField MessagesField() {
       Json("tool_calls", R"("type":"array","items":{"type":"object"})"),
       Text("tool_call_id"),
       Text("name"),
+      Text("tool_name"),
       Text("reasoning_content"),
-      Text("reasoning")};
+      Text("reasoning"),
+      Text("thinking")};
   AddRefused(RefusedMessageFields(), &message);
   ApiField field = List("messages", ObjectSchema(message), kChatMessagesMax);
   field.schema += R"(,"minItems":1)";
@@ -43,29 +45,11 @@ ApiField MessagesField() {
 ApiFields SharedFields() {
   ApiFields options = {Flag("include_usage", false), Flag("continuous_usage_stats", false)};
   AddRefused(RefusedStreamOptions(), &options);
-  const char kSchemaOrText[] = R"("type":["object","boolean","string"])";
-  ApiFields fields = CommonFields();
-  AddFields({Text("model"),
-             Real("temperature", {0, kTemperatureMax}),
-             StopField("stop"),
-             Flag("include_stop_str_in_output", false),
-             Whole("truncate_prompt_tokens", -1, kContextTokensMax),
-             Whole("n", 1, kChoicesMax, 1),
-             Flag("stream", false),
-             Json("stream_options", ObjectSchema(options)),
-             Flag("return_token_ids", false),
-             ResumeField(),
-             Object("response_format"),
-             Object("structured_outputs"),
-             Json("guided_json", kSchemaOrText),
-             Text("guided_regex"),
-             Json("guided_choice", R"("type":"array","items":{"type":"string"},"minItems":1)"),
-             Text("guided_grammar"),
-             Json("structural_tag", R"("type":["object","string"])"),
-             Ignored("user"),
-             Ignored("metadata"),
-             Ignored("prompt_cache_key"),
-             Ignored("safety_identifier"),
+  ApiFields fields = SamplingFields();
+  AddFields({Text("model"), Whole("n", 1, kChoicesMax, 1), Flag("stream", false),
+             Json("stream_options", ObjectSchema(options)), Flag("return_token_ids", false),
+             ResumeField(), Object("response_format"), Ignored("user"), Ignored("metadata"),
+             Ignored("prompt_cache_key"), Ignored("safety_identifier"),
              Whole("min_tokens", 0, kContextTokensMax, 0)},
             &fields);
   return fields;
@@ -78,7 +62,7 @@ ApiFields ChatFields() {
              Flag("logprobs", false), Whole("top_logprobs", 0, kTopLogprobsMax, 0),
              Flag("include_reasoning", true)},
             &fields);
-  for (const auto refused : RefusedChatFields()) AddRefused(refused, &fields);
+  AddRefused(RefusedChatFields(), &fields);
   return fields;
 }
 
@@ -92,7 +76,7 @@ ApiFields CompletionFields() {
       {Whole("max_tokens", 1, kContextTokensMax, kCompletionTokensDefault), Flag("echo", false),
        Whole("logprobs", 0, kTopLogprobsMax), Whole("best_of", 1, kChoicesMax)},
       &fields);
-  for (const auto refused : RefusedCompletionFields()) AddRefused(refused, &fields);
+  AddRefused(RefusedCompletionFields(), &fields);
   return fields;
 }
 
@@ -103,6 +87,19 @@ ApiFields TokenizeFields(ApiFields fields, bool chat) {
 }
 
 }  // namespace
+
+ApiFields SamplingFields() {
+  ApiFields fields = CommonFields();
+  AddFields({Real("temperature", {0, kTemperatureMax}), StopField("stop"),
+             Flag("include_stop_str_in_output", false),
+             Whole("truncate_prompt_tokens", -1, kContextTokensMax), Object("structured_outputs"),
+             Json("guided_json", R"("type":["object","boolean","string"])"), Text("guided_regex"),
+             Json("guided_choice", R"("type":"array","items":{"type":"string"},"minItems":1)"),
+             Text("guided_grammar"), Json("structural_tag", R"("type":["object","string"])")},
+            &fields);
+  AddRefused(RefusedSamplingFields(), &fields);
+  return fields;
+}
 
 ApiFields ConversationFields() {
   ApiFields fields = {

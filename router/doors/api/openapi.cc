@@ -89,6 +89,9 @@ void WriteResponses(const ApiRoute& route, JsonWriter* json) {
     if (route.answer == AnswerKind::kStream || route.answer == AnswerKind::kJsonOrStream) {
       WriteContent("text/event-stream", R"({"type":"string"})", json);
     }
+    if (route.answer == AnswerKind::kJsonOrLines) {
+      WriteContent("application/x-ndjson", R"({"type":"string"})", json);
+    }
     json->EndObject();
   }
   json->EndObject();
@@ -139,10 +142,8 @@ void WritePaths(JsonWriter* json) {
 
 void WriteComponents(JsonWriter* json) {
   json->Key("components").BeginObject().Key("schemas").BeginObject();
-  for (const auto& bodies : {api::OpenAiBodies(), api::TgiBodies(), api::AnthropicBodies()}) {
-    for (const api::ApiBody& body : bodies) {
-      json->Key(body.name).Raw(absl::StrCat("{", api::ObjectSchema(body.fields), "}"));
-    }
+  for (const api::ApiBody& body : api::AllBodies()) {
+    json->Key(body.name).Raw(absl::StrCat("{", api::ObjectSchema(body.fields), "}"));
   }
   for (const auto& [name, schema] : kErrorSchemas) json->Key(name).Raw(schema);
   json->EndObject();

@@ -20,6 +20,8 @@ constexpr ApiRoute kRoutes[] = {
      true},
     {kPost, "/v1/completions", "Goes on with prompts", "CompletionRequest", kJsonOrStream, kOpenAi,
      true},
+    {kPost, "/v1/responses", "Answers a conversation of items", "ResponsesRequest", kJsonOrStream,
+     kOpenAi, true},
     {kGet, "/v1/models", "The served model, in a list", "", kJson, kOpenAi, true},
     {kGet, "/v1/models/{model}", "The served model by name or alias", "", kJson, kOpenAi, true},
     {kPost, "/detokenize", "The text of token ids", "DetokenizeRequest", kJson, kOpenAi, true},
@@ -47,6 +49,12 @@ constexpr ApiRoute kRoutes[] = {
     // -- Anthropic
     {kPost, "/v1/messages", "Answers a conversation", "MessagesRequest", kJsonOrStream, kAnthropic,
      true},
+    {kPost, "/v1/messages/count_tokens", "The number of a conversation's tokens",
+     "CountTokensRequest", kJson, kAnthropic, true},
+    // -- Ollama
+    {kPost, "/api/chat", "Answers a conversation", "OllamaChatRequest", kJsonOrLines, kTgi, true},
+    {kPost, "/api/generate", "Answers a prompt", "OllamaGenerateRequest", kJsonOrLines, kTgi, true},
+    {kGet, "/api/tags", "The served model, in a list", "", kJson, kTgi, true},
     // -- Open Inference Protocol
     {kGet, "/v2", "Name and version of the server", "", kJson, kOpenInference},
     {kGet, "/v2/health/live", "As /livez", "", kJson, kOpenInference},

@@ -14,7 +14,7 @@ namespace weft::router::api {
 enum class ErrorShape { kTgi, kOpenAi, kAnthropic, kOpenInference };
 
 // What an answer with 200 is.
-enum class AnswerKind { kJson, kStream, kJsonOrStream, kText, kEmpty };
+enum class AnswerKind { kJson, kStream, kJsonOrStream, kJsonOrLines, kText, kEmpty };
 
 // On which port a route is, by default.
 enum class Port { kPublic, kAdmin, kBoth };

@@ -57,26 +57,6 @@ absl::string_view OpenAiType(int code) {
   return code < 500 || code == 505 ? "invalid_request_error" : "server_error";
 }
 
-// OpenAI's `code`: a stable word, or empty for null.
-std::string OpenAiWord(const absl::Status& status) {
-  const std::string reason = ErrorReason(status);
-  if (!reason.empty()) return absl::AsciiStrToLower(reason);
-  switch (HttpCode(status)) {
-    case 401:
-      return "invalid_api_key";
-    case 404:
-      return "model_not_found";
-    case 499:
-      return "cancelled";
-    case 503:
-      return "unavailable";
-    case 504:
-      return "deadline_exceeded";
-    default:
-      return HttpCode(status) >= 500 ? "internal_error" : "";
-  }
-}
-
 std::string TgiBody(absl::string_view message, absl::string_view type) {
   std::string body;
   JsonWriter(&body)
@@ -194,9 +174,28 @@ HttpReply OpenAiError(const absl::Status& status) {
   return reply;
 }
 
+std::string OpenAiErrorCode(const absl::Status& status) {
+  const std::string reason = ErrorReason(status);
+  if (!reason.empty()) return absl::AsciiStrToLower(reason);
+  switch (HttpCode(status)) {
+    case 401:
+      return "invalid_api_key";
+    case 404:
+      return "model_not_found";
+    case 499:
+      return "cancelled";
+    case 503:
+      return "unavailable";
+    case 504:
+      return "deadline_exceeded";
+    default:
+      return HttpCode(status) >= 500 ? "internal_error" : "";
+  }
+}
+
 std::string OpenAiErrorBody(const absl::Status& status) {
   return OpenAiBody(status.message(), OpenAiType(HttpCode(status)), ErrorField(status),
-                    OpenAiWord(status));
+                    OpenAiErrorCode(status));
 }
 
 HttpReply AnthropicError(const absl::Status& status) {

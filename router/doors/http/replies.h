@@ -20,6 +20,8 @@ std::string TgiErrorBody(const absl::Status& status);
 // {"error": {"message", "type", "param", "code"}} with HttpCode().
 HttpReply OpenAiError(const absl::Status& status);
 std::string OpenAiErrorBody(const absl::Status& status);
+// Its `code`, a stable word; empty for null.
+std::string OpenAiErrorCode(const absl::Status& status);
 
 // {"type": "error", "error": {"type", "message"}} with HttpCode(). There is no place for the field:
 // the message begins with it.

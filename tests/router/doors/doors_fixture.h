@@ -11,11 +11,13 @@
 #include "router/doors/api/openapi.h"
 #include "router/doors/door_context.h"
 #include "router/doors/http/server.h"
+#include "router/doors/ollama/routes.h"
 #include "router/doors/open_inference.h"
 #include "router/doors/openai/routes.h"
 #include "router/doors/ops/open_inference_routes.h"
 #include "router/doors/ops/routes.h"
 #include "router/doors/ops/server_info.h"
+#include "router/doors/responses/routes.h"
 #include "router/doors/tgi/routes.h"
 #include "router/observe/probe.h"
 #include "tests/router/doors/fake_entrance.h"
@@ -28,7 +30,9 @@ struct DoorsFixture {
       : doors(&intake, &probe, std::move(options)) {
     AddTgiRoutes(&doors, &routes);
     AddOpenAiRoutes(&doors, &routes);
+    AddResponsesRoutes(&doors, &routes);
     AddAnthropicRoutes(&doors, &routes);
+    AddOllamaRoutes(&doors, &routes);
     AddOpenInferenceRoutes(&doors, &routes);
     AddServerInfoRoutes(&doors, &routes);
     AddOpenApiRoute(&routes);

@@ -4,7 +4,6 @@
 #include <catch2/catch.hpp>
 #include <set>
 #include <string>
-#include <vector>
 
 #include "absl/strings/str_split.h"
 #include "router/doors/api/bodies.h"
@@ -16,16 +15,8 @@
 namespace weft::router {
 namespace {
 
-std::vector<api::ApiBody> AllBodies() {
-  std::vector<api::ApiBody> bodies = api::OpenAiBodies();
-  for (const auto& more : {api::TgiBodies(), api::AnthropicBodies()}) {
-    bodies.insert(bodies.end(), more.begin(), more.end());
-  }
-  return bodies;
-}
-
 TEST_CASE("A body has each field once, and each schema is JSON", "[router][api]") {
-  for (const api::ApiBody& body : AllBodies()) {
+  for (const api::ApiBody& body : api::AllBodies()) {
     std::set<std::string> names;
     for (const api::ApiField& field : body.fields) {
       INFO(body.name << " " << field.name);
@@ -37,7 +28,7 @@ TEST_CASE("A body has each field once, and each schema is JSON", "[router][api]"
 
 TEST_CASE("Every route's body is described, and each route once", "[router][api]") {
   std::set<std::string> bodies = {"", "*"};
-  for (const api::ApiBody& body : AllBodies()) {
+  for (const api::ApiBody& body : api::AllBodies()) {
     CHECK(bodies.insert(std::string(body.name)).second);
   }
   std::set<std::string> routes;
