@@ -15,6 +15,7 @@
 #include "router/doors/grpc/messages.h"
 #include "router/doors/grpc/request.h"
 #include "router/errors.h"
+#include "router/prompt_scores.h"
 
 namespace weft::router {
 namespace {
@@ -47,6 +48,27 @@ void FillFinish(uint32_t index, const AnswerEnd& finished, weft::v1::GenerateRes
   info->set_output_tokens(finished.output_tokens);
   info->set_stop_sequence(finished.stop_sequence);
   if (finished.reason == FinishReason::kStopToken) info->set_stop_token_id(finished.stop_token);
+}
+
+void FillTop(absl::Span<const TokenLogprob> from,
+             google::protobuf::RepeatedPtrField<weft::v1::TokenLogprob>* out) {
+  for (const TokenLogprob& top : from) {
+    weft::v1::TokenLogprob* one = out->Add();
+    one->set_id(top.id);
+    one->set_logprob(top.logprob);
+  }
+}
+
+void FillPromptDetails(const PromptScores& scores, weft::v1::PromptInfo* info) {
+  for (size_t i = 0; i < scores.tokens(); ++i) {
+    const AnswerToken token = scores.Token(i);
+    weft::v1::PromptToken* out = info->add_prompt_details();
+    out->set_id(token.id);
+    if (!token.has_logprob) continue;
+    out->set_logprob(token.logprob);
+    out->set_rank(scores.Rank(i));
+    FillTop(token.top, out->mutable_top());
+  }
 }
 
 }  // namespace
@@ -135,11 +157,7 @@ void GenerateEvents::FillToken(uint32_t index, const AnswerToken& token,
   if (!token.has_logprob) return;
   weft::v1::TokenDetail* detail = output->add_details();
   detail->set_logprob(token.logprob);
-  for (const TokenLogprob& top : token.top) {
-    weft::v1::TokenLogprob* one = detail->add_top();
-    one->set_id(top.id);
-    one->set_logprob(top.logprob);
-  }
+  FillTop(token.top, detail->mutable_top());
 }
 
 void GenerateEvents::FillHead(const Answers& answers, const AnswerHead& head,
@@ -151,6 +169,7 @@ void GenerateEvents::FillHead(const Answers& answers, const AnswerHead& head,
   info->set_cached_tokens(head.cached_tokens);
   info->set_seed(head.seed);
   info->set_fingerprint(head.fingerprint);
+  if (head.prompt_scores != nullptr) FillPromptDetails(*head.prompt_scores, info);
   if (head.resumed.has_value()) {
     info->set_resume_match(head.resumed->exact ? weft::v1::RESUME_MATCH_EXACT
                                                : weft::v1::RESUME_MATCH_INEXACT);

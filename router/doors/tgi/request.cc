@@ -15,10 +15,11 @@
 namespace weft::router {
 namespace {
 
-constexpr RefusedField kRefusedParameters[] = {
-    {"watermark", "false"}, {"decoder_input_details", "false"},
-    {"adapter_id", ""},     {"frequency_penalty_decay", ""},
-    {"num_beams", "1"},     {"length_penalty", "1|1.0"}};
+constexpr RefusedField kRefusedParameters[] = {{"watermark", "false"},
+                                               {"adapter_id", ""},
+                                               {"frequency_penalty_decay", ""},
+                                               {"num_beams", "1"},
+                                               {"length_penalty", "1|1.0"}};
 
 // Where some clients put it instead of into parameters.
 constexpr RefusedField kRefusedOutside[] = {{"adapter_id", ""}};
@@ -65,6 +66,11 @@ void ReadParameters(FieldReader& fields, const std::string& prompt_text, TgiRequ
   ReadTgiGrammar(fields, &input);
   input.truncate_prompt_tokens = ReadTokenCount(fields, "truncate");
   format.details = fields.Bool("details").value_or(false);
+  if (fields.Bool("decoder_input_details").value_or(false)) {
+    if (format.stream) fields.Fail("decoder_input_details", "is for whole answers");
+    format.details = true;
+    input.prompt_logprobs = 0;
+  }
   format.best_of = static_cast<uint32_t>(fields.Integer("best_of", 1, kChoicesMax).value_or(1));
   if (format.best_of > 1 && format.stream) {
     fields.Fail("best_of", "more than 1 is for whole answers: which is best shows at the end");
