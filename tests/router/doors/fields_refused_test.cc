@@ -89,14 +89,13 @@ TEST_CASE("Common fields out of range or of the wrong type are refused by name",
 
 TEST_CASE("TGI's own fields are refused by name when they are wrong", "[router][fields]") {
   DoorsFixture fixture;
-  constexpr Case kWrong[] = {{"temperature", "0"},      {"max_new_tokens", "0"},
-                             {"max_new_tokens", "-1"},  {"max_new_tokens", "\"5\""},
-                             {"max_new_tokens", "1e9"}, {"truncate", "0"},
-                             {"do_sample", "1"},        {"return_full_text", "\"true\""},
-                             {"details", "0"},          {"top_n_tokens", "21"},
-                             {"top_n_tokens", "-1"},    {"watermark", "true"},
-                             {"watermark", "1"},        {"decoder_input_details", "true"},
-                             {"num_beams", "4"},        {"min_new_tokens", "-1"}};
+  constexpr Case kWrong[] = {
+      {"temperature", "0"},        {"max_new_tokens", "0"},          {"max_new_tokens", "-1"},
+      {"max_new_tokens", "\"5\""}, {"max_new_tokens", "1e9"},        {"truncate", "0"},
+      {"do_sample", "1"},          {"return_full_text", "\"true\""}, {"details", "0"},
+      {"top_n_tokens", "21"},      {"top_n_tokens", "-1"},           {"watermark", "true"},
+      {"watermark", "1"},          {"decoder_input_details", "1"},   {"num_beams", "4"},
+      {"min_new_tokens", "-1"}};
   for (const Case& wrong : kWrong) {
     CheckRefused(fixture, Body::kTgiParameters, wrong.field,
                  With(Body::kTgiParameters, absl::StrCat("\"", wrong.field, "\":", wrong.value)));
@@ -133,7 +132,9 @@ TEST_CASE("OpenAI's fields are refused by name when they are wrong or not served
                             {"store", "true"},
                             {"service_tier", "\"flex\""},
                             {"min_tokens", "-1"},
-                            {"prompt_logprobs", "1"},
+                            {"prompt_logprobs", "-1"},
+                            {"prompt_logprobs", "21"},
+                            {"prompt_logprobs", "true"},
                             {"guided_json", "5"},
                             {"guided_regex", "\"\""},
                             {"guided_choice", "[]"},
@@ -193,8 +194,13 @@ TEST_CASE("OpenAI's fields are refused by name when they are wrong or not served
     CheckRefused(fixture, Body::kCompletion, wrong.field,
                  With(Body::kCompletion, absl::StrCat("\"", wrong.field, "\":", wrong.value)));
   }
+  // They are told apart from the answer's in whole answers alone.
   CheckRefused(fixture, Body::kCompletion, "echo",
-               With(Body::kCompletion, R"("echo":true,"logprobs":0)"));
+               With(Body::kCompletion, R"("echo":true,"logprobs":0,"stream":true)"));
+  for (const Body body : {Body::kChat, Body::kCompletion}) {
+    CheckRefused(fixture, body, "prompt_logprobs",
+                 With(body, R"("prompt_logprobs":0,"stream":true)"));
+  }
   for (const char* text :
        {"{}", R"({"prompt":null})", R"({"prompt":""})", R"({"prompt":5})", R"({"prompt":[]})",
         R"({"prompt":[[]]})", R"({"prompt":[[[1]]]})", R"({"prompt":[-5]})", R"({"prompt":[""]})",

@@ -6,6 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "router/prompt_scores.h"
 #include "router/text/detokenizer.h"
 #include "tests/sim/router/fake_tokenizer.h"
 
