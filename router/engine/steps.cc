@@ -223,6 +223,7 @@ void EngineLoop::SendEmitted(const weft::shard::v1::StepResponse& response, int6
     if (row < row_logprob_.size()) row_logprob_[row] = i;
   }
   gaps_us_.clear();
+  uint32_t given = 0;
   for (const Emitted& emitted : emitted_) {
     Live& live = live_.at(emitted.id);
     if (shares_work()) ++NewsOf(*live.answer).tokens;
@@ -240,6 +241,7 @@ void EngineLoop::SendEmitted(const weft::shard::v1::StepResponse& response, int6
     }
     live.last_token_us = now_us;
     if (live.request->prompt_only) continue;
+    ++given;
     if (live.constraint != nullptr) live.constraint->Append(emitted.token);
     StreamToken& token = batch.tokens.emplace_back();
     token.sequence = emitted.id;
@@ -252,7 +254,7 @@ void EngineLoop::SendEmitted(const weft::shard::v1::StepResponse& response, int6
     for (const auto& top : from.top()) logprob.top.emplace_back(top.id(), top.logprob());
   }
   if (!gaps_us_.empty()) probe_->InterTokens(gaps_us_);
-  if (!emitted_.empty()) probe_->GeneratedTokens(static_cast<uint32_t>(emitted_.size()));
+  if (given > 0) probe_->GeneratedTokens(given);
 }
 
 void EngineLoop::FailInvalidRows(const weft::shard::v1::StepResponse& response, int64_t now_us) {

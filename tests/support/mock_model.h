@@ -100,7 +100,6 @@ class MockModel {
   uint64_t mixed_steps() const { return mixed_steps_; }
   uint64_t prefix_hits() const { return prefix_hits_; }
   uint64_t masked_rows() const { return masked_rows_; }
-  uint64_t scored_rows() const { return scored_rows_; }
   // Blocks that left the front of a table.
   uint64_t blocks_left() const { return blocks_left_; }
 
@@ -179,7 +178,6 @@ class MockModel {
   uint64_t mixed_steps_ = 0;
   uint64_t prefix_hits_ = 0;
   uint64_t masked_rows_ = 0;
-  uint64_t scored_rows_ = 0;
   uint64_t blocks_left_ = 0;
 };
 

@@ -79,7 +79,7 @@ struct Rig {
       const size_t rows = last ? end - begin - 1 : end - begin;
       if (rows > 0) maker.Score(0, Part(log, begin + 1, begin + 1 + rows), kTop);
       const StepResult result = Run();
-      CHECK(result.ids.size() == (beside ? 2 : 0) + (last ? 1 : 0));
+      CHECK(result.ids.size() == (beside ? 2u : 0u) + (last ? 1u : 0u));
       if (last) next = result.ids.back();
       Append(result.scores, &scores);
       if (beside) maker.Drop(3);
