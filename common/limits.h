@@ -96,6 +96,8 @@ inline constexpr size_t kLongBodyBytes = 64u << 10;
 inline constexpr size_t kHeaderBytesMax = 16u << 10;
 inline constexpr size_t kTemplateOutputBytesMax = 8u << 20;
 inline constexpr float kTemperatureMax = 100.0f;
+// By how much ids outside of a mask may be less likely, where they may come.
+inline constexpr float kMaskPenaltyMax = 100.0f;
 // Below, sampling is greedy: no draw could tell, and logits divided by much less overflow.
 inline constexpr float kTemperatureMin = 1e-4f;
 inline constexpr float kRepetitionPenaltyMin = 0.01f;
@@ -133,6 +135,9 @@ inline constexpr size_t kToolCallHeldBytesMax = 64u << 10;
 inline constexpr size_t kToolArgumentsDepthMax = 128;
 // White space that belongs to the frame of a call when one follows.
 inline constexpr size_t kAnswerSpaceHeldBytesMax = 256;
+
+// Names of ignored fields that an answer lists.
+inline constexpr size_t kIgnoredNamesMax = 16;
 
 // -- Queues ------------------------------------------------------------------------------------
 inline constexpr uint32_t kQueueRequestsDefault = 4096;

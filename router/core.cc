@@ -11,6 +11,7 @@
 #include "router/serving.h"
 #include "router/text/parts/formats.h"
 #include "router/text/parts/part_parser.h"
+#include "router/text/sampling_defaults.h"
 
 namespace weft::router {
 namespace {
@@ -27,6 +28,10 @@ absl::Status CheckOptions(const EngineOptions& options) {
   if (options.shards() > kWorldMax) {
     return refuse(
         absl::StrCat("expected 1 .. ", kWorldMax, " shard addresses, found ", options.shards()));
+  }
+  if (options.generation_config != "auto" && options.generation_config != "none") {
+    return refuse(absl::StrCat("--generation-config: expected auto or none, found ",
+                               options.generation_config));
   }
   if (options.text_threads == 0) return refuse("text threads: expected at least 1");
   if (options.running_max == 0 || options.running_max > kRunningMax) {
@@ -73,9 +78,9 @@ absl::StatusOr<std::unique_ptr<ChatTemplate>> MakeTemplate(const EngineOptions& 
 
 // "auto" becomes what the chat template shows. A template that shows no format may still be told of
 // tools by its users, and answers may be held to calls: these are plain JSON.
-absl::StatusOr<AnswerParsers> ChooseParsers(const EngineOptions& options, const ModelText& text) {
+absl::StatusOr<AnswerDefaults> ChooseParsers(const EngineOptions& options, const ModelText& text) {
   const DetectedParsers detected = DetectParsers(text.chat_template);
-  AnswerParsers parsers;
+  AnswerDefaults parsers;
   parsers.tool_parser = options.tool_parser;
   parsers.reasoning_parser = options.reasoning_parser;
   if (options.tool_parser == "auto") {
@@ -129,10 +134,15 @@ class CoreImpl : public Core {
     if (!text.eos_ids.empty()) {
       WEFT_ASSIGN_OR_RETURN(grammars, GrammarEngine::Create(*tokenizer, text.eos_ids));
     }
-    WEFT_ASSIGN_OR_RETURN(AnswerParsers parsers, ChooseParsers(options, text));
+    WEFT_ASSIGN_OR_RETURN(AnswerDefaults defaults, ChooseParsers(options, text));
+    if (options.generation_config == "auto") {
+      WEFT_ASSIGN_OR_RETURN(defaults.sampling, ReadSamplingDefaults(options.model_path));
+      WEFT_LOG_INFO("requests that do not say it are sampled by generation_config.json: {}",
+                    SamplingDefaultsText(defaults.sampling));
+    }
     owned_ = std::make_unique<Serving>(std::move(options), std::move(text), std::move(tokenizer),
                                        fingerprint, std::move(chat_template), std::move(grammars),
-                                       std::move(parsers), probe_);
+                                       std::move(defaults), probe_);
     WEFT_RETURN_IF_ERROR(owned_->Start());
     serving_.store(owned_.get(), std::memory_order_release);
     return absl::OkStatus();

@@ -38,6 +38,9 @@ struct EngineOptions {
   // "auto": what the chat template shows.
   std::string tool_parser = "auto";
   std::string reasoning_parser = "auto";
+  // "auto": what a request does not say of sampling is as generation_config.json recommends;
+  // "none": neutral.
+  std::string generation_config = "none";
   // Name that requests use; empty = the model's own.
   std::string served_model_name;
   // By group, then one per rank in order: "unix:/path/shard-0.sock" or "host:port". 1 .. kGroupsMax

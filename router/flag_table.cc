@@ -31,6 +31,9 @@ void DeclareModel(Flags& flags, RouterFlagValues* values) {
   flags.Add("reasoning-parser", &values->reasoning_parser,
             "Format in which answers mark reasoning; auto = what the chat template shows, none = "
             "reasoning stays text");
+  flags.Add("generation-config", &values->generation_config,
+            "auto: what requests do not say of sampling is as the model's generation_config.json "
+            "recommends; none: neutral");
   flags.AddList(
       "shard", &values->shards,
       "Address of a shard, once per rank in order: unix:/path or host:port; a name is asked of DNS "

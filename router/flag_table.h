@@ -26,6 +26,7 @@ struct RouterFlagValues {
   std::vector<std::string> model_aliases;
   bool allow_control_tokens = false;
   std::string tool_parser = "auto";
+  std::string generation_config = "none";
   std::string reasoning_parser = "auto";
   std::vector<std::string> shards;
   uint32_t groups = 1;

@@ -55,6 +55,7 @@ EngineOptions MakeEngineOptions(const RouterFlagValues& values) {
   engine.allow_control_tokens = values.allow_control_tokens;
   engine.tool_parser = values.tool_parser;
   engine.reasoning_parser = values.reasoning_parser;
+  engine.generation_config = values.generation_config;
   engine.served_model_name = values.served_model_name;
   engine.shard_tls = {values.shard_tls_cert, values.shard_tls_key, values.shard_tls_ca};
   engine.supervisor_socket = values.supervisor_socket;

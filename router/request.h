@@ -39,6 +39,8 @@ struct SamplingParams {
   // fills the ids in: ascending, each once.
   uint32_t min_tokens = 0;
   std::vector<TokenId> held_ids;
+  // Ids outside of the answer's mask are less likely by this logit; 0: they are not sampled.
+  float mask_penalty = 0.0f;
   bool logprobs = false;
   uint32_t top_logprobs = 0;
 
@@ -95,6 +97,9 @@ struct GenerateInput {
   std::vector<TokenId> allowed_token_ids;
   // Texts that the answer does not have, as one token or several.
   std::vector<std::string> bad_words;
+  // Tokens of the green list of the token before them are more likely (text/constraints/
+  // watermark.h).
+  bool watermark = false;
   // What the answer fits, and what its door calls the field that says so.
   std::optional<GrammarSpec> grammar;
   std::string grammar_field;

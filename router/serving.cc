@@ -53,13 +53,13 @@ constexpr size_t kTextCopies = 3;
 Serving::Serving(EngineOptions options, ModelText text, std::unique_ptr<Tokenizer> tokenizer,
                  const TokenizerFingerprint& fingerprint,
                  std::unique_ptr<ChatTemplate> chat_template,
-                 std::unique_ptr<GrammarEngine> grammars, AnswerParsers parsers, Probe* probe)
+                 std::unique_ptr<GrammarEngine> grammars, AnswerDefaults defaults, Probe* probe)
     : options_(std::move(options)),
       model_text_(std::move(text)),
       tokenizer_(std::move(tokenizer)),
       chat_template_(std::move(chat_template)),
       grammars_(std::move(grammars)),
-      parsers_(std::move(parsers)),
+      defaults_(std::move(defaults)),
       tokens_(tokenizer_.get()),
       probe_(probe),
       clock_(*options_.runtime.clock),
@@ -345,8 +345,9 @@ ModelFacts Serving::Model() const {
   facts.shards = options_.shards();
   facts.requests_max = admission_.requests_max();
   facts.has_chat_template = chat_template_ != nullptr;
-  facts.tool_parser = parsers_.tool_parser;
-  facts.reasoning_parser = parsers_.reasoning_parser;
+  facts.tool_parser = defaults_.tool_parser;
+  facts.reasoning_parser = defaults_.reasoning_parser;
+  facts.sampling_defaults = defaults_.sampling;
   facts.created_unix_s = created_unix_s_;
   return facts;
 }

@@ -46,10 +46,12 @@ class Tokens : public TokenTable {
   const Tokenizer* const tokenizer_;
 };
 
-// Which formats of calls and of reasoning answers are read in (text/parts/part_parser.h).
-struct AnswerParsers {
+// What answers are where their requests do not say it.
+struct AnswerDefaults {
+  // Formats of calls and of reasoning that they are read in (text/parts/part_parser.h).
   std::string tool_parser = "none";
   std::string reasoning_parser = "none";
+  SamplingParams sampling;
 };
 
 // What exists once the model's text side is loaded. Members are in the order in which they are
@@ -59,7 +61,7 @@ class Serving : public AnswerRegistry {
   // `probe` must outlive this.
   Serving(EngineOptions options, ModelText text, std::unique_ptr<Tokenizer> tokenizer,
           const TokenizerFingerprint& fingerprint, std::unique_ptr<ChatTemplate> chat_template,
-          std::unique_ptr<GrammarEngine> grammars, AnswerParsers parsers, Probe* probe);
+          std::unique_ptr<GrammarEngine> grammars, AnswerDefaults defaults, Probe* probe);
   ~Serving() override { Shutdown(); }
 
   absl::Status Start();
@@ -123,7 +125,7 @@ class Serving : public AnswerRegistry {
   const std::unique_ptr<ChatTemplate> chat_template_;
   // Null: no request may have a grammar.
   const std::unique_ptr<GrammarEngine> grammars_;
-  const AnswerParsers parsers_;
+  const AnswerDefaults defaults_;
   const Tokens tokens_;
   Probe* const probe_;
   const Clock& clock_;

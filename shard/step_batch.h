@@ -29,6 +29,8 @@ struct SamplingParams {
   std::vector<std::pair<TokenId, float>> logit_bias;
   uint32_t min_tokens = 0;
   std::vector<TokenId> held_ids;
+  // 0: ids outside of a mask are not sampled.
+  float mask_penalty = 0.0f;
   bool logprobs = false;
   uint32_t top_logprobs = 0;
 

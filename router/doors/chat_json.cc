@@ -113,6 +113,18 @@ absl::Status CheckFunction(const json::object& function, const std::string& path
   return absl::OkStatus();
 }
 
+// Of a function that was checked.
+ToolSpec SpecOf(const json::object& function) {
+  ToolSpec spec;
+  spec.name = std::string(View(function.at("name").get_string()));
+  if (const json::value* parameters = Find(function, "parameters")) {
+    spec.parameters = json::serialize(*parameters);
+  }
+  const json::value* strict = Find(function, "strict");
+  spec.strict = strict != nullptr && strict->get_bool();
+  return spec;
+}
+
 // The object under "function" of one tool.
 absl::StatusOr<const json::object*> FunctionOf(const json::value& tool, const std::string& path) {
   const json::object* object = tool.if_object();
@@ -151,7 +163,8 @@ absl::StatusOr<json::value> ParseChatJson(absl::string_view text, absl::string_v
   return FieldError(path, absl::StrCat("is not valid JSON: ", error.message()));
 }
 
-absl::StatusOr<std::string> ReadTools(const json::value& tools, absl::string_view path) {
+absl::StatusOr<ToolList> ReadTools(const json::value& tools, absl::string_view path) {
+  ToolList found;
   WEFT_ASSIGN_OR_RETURN(const json::array* list, List(tools, kToolsMax, path));
   absl::flat_hash_set<absl::string_view> names;
   for (size_t i = 0; i < list->size(); ++i) {
@@ -163,8 +176,10 @@ absl::StatusOr<std::string> ReadTools(const json::value& tools, absl::string_vie
       return FieldError(tool + ".function.name",
                         absl::StrCat("\"", name, "\" is the name of a tool before it"));
     }
+    found.specs.push_back(SpecOf(*function));
   }
-  return list->empty() ? std::string() : json::serialize(tools);
+  if (!list->empty()) found.json = json::serialize(tools);
+  return found;
 }
 
 absl::StatusOr<std::string> ReadDocuments(const json::value& documents, absl::string_view path) {
@@ -224,8 +239,7 @@ absl::Status CheckReasoningEffort(absl::string_view effort, absl::string_view pa
   return FieldError(path, absl::StrCat("must be one of ", absl::StrJoin(kEfforts, ", ")));
 }
 
-absl::StatusOr<std::shared_ptr<const PartsSpec>> MakePartsSpec(const ChatPrompt& chat,
-                                                               const ToolChoice& choice,
+absl::StatusOr<std::shared_ptr<const PartsSpec>> MakePartsSpec(ToolChoice choice,
                                                                const std::string& tool_parser,
                                                                const std::string& reasoning_parser,
                                                                absl::string_view tool_choice_path) {
@@ -234,21 +248,12 @@ absl::StatusOr<std::shared_ptr<const PartsSpec>> MakePartsSpec(const ChatPrompt&
   spec->calls = choice.calls;
   spec->named = choice.named;
   spec->parallel_calls = choice.parallel_calls;
-  if (!choice.none && !chat.tools.empty()) {
-    WEFT_ASSIGN_OR_RETURN(const json::value tools, ParseChatJson(chat.tools, "tools"));
-    for (const json::value& tool : tools.get_array()) {
-      const json::object& function = tool.get_object().at("function").get_object();
-      ToolSpec one;
-      one.name = std::string(View(function.at("name").get_string()));
-      if (const json::value* parameters = Find(function, "parameters")) {
-        one.parameters = json::serialize(*parameters);
-      }
-      const json::value* strict = Find(function, "strict");
-      one.strict = strict != nullptr && strict->get_bool();
+  if (!choice.none) {
+    for (ToolSpec& tool : choice.tools) {
       const bool allowed = !choice.allowed.has_value() ||
-                           std::find(choice.allowed->begin(), choice.allowed->end(), one.name) !=
+                           std::find(choice.allowed->begin(), choice.allowed->end(), tool.name) !=
                                choice.allowed->end();
-      if (allowed) spec->tools.push_back(std::move(one));
+      if (allowed) spec->tools.push_back(std::move(tool));
     }
   }
   const auto there = [&spec](const std::string& name) {

@@ -21,9 +21,18 @@ namespace weft::router {
 // JSON that comes as text, nested at most as deep as a body.
 absl::StatusOr<boost::json::value> ParseChatJson(absl::string_view text, absl::string_view path);
 
+// Tools of a request.
+struct ToolList {
+  // As chat templates are given them: the JSON text of the list; empty without tools.
+  std::string json;
+  std::vector<ToolSpec> specs;
+};
+// Checks a list of {"type": "function", "function": {...}}. Errors name `path` and what lies below
+// it.
+absl::StatusOr<ToolList> ReadTools(const boost::json::value& tools, absl::string_view path);
+
 // Each checks a value and gives its JSON text; empty for an empty list or object. Errors name
 // `path` and what lies below it.
-absl::StatusOr<std::string> ReadTools(const boost::json::value& tools, absl::string_view path);
 absl::StatusOr<std::string> ReadDocuments(const boost::json::value& documents,
                                           absl::string_view path);
 absl::StatusOr<std::string> ReadTemplateKwargs(const boost::json::value& kwargs,
@@ -39,6 +48,8 @@ absl::Status CheckReasoningEffort(absl::string_view effort, absl::string_view pa
 
 // Which tools an answer calls, as a request says it.
 struct ToolChoice {
+  // What there is to choose from.
+  std::vector<ToolSpec> tools;
   // The model is not told of them.
   bool none = false;
   PartsSpec::Calls calls = PartsSpec::Calls::kAuto;
@@ -48,11 +59,9 @@ struct ToolChoice {
   bool parallel_calls = true;
 };
 
-// What is told apart in the answers to `chat` of a model with these parsers; null for nothing.
-// Errors name `tool_choice_path`: a tool that is not there, or calls of a model without a format of
-// them.
-absl::StatusOr<std::shared_ptr<const PartsSpec>> MakePartsSpec(const ChatPrompt& chat,
-                                                               const ToolChoice& choice,
+// What is told apart in a chat's answers of a model with these parsers; null for nothing. Errors
+// name `tool_choice_path`: a tool that is not there, or calls of a model without a format of them.
+absl::StatusOr<std::shared_ptr<const PartsSpec>> MakePartsSpec(ToolChoice choice,
                                                                const std::string& tool_parser,
                                                                const std::string& reasoning_parser,
                                                                absl::string_view tool_choice_path);

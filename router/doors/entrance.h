@@ -37,6 +37,8 @@ struct ModelFacts {
   // Formats of calls and of reasoning in answers; "none" where there is none.
   std::string tool_parser = "none";
   std::string reasoning_parser = "none";
+  // What a request gets that does not speak of sampling.
+  SamplingParams sampling_defaults;
   int64_t created_unix_s = 0;
 };
 

@@ -52,6 +52,7 @@ void FillSampling(const ChunkSource& source, wire::SamplingParams* out) {
   }
   out->set_min_tokens(in.min_tokens);
   out->mutable_held_ids()->Add(in.held_ids.begin(), in.held_ids.end());
+  out->set_mask_penalty(in.mask_penalty);
   out->set_logprobs(in.logprobs);
   out->set_top_logprobs(in.top_logprobs);
 }

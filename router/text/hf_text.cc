@@ -8,62 +8,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/limits.h"
-#include "common/mapped_file.h"
 #include "common/status.h"
+#include "router/text/hf_json.h"
 
 namespace weft::router {
 namespace {
 
 namespace json = boost::json;
-
-// tokenizer_config.json is the largest of the files read here; the published ones stay below 2 MB.
-constexpr size_t kConfigBytesMax = 8u << 20;
-
-// Contents of a file, "" when there is none.
-absl::StatusOr<std::string> ReadOptional(const std::string& path) {
-  const absl::StatusOr<MappedFile> file = MappedFile::Open(path);
-  if (absl::IsNotFound(file.status())) return std::string();
-  WEFT_RETURN_IF_ERROR(file.status());
-  const absl::Span<const uint8_t> bytes = file->bytes();
-  if (bytes.size() > kConfigBytesMax) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": has ", bytes.size(), " bytes; at most ",
-                                                   kConfigBytesMax, " are read"));
-  }
-  return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-}
-
-// One JSON file and where it came from, for messages.
-struct Config {
-  std::string path;
-  json::object values;
-
-  absl::Status Wrong(absl::string_view key, absl::string_view expected) const {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": ", key, " is of the wrong type; expected ", expected));
-  }
-  // Null when the key is absent or null.
-  const json::value* Find(const char* key) const {
-    const json::value* value = values.if_contains(key);
-    return value == nullptr || value->is_null() ? nullptr : value;
-  }
-};
-
-absl::StatusOr<Config> ReadConfig(const std::string& path) {
-  Config config;
-  config.path = path;
-  WEFT_ASSIGN_OR_RETURN(const std::string text, ReadOptional(path));
-  if (text.empty()) return config;
-  json::error_code error;
-  json::value value = json::parse(json::string_view(text.data(), text.size()), error);
-  if (error) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": is not valid JSON: ", error.message()));
-  }
-  if (!value.is_object()) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": expected a JSON object"));
-  }
-  config.values = std::move(value.as_object());
-  return config;
-}
 
 bool ToId(const json::value& value, TokenId vocab, TokenId* id) {
   json::error_code error;
@@ -72,14 +23,14 @@ bool ToId(const json::value& value, TokenId vocab, TokenId* id) {
 }
 
 // What vocab_size says; where it says nothing that makes sense, the most that is served.
-TokenId VocabOf(const Config& config) {
+TokenId VocabOf(const HfJson& config) {
   const json::value* value = config.Find("vocab_size");
   TokenId vocab = 0;
   return value != nullptr && ToId(*value, kVocabMax, &vocab) && vocab > 0 ? vocab : kVocabMax;
 }
 
 // An id or a list of ids under `key`, each below `vocab`.
-absl::Status AppendIds(const Config& config, const char* key, TokenId vocab,
+absl::Status AppendIds(const HfJson& config, const char* key, TokenId vocab,
                        std::vector<TokenId>* ids) {
   const json::value* value = config.Find(key);
   if (value == nullptr) return absl::OkStatus();
@@ -97,7 +48,7 @@ absl::Status AppendIds(const Config& config, const char* key, TokenId vocab,
 }
 
 // The model's longest sequence; 0 when it is not told.
-absl::StatusOr<uint32_t> ContextOf(const Config& config) {
+absl::StatusOr<uint32_t> ContextOf(const HfJson& config) {
   constexpr char kKey[] = "max_position_embeddings";
   const json::value* value = config.Find(kKey);
   if (value == nullptr) return 0;
@@ -111,7 +62,7 @@ absl::StatusOr<uint32_t> ContextOf(const Config& config) {
 }
 
 // A token's written form under `key`: a string or an object with "content".
-absl::StatusOr<std::string> TokenText(const Config& config, const char* key) {
+absl::StatusOr<std::string> TokenText(const HfJson& config, const char* key) {
   const json::value* value = config.Find(key);
   if (value == nullptr) return std::string();
   if (value->is_object()) value = value->get_object().if_contains("content");
@@ -122,7 +73,7 @@ absl::StatusOr<std::string> TokenText(const Config& config, const char* key) {
 }
 
 // The id of `token` in added_tokens_decoder of tokenizer_config.json.
-std::optional<TokenId> AddedTokenId(const Config& config, absl::string_view token) {
+std::optional<TokenId> AddedTokenId(const HfJson& config, absl::string_view token) {
   const json::value* value = config.Find("added_tokens_decoder");
   if (value == nullptr || !value->is_object() || token.empty()) return std::nullopt;
   for (const json::key_value_pair& entry : value->get_object()) {
@@ -139,7 +90,7 @@ std::optional<TokenId> AddedTokenId(const Config& config, absl::string_view toke
 }
 
 // tokenizer_config.json's template: a string, or a list of {name, template} with one "default".
-absl::StatusOr<std::string> TemplateOf(const Config& config) {
+absl::StatusOr<std::string> TemplateOf(const HfJson& config) {
   constexpr char kExpected[] = "a string or a list of {\"name\", \"template\"} with a \"default\"";
   const json::value* value = config.Find("chat_template");
   if (value == nullptr) return std::string();
@@ -163,9 +114,9 @@ absl::StatusOr<ModelText> LoadHfText(const std::string& directory) {
   const auto in = [&directory](const char* name) {
     return (std::filesystem::path(directory) / name).string();
   };
-  WEFT_ASSIGN_OR_RETURN(const Config generation, ReadConfig(in("generation_config.json")));
-  WEFT_ASSIGN_OR_RETURN(const Config model, ReadConfig(in("config.json")));
-  WEFT_ASSIGN_OR_RETURN(const Config tokenizer, ReadConfig(in("tokenizer_config.json")));
+  WEFT_ASSIGN_OR_RETURN(const HfJson generation, ReadHfJson(in("generation_config.json")));
+  WEFT_ASSIGN_OR_RETURN(const HfJson model, ReadHfJson(in("config.json")));
+  WEFT_ASSIGN_OR_RETURN(const HfJson tokenizer, ReadHfJson(in("tokenizer_config.json")));
 
   const TokenId vocab = VocabOf(model);
   ModelText text;
@@ -183,7 +134,7 @@ absl::StatusOr<ModelText> LoadHfText(const std::string& directory) {
   if (!bos.empty()) text.bos = bos.front();
   WEFT_ASSIGN_OR_RETURN(text.context_tokens, ContextOf(model));
 
-  WEFT_ASSIGN_OR_RETURN(text.chat_template, ReadOptional(in("chat_template.jinja")));
+  WEFT_ASSIGN_OR_RETURN(text.chat_template, ReadOptionalFile(in("chat_template.jinja")));
   if (text.chat_template.empty()) {
     WEFT_ASSIGN_OR_RETURN(text.chat_template, TemplateOf(tokenizer));
   }

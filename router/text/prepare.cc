@@ -10,9 +10,11 @@
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "router/errors.h"
+#include "router/scatter.h"
 #include "router/text/answer_wishes.h"
 #include "router/text/constraints/constraints.h"
 #include "router/text/constraints/grammar_constraint.h"
+#include "router/text/constraints/watermark.h"
 #include "router/text/parts/part_parser.h"
 #include "router/text/prompt_reader.h"
 #include "router/text/resume.h"
@@ -33,13 +35,6 @@ void HoldEnds(const std::vector<TokenId>& eos_ids, GenerateInput* input) {
   held = input->stop_token_ids;
   if (!input->ignore_eos) held.insert(held.end(), eos_ids.begin(), eos_ids.end());
   SortIds(&held);
-}
-
-uint64_t Scatter(uint64_t x) {
-  x += 0x9e3779b97f4a7c15u;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
 }
 
 // Of an input with a grammar.
@@ -65,11 +60,11 @@ absl::StatusOr<std::unique_ptr<TokenConstraint>> MakeGrammarConstraint(
 // Null where each token may be any. Behind HoldEnds.
 absl::StatusOr<std::shared_ptr<ConstrainedLog>> MakeConstraint(const TextModel& model,
                                                                const GenerateInput& input,
-                                                               const std::string& prompt_text) {
+                                                               const PromptText& prompt) {
   std::vector<std::unique_ptr<TokenConstraint>> constraints;
   if (input.grammar.has_value()) {
     WEFT_ASSIGN_OR_RETURN(std::unique_ptr<TokenConstraint> grammar,
-                          MakeGrammarConstraint(model, input, prompt_text));
+                          MakeGrammarConstraint(model, input, prompt.text));
     constraints.push_back(std::move(grammar));
   }
   const std::vector<TokenId>& allowed = input.allowed_token_ids;
@@ -86,6 +81,13 @@ absl::StatusOr<std::shared_ptr<ConstrainedLog>> MakeConstraint(const TextModel& 
     WEFT_ASSIGN_OR_RETURN(std::vector<std::vector<TokenId>> sequences,
                           SpellWords(*model.tokenizer, input.bad_words));
     constraints.push_back(BanSequences(std::move(sequences)));
+  }
+  if (input.watermark) {
+    if (!constraints.empty()) {
+      return FieldError("watermark",
+                        "goes with no grammar, required or strict calls, allowed ids or bad words");
+    }
+    constraints.push_back(PreferGreen(prompt.ids.back()));
   }
   if (constraints.empty()) return nullptr;
   auto log = std::make_shared<ConstrainedLog>(AllOf(std::move(constraints)));
@@ -120,11 +122,11 @@ struct Choice {
 };
 
 absl::StatusOr<Choice> MakeChoice(const TextModel& model, const GenerateInput& input,
-                                  const std::string& prompt_text) {
+                                  const PromptText& prompt) {
   Choice choice;
-  WEFT_ASSIGN_OR_RETURN(choice.constraint, MakeConstraint(model, input, prompt_text));
+  WEFT_ASSIGN_OR_RETURN(choice.constraint, MakeConstraint(model, input, prompt));
   StreamText::Wishes wishes;
-  if (input.echo_prompt) wishes.echo = prompt_text;
+  if (input.echo_prompt) wishes.echo = prompt.text;
   wishes.min_tokens = input.sampling.min_tokens;
   wishes.stop_token_ids = input.stop_token_ids;
   wishes.include_stop = input.include_stop_sequence;
@@ -132,7 +134,7 @@ absl::StatusOr<Choice> MakeChoice(const TextModel& model, const GenerateInput& i
   if (input.parts != nullptr) {
     skip_special = false;
     wishes.unseen_ids = *model.eos_ids;
-    wishes.reasoning_open = PromptOpensReasoning(input.parts->reasoning_parser, prompt_text);
+    wishes.reasoning_open = PromptOpensReasoning(input.parts->reasoning_parser, prompt.text);
   }
   choice.text = std::make_unique<StreamText>(
       Detokenizer(model.tokenizer, skip_special, /*continues=*/true),
@@ -196,10 +198,11 @@ absl::Status Prepare(const TextModel& model, const Admission& admission, uint32_
     return max_new_tokens.status();
   }
   HoldEnds(*model.eos_ids, &input);
+  if (input.watermark) input.sampling.mask_penalty = kWatermarkBias;
   prepared->max_new_tokens = *max_new_tokens;
   std::vector<Choice> choices;
   for (size_t i = 0; i < arrived->writers.size(); ++i) {
-    WEFT_ASSIGN_OR_RETURN(Choice choice, MakeChoice(model, input, prompt.text));
+    WEFT_ASSIGN_OR_RETURN(Choice choice, MakeChoice(model, input, prompt));
     choices.push_back(std::move(choice));
   }
   if (input.resume.has_value()) {

@@ -39,6 +39,9 @@ absl::Status CheckRanges(const v1::SamplingParams& message, const std::string& f
   if (!(std::fabs(message.frequency_penalty()) <= 2.0f)) {
     return OutOfRange(field, "frequency_penalty", message.frequency_penalty(), "[-2, 2]");
   }
+  if (!(message.mask_penalty() >= 0.0f && message.mask_penalty() <= kMaskPenaltyMax)) {
+    return OutOfRange(field, "mask_penalty", message.mask_penalty(), "[0, 100]");
+  }
   if (message.top_logprobs() > kTopLogprobsMax) {
     return OutOfRange(field, "top_logprobs", message.top_logprobs(), "[0, 20]");
   }
@@ -109,6 +112,7 @@ absl::Status ParseSampling(const v1::SamplingParams& message, const std::string&
   params->typical_p = message.typical_p();
   params->repetition_penalty = message.repetition_penalty();
   params->presence_penalty = message.presence_penalty();
+  params->mask_penalty = message.mask_penalty();
   params->frequency_penalty = message.frequency_penalty();
   params->seed = message.seed();
   params->logprobs = message.logprobs();

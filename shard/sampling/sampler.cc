@@ -54,7 +54,6 @@ float Penalised(float logit, const SlotState::Count& count, const SamplingParams
 // Takes every id of the slice that is not allowed out of the row. Its logit is not remembered: it
 // cannot be the one that is chosen.
 void ApplyMask(const RowMask& mask, const Range& slice, float* logits) {
-  if (mask.words.empty()) return;
   for (uint32_t id = slice.begin; id < slice.end;) {
     const uint32_t word = mask.words[id / 32];
     const uint32_t end = std::min<uint32_t>(slice.end, (id / 32 + 1) * 32);
@@ -67,6 +66,14 @@ void ApplyMask(const RowMask& mask, const Range& slice, float* logits) {
       }
     }
     id = end;
+  }
+}
+
+// Makes every id of the slice that the mask lacks less likely; calls change(id) for its logit.
+template <typename Change>
+void ApplyPenaltyMask(const RowMask& mask, const Range& slice, float penalty, Change change) {
+  for (TokenId id = slice.begin; id < slice.end; ++id) {
+    if (((mask.words[id / 32] >> (id % 32)) & 1u) == 0) *change(id) -= penalty;
   }
 }
 
@@ -254,7 +261,13 @@ void Sampler::ApplyBiasAndPenalties(RowWork& row, float* logits) {
       if (float* const logit = change(id)) *logit = kMinusInfinity;
     }
   }
-  if (row.mask != nullptr) ApplyMask(*row.mask, slice_.vocab, logits);
+  if (row.mask != nullptr && !row.mask->words.empty()) {
+    if (params.mask_penalty > 0) {
+      ApplyPenaltyMask(*row.mask, slice_.vocab, params.mask_penalty, change);
+    } else {
+      ApplyMask(*row.mask, slice_.vocab, logits);
+    }
+  }
   if (!params.has_penalties()) return;
   for (const SlotState::Count& count : slots_[row.slot].counts()) {
     if (float* const logit = change(count.id)) *logit = Penalised(*logit, count, params);

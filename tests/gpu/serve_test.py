@@ -23,7 +23,7 @@ import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PARTS = ("doors", "greedy", "kill", "router", "stop", "drain", "bad")
+PARTS = ("doors", "masks", "greedy", "kill", "router", "stop", "drain", "bad")
 HANG_TIMEOUT_MS = 2000
 # Of a server's log beside a check that failed.
 LOG_LINES = 30
@@ -57,6 +57,7 @@ sys.path[:0] = [str(ROOT / "tests/integration"), str(ROOT / "tests/gpu")]
 import bad_input  # noqa: E402
 import weft_server  # noqa: E402
 from greedy_streams import FLIP_MARGIN, Streams, compare, together, undisturbed  # noqa: E402
+from masked_rows import masked_rows  # noqa: E402
 from report import Report, gpu_count, require  # noqa: E402
 from weft_server import BIN, WeftServer, alive, wait_until  # noqa: E402
 
@@ -286,6 +287,8 @@ class Checks:
                 self.check(server, f"{at}: doors", doors, server)
                 self.check(server, f"{at}: gRPC streams", offline, server)
                 self.check(server, f"{at}: seeds", sampled, server)
+            if "masks" in self.parts:
+                self.check(server, f"{at}: rows held to something", masked_rows, server)
             if "greedy" in self.parts:
                 self.check(server, f"{at}: greedy answers", greedy, server, dtype, self.cpu_ids)
             if "kill" in self.parts:
@@ -317,7 +320,7 @@ class Checks:
             self.report.check("cpu x1 float32: reference", self.reference)
         for shards in counts:
             for dtype in ("float32", "bfloat16"):
-                if self.parts & {"doors", "greedy", "kill", "router", "drain"}:
+                if self.parts & {"doors", "masks", "greedy", "kill", "router", "drain"}:
                     self.report.check(f"{self.device} x{shards} {dtype}", self.serve, shards, dtype)
             if "stop" in self.parts:
                 self.report.check(f"{self.device} x{shards} hangs", self.stop, shards)

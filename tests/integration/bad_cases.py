@@ -94,6 +94,7 @@ PARAMETERS = (
           ("1", '"x"', "{}", "[-1]", "[49152]", "[1048576]", '["a"]', "[1.5]",
            "[" + ",".join(["1"] * 65) + "]")),
     boolean(everywhere("skip_special_tokens")),
+    boolean(everywhere("watermark")),
     Field(everywhere("cache_salt"), ('""', "null", quoted("s" * 256)),
           ("1", "true", "[]", quoted("s" * 257))),
     Field(everywhere("deadline_ms"), ("null", "86400000"),
@@ -167,7 +168,6 @@ def on_openai(*fields):
 
 
 REFUSED = (
-    refused(("watermark", None, None), "false", others=("true",)),
     refused((None, "grammar", "grammar")),
     refused(("adapter_id", "adapter_id", "adapter_id")),
     refused(("frequency_penalty_decay", None, None)),

@@ -1,5 +1,5 @@
 """What parameters of a request do, at each door: stop_token_ids, min_tokens, skip_special_tokens,
-cache_salt, deadline_ms, allowed_token_ids, bad_words. And that constrained answers are those of
+cache_salt, deadline_ms, allowed_token_ids, bad_words, watermark. And that constrained answers are those of
 their lone runs: beside others, and when a shard dies.
 """
 
@@ -96,7 +96,7 @@ class ParametersTest(unittest.TestCase):
         for name, value in fields.items():
             if name in ("stop_token_ids", "min_tokens"):
                 group = request.stopping
-            elif name in ("allowed_token_ids", "bad_words"):
+            elif name in ("allowed_token_ids", "bad_words", "watermark"):
                 group = request.decoding
             elif name == "logit_bias":
                 for token_id, bias in value.items():
@@ -257,6 +257,25 @@ class ParametersTest(unittest.TestCase):
                         begins = range(len(answer.ids) - len(ids) + 1)
                         self.assertNotIn(ids, [answer.ids[at:at + len(ids)] for at in begins])
 
+    def test_a_watermark_shows_in_the_tokens(self):
+        last = self.server.post("/tokenize", {"inputs": self.prompt})[-1]["id"]
+        plain = self.answer("gRPC", max_tokens=120)
+        for door in DOORS:
+            with self.subTest(door=door):
+                marked = self.answer(door, max_tokens=120, watermark=True)
+                self.assertNotEqual(marked.ids, plain.ids)
+                # Of 120 tokens half are green by chance, give or take 5.5.
+                self.assertGreater(green(last, marked.ids), 60 + 4 * 5.5)
+                self.assertEqual(marked.ids, self.answer("TGI", max_tokens=120, watermark=True).ids)
+        self.assertLess(green(last, plain.ids), 60 + 4 * 5.5)
+
+    def test_a_watermark_stands_alone(self):
+        for field, value in (("allowed_token_ids", [7042]), ("bad_words", ["the"]),
+                             ("guided_regex", "[a-z]+")):
+            status, _, data = self.server.request("POST", "/v1/completions", {
+                "prompt": self.prompt, "max_tokens": 4, "watermark": True, field: value})
+            self.assertEqual((status, json.loads(data)["error"]["param"]), (400, "watermark"))
+
     def test_constraints_that_contradict_each_other_fail_alone(self):
         status, _, data = self.server.request("POST", "/generate", {
             "inputs": self.prompt, "parameters": {"max_new_tokens": 4, "min_new_tokens": 2,
@@ -274,6 +293,18 @@ class ParametersTest(unittest.TestCase):
             "allowed_token_ids": [7042]})
         self.assertEqual(status, 400, data)
         self.assertEqual(self.answer("TGI").ids, self.plain.ids)
+
+
+def green(before, ids):
+    """How many of the ids are on the green list of the one before them, as docs/API.md has it."""
+    found, mask = 0, (1 << 64) - 1
+    for token in ids:
+        x = ((before << 32 | token // 64) + 15485863 + 0x9E3779B97F4A7C15) & mask
+        x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 & mask
+        x = (x ^ x >> 27) * 0x94D049BB133111EB & mask
+        found += (x ^ x >> 31) >> token % 64 & 1
+        before = token
+    return found
 
 
 def constrained(count, source, max_tokens):

@@ -73,6 +73,8 @@ struct SamplingRow {
   uint32_t bias_count = 0;
   // Row of `masks`, or kNoSamplingRow.
   uint32_t mask_row = kNoSamplingRow;
+  // By so much the logits of ids outside of the mask are lower; 0: they are not sampled.
+  float mask_penalty = 0;
   // Row of `counts` (read and updated with a penalty on) and of last_sampled. kNoSamplingRow: a
   // padding row, of which nothing is read or written.
   uint32_t slot = 0;
@@ -93,7 +95,7 @@ struct SamplerParams {
   // [rows].
   const SamplingRow* row_params = nullptr;
   const LogitBias* biases = nullptr;
-  // [mask rows, mask_stride]: bit id % 32 of word id / 32 is set where the grammar allows the id.
+  // [mask rows, mask_stride]: bit id % 32 of word id / 32 is set where the id is allowed.
   const uint32_t* masks = nullptr;
   uint32_t mask_stride = 0;
   // [slots, count_stride], count_stride a multiple of 4, 8-byte aligned.

@@ -112,14 +112,19 @@ __device__ __forceinline__ float4 PenalisedQuad(float4 x, const uint16_t* counts
   return x;
 }
 
-__device__ __forceinline__ float4 MaskedQuad(float4 x, const uint32_t* mask, uint32_t id,
-                                             uint32_t vocabulary) {
+// Of a logit outside of the mask.
+__device__ __forceinline__ float Unmasked(float logit, float penalty) {
+  return penalty > 0 ? __fsub_rn(logit, penalty) : -kInfinity;
+}
+
+__device__ __forceinline__ float4 MaskedQuad(float4 x, const uint32_t* mask, float penalty,
+                                             uint32_t id, uint32_t vocabulary) {
   if (id >= vocabulary) return x;
   const uint32_t bits = mask[id / 32] >> id % 32;
-  if ((bits & 1) == 0) x.x = -kInfinity;
-  if ((bits & 2) == 0) x.y = -kInfinity;
-  if ((bits & 4) == 0) x.z = -kInfinity;
-  if ((bits & 8) == 0) x.w = -kInfinity;
+  if ((bits & 1) == 0) x.x = Unmasked(x.x, penalty);
+  if ((bits & 2) == 0) x.y = Unmasked(x.y, penalty);
+  if ((bits & 4) == 0) x.z = Unmasked(x.z, penalty);
+  if ((bits & 8) == 0) x.w = Unmasked(x.w, penalty);
   return x;
 }
 
@@ -134,7 +139,7 @@ __device__ __forceinline__ void AdjustTile(const SamplerParams& params, const Sa
   for (uint32_t i = 0; i < kTileQuads; ++i) {
     const uint32_t id = QuadId(chunk, i);
     float4 x = tile->quad[i];
-    if (masked) x = MaskedQuad(x, mask, id, params.vocabulary);
+    if (masked) x = MaskedQuad(x, mask, row.mask_penalty, id, params.vocabulary);
     if (penalties) x = PenalisedQuad(x, counts, id, params.vocabulary, row);
     StoreScores(scores, id, params.vocabulary, x);
     tile->quad[i] = x;

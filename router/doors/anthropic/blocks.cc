@@ -26,7 +26,7 @@ class BlockReader {
   }
   ~BlockReader() {
     parent_.Fail(fields_.status());
-    for (std::string& name : fields_.Unknown()) unknown_->push_back(std::move(name));
+    fields_.AddUnknown(unknown_);
   }
   BlockReader(const BlockReader&) = delete;
 
@@ -114,7 +114,7 @@ class MessageReader {
     const boost::json::value* content = message.Value("content");
     if (content == nullptr) message.Fail("content", "is required");
     fields_.Fail(message.status());
-    for (std::string& name : message.Unknown()) unknown_->push_back(std::move(name));
+    message.AddUnknown(unknown_);
     if (!fields_.ok()) return;
     if (const boost::json::string* text = content->if_string()) {
       texts_.emplace_back(text->data(), text->size());
@@ -229,14 +229,17 @@ void ReadMessages(FieldReader& fields, ChatPrompt* prompt, std::vector<std::stri
 }
 
 // As the list that chat templates are given.
-void ReadTools(FieldReader& fields, ChatPrompt* prompt, std::vector<std::string>* unknown) {
+ToolList ReadTools(FieldReader& fields, std::vector<std::string>* unknown) {
   const boost::json::array* tools = fields.Array("tools");
-  if (tools == nullptr) return;
+  if (tools == nullptr) return {};
   boost::json::array list;
   for (size_t i = 0; i < tools->size() && fields.ok(); ++i) {
     const std::string path = absl::StrCat("tools[", i, "]");
     const boost::json::object* object = (*tools)[i].if_object();
-    if (object == nullptr) return fields.Fail(path, "must be an object");
+    if (object == nullptr) {
+      fields.Fail(path, "must be an object");
+      return {};
+    }
     FieldReader tool(*object, absl::StrCat(path, "."));
     tool.Accept("cache_control");
     if (tool.String("type").value_or("custom") != "custom") {
@@ -256,14 +259,14 @@ void ReadTools(FieldReader& fields, ChatPrompt* prompt, std::vector<std::string>
     }
     if (tool.Bool("strict").value_or(false)) function["strict"] = true;
     fields.Fail(tool.status());
-    for (std::string& one : tool.Unknown()) unknown->push_back(std::move(one));
+    tool.AddUnknown(unknown);
     list.push_back({{"type", "function"}, {"function", std::move(function)}});
   }
-  if (!fields.ok()) return;
-  absl::StatusOr<std::string> text =
+  if (!fields.ok()) return {};
+  absl::StatusOr<ToolList> read =
       ::weft::router::ReadTools(boost::json::value(std::move(list)), "tools");
-  fields.Fail(text.status());
-  if (text.ok()) prompt->tools = *std::move(text);
+  fields.Fail(read.status());
+  return std::move(read).value_or(ToolList());
 }
 
 ToolChoice ReadToolChoice(FieldReader& fields, std::vector<std::string>* unknown) {
@@ -283,7 +286,7 @@ ToolChoice ReadToolChoice(FieldReader& fields, std::vector<std::string>* unknown
     reader.Fail("type", "must be auto, any, tool or none");
   }
   fields.Fail(reader.status());
-  for (std::string& name : reader.Unknown()) unknown->push_back(std::move(name));
+  reader.AddUnknown(unknown);
   return choice;
 }
 
@@ -292,10 +295,11 @@ ToolChoice ReadToolChoice(FieldReader& fields, std::vector<std::string>* unknown
 void ReadMessagesPrompt(FieldReader& fields, ChatPrompt* prompt, ToolChoice* choice,
                         std::vector<std::string>* unknown) {
   ReadMessages(fields, prompt, unknown);
-  ReadTools(fields, prompt, unknown);
+  ToolList tools = ReadTools(fields, unknown);
   *choice = ReadToolChoice(fields, unknown);
+  choice->tools = std::move(tools.specs);
   // Tools that the model may not call are not shown to it.
-  if (choice->none) prompt->tools.clear();
+  if (!choice->none) prompt->tools = std::move(tools.json);
   if (fields.ok()) fields.Fail(CheckChat(*prompt, ""));
 }
 

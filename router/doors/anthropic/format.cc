@@ -80,7 +80,7 @@ class AnthropicFormatter : public ResponseFormatter {
     for (const AnsweredCall& call : parts_.calls()) WriteCall(call, &json);
     json.EndArray();
     WriteStop(&json);
-    WriteUsage(&json);
+    WriteUsage(output_tokens_, &json);
     json.EndObject();
     return reply;
   }
@@ -122,12 +122,12 @@ class AnthropicFormatter : public ResponseFormatter {
     }
   }
 
-  void WriteUsage(JsonWriter* json) const {
+  void WriteUsage(uint32_t output_tokens, JsonWriter* json) const {
     json->Key("usage").BeginObject();
     json->Key("input_tokens").Unsigned(prompt_tokens_ - cached_tokens_);
     json->Key("cache_creation_input_tokens").Unsigned(0);
     json->Key("cache_read_input_tokens").Unsigned(cached_tokens_);
-    json->Key("output_tokens").Unsigned(output_tokens_).EndObject();
+    json->Key("output_tokens").Unsigned(output_tokens).EndObject();
   }
 
   // Arguments that were cut off are no JSON, and a message holds nothing else.
@@ -144,11 +144,8 @@ class AnthropicFormatter : public ResponseFormatter {
     WriteHead(&json);
     json.Key("content").BeginArray().EndArray();
     json.Key("stop_reason").Null().Key("stop_sequence").Null();
-    json.Key("usage").BeginObject();
-    json.Key("input_tokens").Unsigned(prompt_tokens_ - cached_tokens_);
-    json.Key("cache_creation_input_tokens").Unsigned(0);
-    json.Key("cache_read_input_tokens").Unsigned(cached_tokens_);
-    json.Key("output_tokens").Unsigned(0).EndObject().EndObject().EndObject();
+    WriteUsage(/*output_tokens=*/0, &json);
+    json.EndObject().EndObject();
     SseEnd(out);
   }
 
@@ -221,7 +218,7 @@ class AnthropicFormatter : public ResponseFormatter {
     json.BeginObject().Key("type").String("message_delta").Key("delta").BeginObject();
     WriteStop(&json);
     json.EndObject();
-    WriteUsage(&json);
+    WriteUsage(output_tokens_, &json);
     json.EndObject();
     SseEnd(out);
     BeginEvent("message_stop", out);

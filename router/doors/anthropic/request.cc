@@ -36,7 +36,7 @@ void ReadThinking(FieldReader& fields, ChatPrompt* prompt, std::vector<std::stri
   thinking.Accept("budget_tokens");
   thinking.Accept("display");
   fields.Fail(thinking.status());
-  for (std::string& name : thinking.Unknown()) unknown->push_back(std::move(name));
+  thinking.AddUnknown(unknown);
   prompt->template_kwargs =
       type == "disabled" ? R"({"enable_thinking":false})" : R"({"enable_thinking":true})";
 }
@@ -56,8 +56,9 @@ absl::StatusOr<AnthropicRequest> ReadMessagesRequest(const DoorContext& doors,
   ToolChoice choice;
   ReadMessagesPrompt(fields, &prompt, &choice, &request.ignored);
   ReadThinking(fields, &prompt, &request.ignored);
-  ReadCommonParameters(fields, &input);
-  input.sampling.temperature = fields.Float("temperature", {0, kTemperatureMax}).value_or(1.0f);
+  ReadCommonParameters(doors, fields, &input);
+  input.sampling.temperature =
+      fields.Float("temperature", {0, kTemperatureMax}).value_or(input.sampling.temperature);
   ReadStop(fields, "stop_sequences", &input);
   input.max_tokens = ReadTokenCount(fields, "max_tokens");
   if (!input.max_tokens.has_value()) fields.Fail("max_tokens", "is required");
@@ -65,19 +66,14 @@ absl::StatusOr<AnthropicRequest> ReadMessagesRequest(const DoorContext& doors,
   // It says who asks, not what.
   fields.Accept("metadata");
   fields.Refuse(kRefused);
-  const ModelFacts facts = doors.entrance().Model();
-  if (fields.ok()) {
-    absl::StatusOr<std::shared_ptr<const PartsSpec>> parts =
-        MakePartsSpec(prompt, choice, facts.tool_parser, facts.reasoning_parser, "tool_choice");
-    fields.Fail(parts.status());
-    if (parts.ok()) request.format.parts = input.parts = *std::move(parts);
-  }
+  if (fields.ok()) ReadParts(doors, fields, std::move(choice), &input);
+  request.format.parts = input.parts;
   input.prompt = std::move(prompt);
   FieldReader* const readers[] = {&fields};
   WEFT_RETURN_IF_ERROR(FinishFields(doors, Door::kOpenAi, readers, &request.ignored));
   input.correlation_id = request_id;
   request.format.request_id = request_id;
-  request.format.model = facts.model_name;
+  request.format.model = doors.entrance().Model().model_name;
   return request;
 }
 

@@ -18,8 +18,6 @@
 namespace weft::router {
 namespace {
 
-constexpr size_t kIgnoredNamesMax = 16;
-
 int64_t NowUs() { return MonotonicClock().NowUs(); }
 
 void FillError(const absl::Status& status, weft::v1::GenerateError* error) {

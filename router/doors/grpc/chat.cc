@@ -83,7 +83,8 @@ absl::StatusOr<boost::json::value> ReadList(const Texts& texts, size_t count_max
 absl::Status ReadVariables(const weft::v1::ChatPrompt& chat, ChatPrompt* prompt) {
   WEFT_ASSIGN_OR_RETURN(const boost::json::value tools,
                         ReadList(chat.tools(), kToolsMax, "chat.tools"));
-  WEFT_ASSIGN_OR_RETURN(prompt->tools, ReadTools(tools, "chat.tools"));
+  WEFT_ASSIGN_OR_RETURN(ToolList list, ReadTools(tools, "chat.tools"));
+  prompt->tools = std::move(list.json);
   WEFT_ASSIGN_OR_RETURN(const boost::json::value documents,
                         ReadList(chat.documents(), kDocumentsMax, "chat.documents"));
   WEFT_ASSIGN_OR_RETURN(prompt->documents, ReadDocuments(documents, "chat.documents"));

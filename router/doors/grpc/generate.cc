@@ -83,7 +83,7 @@ absl::StatusOr<GenerateInput> GenerateCall::Read() {
   absl::StatusOr<GenerateInput> input = ReadGenerate(*door_.doors, &request_, &ignored);
   FreePrompt(&request_);  // `input` has it
   if (input.ok() && !ignored.empty()) {
-    if (ignored.size() > 16) ignored.resize(16);
+    if (ignored.size() > kIgnoredNamesMax) ignored.resize(kIgnoredNamesMax);
     context_->AddInitialMetadata("x-weft-ignored-fields", absl::StrJoin(ignored, ", "));
   }
   return input;

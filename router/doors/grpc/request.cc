@@ -7,9 +7,9 @@
 #include "common/limits.h"
 #include "common/status.h"
 #include "router/doors/grpc/chat.h"
-#include "router/doors/range.h"
 #include "router/doors/resume.h"
 #include "router/errors.h"
+#include "router/range.h"
 
 namespace weft::router {
 namespace {
@@ -97,9 +97,9 @@ absl::Status ReadPrompt(weft::v1::GenerateRequest* request, GenerateInput* input
 absl::Status ReadSampling(const weft::v1::SamplingParameters& from, GenerateInput* input) {
   SamplingParams& to = input->sampling;
   if (from.has_temperature()) to.temperature = from.temperature();
-  to.top_k = from.top_k();
+  if (from.top_k() != 0) to.top_k = from.top_k();
   if (from.has_top_p()) to.top_p = from.top_p();
-  to.min_p = from.min_p();
+  if (from.min_p() != 0) to.min_p = from.min_p();
   if (from.has_typical_p()) to.typical_p = from.typical_p();
   if (from.has_seed()) input->seed = from.seed();
   WEFT_RETURN_IF_ERROR(CheckNumber("sampling.temperature", to.temperature, {0, kTemperatureMax}));
@@ -133,6 +133,7 @@ absl::Status ReadBans(const weft::v1::DecodingParameters& from, GenerateInput* i
     }
     input->bad_words.push_back(word);
   }
+  input->watermark = from.watermark();
   return absl::OkStatus();
 }
 
@@ -313,6 +314,7 @@ absl::StatusOr<GenerateInput> ReadGenerate(const DoorContext& doors,
   }
   input.correlation_id = request.request_id();
   WEFT_RETURN_IF_ERROR(doors.CheckModel(request.model()));
+  input.sampling = doors.entrance().Model().sampling_defaults;
   WEFT_RETURN_IF_ERROR(ReadPrompt(from, &input));
   WEFT_RETURN_IF_ERROR(ReadSampling(request.sampling(), &input));
   WEFT_RETURN_IF_ERROR(ReadDecoding(request.decoding(), &input.sampling));

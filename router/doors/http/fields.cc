@@ -7,13 +7,13 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/limits.h"
 #include "router/doors/http/json.h"
 #include "router/errors.h"
 
 namespace weft::router {
 namespace {
 
-constexpr size_t kIgnoredNamesMax = 16;
 constexpr size_t kIgnoredNameBytesMax = 64;
 
 absl::string_view View(boost::json::string_view text) { return {text.data(), text.size()}; }
@@ -179,13 +179,17 @@ void FieldReader::Fail(const absl::Status& status) {
 
 std::vector<std::string> FieldReader::Unknown() const {
   std::vector<std::string> names;
+  AddUnknown(&names);
+  return names;
+}
+
+void FieldReader::AddUnknown(std::vector<std::string>* names) const {
   for (const auto& member : object_) {
     const absl::string_view name = View(member.key());
     if (std::find(known_.begin(), known_.end(), name) == known_.end()) {
-      names.push_back(absl::StrCat(path_, name));
+      names->push_back(absl::StrCat(path_, name));
     }
   }
-  return names;
 }
 
 void AddIgnoredHeader(const std::vector<std::string>& names, HttpHeaders* headers) {

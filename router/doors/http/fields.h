@@ -17,7 +17,7 @@
 #include "boost/json/object.hpp"
 #include "boost/json/value.hpp"
 #include "router/doors/http/message.h"
-#include "router/doors/range.h"
+#include "router/range.h"
 
 namespace weft::router {
 
@@ -58,6 +58,8 @@ class FieldReader {
 
   // Fields nobody asked for, with the path.
   std::vector<std::string> Unknown() const;
+  // Adds them to *names.
+  void AddUnknown(std::vector<std::string>* names) const;
 
   const std::string& path() const { return path_; }
 

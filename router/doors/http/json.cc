@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "boost/json/parse.hpp"
 #include "boost/json/stream_parser.hpp"
+#include "router/text/parts/json_text.h"
 
 namespace weft::router {
 namespace {
@@ -30,31 +31,6 @@ size_t CharacterBytes(const unsigned char* bytes, size_t left) {
     return 4;
   }
   return 0;
-}
-
-void AppendEscape(unsigned char byte, std::string* out) {
-  static constexpr char kHex[] = "0123456789abcdef";
-  switch (byte) {
-    case '"':
-      out->append("\\\"");
-      return;
-    case '\\':
-      out->append("\\\\");
-      return;
-    case '\n':
-      out->append("\\n");
-      return;
-    case '\r':
-      out->append("\\r");
-      return;
-    case '\t':
-      out->append("\\t");
-      return;
-    default:
-      out->append("\\u00");
-      out->push_back(kHex[byte >> 4]);
-      out->push_back(kHex[byte & 15]);
-  }
 }
 
 template <typename T>
@@ -99,7 +75,7 @@ void AppendJsonString(absl::string_view text, std::string* out) {
     }
     out->append(text.data() + run, at - run);
     if (byte < 0x80) {
-      AppendEscape(byte, out);
+      AppendJsonByte(text[at], out);
     } else {
       out->append("\xef\xbf\xbd");
     }

@@ -79,15 +79,19 @@ void ReadBadWords(FieldReader& fields, GenerateInput* input) {
 
 }  // namespace
 
-void ReadCommonParameters(FieldReader& fields, GenerateInput* input) {
+void ReadCommonParameters(const DoorContext& doors, FieldReader& fields, GenerateInput* input) {
   SamplingParams& sampling = input->sampling;
-  sampling.top_k = static_cast<uint32_t>(
-      std::max<int64_t>(0, fields.Integer("top_k", -1, kVocabMax).value_or(0)));
-  sampling.top_p = fields.Float("top_p", kPositiveShareRange).value_or(1.0f);
-  sampling.min_p = fields.Float("min_p", kShareRange).value_or(0.0f);
-  sampling.typical_p = fields.Float("typical_p", kPositiveShareRange).value_or(1.0f);
-  sampling.repetition_penalty =
-      fields.Float("repetition_penalty", kRepetitionPenaltyRange).value_or(1.0f);
+  sampling = doors.entrance().Model().sampling_defaults;
+  if (const std::optional<int64_t> top_k = fields.Integer("top_k", -1, kVocabMax)) {
+    sampling.top_k = static_cast<uint32_t>(std::max<int64_t>(0, *top_k));
+  }
+  const auto read = [&fields](const char* name, const Range& range, float* value) {
+    *value = fields.Float(name, range).value_or(*value);
+  };
+  read("top_p", kPositiveShareRange, &sampling.top_p);
+  read("min_p", kShareRange, &sampling.min_p);
+  read("typical_p", kPositiveShareRange, &sampling.typical_p);
+  read("repetition_penalty", kRepetitionPenaltyRange, &sampling.repetition_penalty);
   sampling.presence_penalty = fields.Float("presence_penalty", kPenaltyRange).value_or(0.0f);
   sampling.frequency_penalty = fields.Float("frequency_penalty", kPenaltyRange).value_or(0.0f);
   ReadLogitBias(fields, &sampling);
@@ -99,6 +103,7 @@ void ReadCommonParameters(FieldReader& fields, GenerateInput* input) {
   ReadIdSet(fields, "stop_token_ids", kStopTokenIdsMax, &input->stop_token_ids);
   ReadIdSet(fields, "allowed_token_ids", kAllowedIdsMax, &input->allowed_token_ids);
   ReadBadWords(fields, input);
+  input->watermark = fields.Bool("watermark").value_or(false);
   input->skip_special_tokens = fields.Bool("skip_special_tokens").value_or(true);
   input->cache_salt = fields.String("cache_salt").value_or("");
   if (input->cache_salt.size() > kCacheSaltBytesMax) {
@@ -179,7 +184,16 @@ void ReadResume(FieldReader& fields, bool is_stream, GenerateInput* input,
   resume.Fail(SettleResume(std::move(fingerprint), seed, resume.path(),
                            absl::StrCat(fields.path(), "seed"), input));
   fields.Fail(resume.status());
-  for (std::string& name : resume.Unknown()) unknown->push_back(std::move(name));
+  resume.AddUnknown(unknown);
+}
+
+void ReadParts(const DoorContext& doors, FieldReader& fields, ToolChoice choice,
+               GenerateInput* input) {
+  const ModelFacts model = doors.entrance().Model();
+  absl::StatusOr<std::shared_ptr<const PartsSpec>> parts =
+      MakePartsSpec(std::move(choice), model.tool_parser, model.reasoning_parser, "tool_choice");
+  fields.Fail(parts.status());
+  if (parts.ok()) input->parts = *std::move(parts);
 }
 
 absl::StatusOr<std::vector<TokenId>> ReadTokenIds(const boost::json::array& array,

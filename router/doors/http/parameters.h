@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "boost/json/value.hpp"
+#include "router/doors/chat_json.h"
 #include "router/doors/door_context.h"
 #include "router/doors/http/fields.h"
 #include "router/request.h"
@@ -16,10 +17,11 @@
 namespace weft::router {
 
 // top_k, top_p, min_p, typical_p, repetition_penalty, presence_penalty, frequency_penalty,
-// logit_bias, seed, ignore_eos, stop_token_ids, allowed_token_ids, bad_words, priority,
+// logit_bias, seed, ignore_eos, stop_token_ids, allowed_token_ids, bad_words, watermark, priority,
 // add_special_tokens, skip_special_tokens, cache_salt, deadline_ms (which begins here). Temperature
-// and the limit on tokens differ by door. top_k = -1 also means off, as in vLLM.
-void ReadCommonParameters(FieldReader& fields, GenerateInput* input);
+// and the limit on tokens differ by door: `input` has the server's default of the first afterwards.
+// top_k = -1 also means off, as in vLLM.
+void ReadCommonParameters(const DoorContext& doors, FieldReader& fields, GenerateInput* input);
 
 // `name` (stop): a string or a list of strings.
 void ReadStop(FieldReader& fields, absl::string_view name, GenerateInput* input);
@@ -34,6 +36,10 @@ std::optional<uint32_t> ReadTokenCount(FieldReader& fields, absl::string_view na
 // client could have had. Names inside of it that are unknown go to `unknown`.
 void ReadResume(FieldReader& fields, bool is_stream, GenerateInput* input,
                 std::vector<std::string>* unknown);
+
+// What is told apart in the answers to `input`, a chat whose request chooses so among its tools.
+void ReadParts(const DoorContext& doors, FieldReader& fields, ToolChoice choice,
+               GenerateInput* input);
 
 // Token ids of a prompt given as a list of numbers. `name` for errors.
 absl::StatusOr<std::vector<TokenId>> ReadTokenIds(const boost::json::array& array,

@@ -19,10 +19,6 @@ constexpr RefusedField kRefusedInMessage[] = {{"function_call", ""}, {"audio", "
                                               {"refusal", ""},       {"annotations", "[]"},
                                               {"prefix", "false"},   {"tools", "[]"}};
 
-void AddUnknown(const FieldReader& reader, std::vector<std::string>* unknown) {
-  for (std::string& name : reader.Unknown()) unknown->push_back(std::move(name));
-}
-
 // The text of one part of a content.
 std::optional<std::string> ReadPart(const boost::json::value& value, const std::string& path,
                                     FieldReader& message, std::vector<std::string>* unknown) {
@@ -40,7 +36,7 @@ std::optional<std::string> ReadPart(const boost::json::value& value, const std::
     message.Fail(part.status());
     return std::nullopt;
   }
-  AddUnknown(part, unknown);
+  part.AddUnknown(unknown);
   return text;
 }
 
@@ -136,8 +132,8 @@ ToolCall ReadCall(const boost::json::value& value, const std::string& path, Fiel
   }
   message.Fail(outer.status());
   message.Fail(inner.status());
-  AddUnknown(outer, unknown);
-  AddUnknown(inner, unknown);
+  outer.AddUnknown(unknown);
+  inner.AddUnknown(unknown);
   return call;
 }
 
@@ -162,7 +158,7 @@ ChatMessage ReadMessage(FieldReader& message, std::vector<std::string>* unknown)
   ReadCalls(message, &to, unknown);
   ReadContent(message, &to, unknown);
   message.Fail(CheckMessage(to, message.path()));
-  AddUnknown(message, unknown);
+  message.AddUnknown(unknown);
   return to;
 }
 
@@ -218,12 +214,12 @@ std::string ReadChosenTool(const boost::json::object& object, const std::string&
     name = inner.String("name").value_or("");
     inner.Fail(CheckToolName(name, absl::StrCat(inner.path(), "name")));
     outer.Fail(inner.status());
-    AddUnknown(inner, unknown);
+    inner.AddUnknown(unknown);
   } else {
     outer.Fail("function", "is required");
   }
   fields.Fail(outer.status());
-  AddUnknown(outer, unknown);
+  outer.AddUnknown(unknown);
   return name;
 }
 
@@ -254,8 +250,8 @@ void ReadAllowedTools(const boost::json::object& object, FieldReader& fields, To
     }
   }
   fields.Fail(inner.status());
-  AddUnknown(outer, unknown);
-  AddUnknown(inner, unknown);
+  outer.AddUnknown(unknown);
+  inner.AddUnknown(unknown);
 }
 
 ToolChoice ReadToolChoice(FieldReader& fields, std::vector<std::string>* unknown) {
@@ -288,10 +284,16 @@ ToolChoice ReadToolChoice(FieldReader& fields, std::vector<std::string>* unknown
 
 void ReadToolFields(FieldReader& fields, ChatPrompt* prompt, ToolChoice* choice,
                     std::vector<std::string>* unknown) {
-  prompt->tools = ReadJson(fields, "tools", &ReadTools);
+  ToolList tools;
+  if (const boost::json::value* value = fields.Value("tools")) {
+    absl::StatusOr<ToolList> read = ReadTools(*value, absl::StrCat(fields.path(), "tools"));
+    fields.Fail(read.status());
+    tools = std::move(read).value_or(ToolList());
+  }
   *choice = ReadToolChoice(fields, unknown);
+  choice->tools = std::move(tools.specs);
   // Tools that the model may not call are not shown to it.
-  if (choice->none) prompt->tools.clear();
+  if (!choice->none) prompt->tools = std::move(tools.json);
 }
 
 }  // namespace

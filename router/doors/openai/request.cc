@@ -119,10 +119,12 @@ void ReadChoices(FieldReader& fields, bool has_best_of, OpenAiRequest* request) 
   for (GenerateInput& input : request->inputs) input.sampling.logprobs = true;
 }
 
-void ReadShared(FieldReader& fields, OpenAiRequest* request, std::vector<std::string>* unknown) {
+void ReadShared(const DoorContext& doors, FieldReader& fields, OpenAiRequest* request,
+                std::vector<std::string>* unknown) {
   GenerateInput& input = request->inputs.front();
-  ReadCommonParameters(fields, &input);
-  input.sampling.temperature = fields.Float("temperature", {0, kTemperatureMax}).value_or(1.0f);
+  ReadCommonParameters(doors, fields, &input);
+  input.sampling.temperature =
+      fields.Float("temperature", {0, kTemperatureMax}).value_or(input.sampling.temperature);
   ReadStop(fields, "stop", &input);
   input.include_stop_sequence = fields.Bool("include_stop_str_in_output").value_or(false);
   // -1 = no truncation, as in vLLM.
@@ -208,17 +210,6 @@ void ReadChatLogprobs(FieldReader& fields, SamplingParams* sampling) {
   }
 }
 
-void ReadParts(const DoorContext& doors, FieldReader& fields, const ChatPrompt& prompt,
-               const ToolChoice& choice, OpenAiRequest* request) {
-  const ModelFacts model = doors.entrance().Model();
-  absl::StatusOr<std::shared_ptr<const PartsSpec>> parts =
-      MakePartsSpec(prompt, choice, model.tool_parser, model.reasoning_parser, "tool_choice");
-  fields.Fail(parts.status());
-  if (!parts.ok()) return;
-  request->format.parts = *parts;
-  request->inputs.front().parts = *std::move(parts);
-}
-
 // -- Completions ---------------------------------------------------------------------------------
 
 using AnyPrompt = decltype(GenerateInput::prompt);
@@ -278,7 +269,7 @@ absl::StatusOr<OpenAiRequest> ReadChatRequest(const DoorContext& doors,
   ChatPrompt prompt;
   ToolChoice choice;
   ReadChatPrompt(fields, &prompt, &choice, &request.ignored);
-  ReadShared(fields, &request, &unknown_options);
+  ReadShared(doors, fields, &request, &unknown_options);
   ReadChatLimits(fields, &input);
   ReadChatLogprobs(fields, &input.sampling);
   ReadPromptLogprobs(fields, &request);
@@ -287,7 +278,8 @@ absl::StatusOr<OpenAiRequest> ReadChatRequest(const DoorContext& doors,
   ReadChoices(fields, /*has_best_of=*/false, &request);
   fields.Refuse(kRefusedInChat);
   request.format.reasoning = fields.Bool("include_reasoning").value_or(true);
-  if (fields.ok()) ReadParts(doors, fields, prompt, choice, &request);
+  if (fields.ok()) ReadParts(doors, fields, std::move(choice), &input);
+  request.format.parts = input.parts;
   input.prompt = std::move(prompt);
   request.ignored.insert(request.ignored.end(), unknown_options.begin(), unknown_options.end());
   FieldReader* const readers[] = {&fields};
@@ -312,7 +304,7 @@ absl::StatusOr<OpenAiRequest> ReadCompletionRequest(const DoorContext& doors,
   } else {
     fields.Fail("prompt", "is required");
   }
-  ReadShared(fields, &request, &request.ignored);
+  ReadShared(doors, fields, &request, &request.ignored);
   const std::optional<int64_t> logprobs = fields.Integer("logprobs", 0, kTopLogprobsMax);
   input.sampling.logprobs = request.format.logprobs = logprobs.has_value();
   input.sampling.top_logprobs = static_cast<uint32_t>(logprobs.value_or(0));

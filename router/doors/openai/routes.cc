@@ -5,9 +5,7 @@
 
 #include "absl/strings/strip.h"
 #include "router/doors/http/gate.h"
-#include "router/doors/http/generate.h"
 #include "router/doors/http/json.h"
-#include "router/doors/http/parameters.h"
 #include "router/doors/http/percent.h"
 #include "router/doors/http/replies.h"
 #include "router/doors/openai/format.h"
@@ -18,29 +16,6 @@ namespace weft::router {
 namespace {
 
 constexpr absl::string_view kModelsPath = "/v1/models/";
-
-// An error of the client that no engine sees.
-HttpReply Refusal(const DoorContext& doors, const absl::Status& status) {
-  doors.probe().Failed(FailureReason::kValidation);
-  return OpenAiError(status);
-}
-
-std::shared_ptr<HttpExchange> Complete(DoorContext* doors, bool chat, HttpRequest http,
-                                       HttpResponder& responder, IoWaker& waker) {
-  absl::StatusOr<Admission::Permit> permit = doors->Enter(http.tenant, http.body.size());
-  if (!permit.ok()) {
-    responder.Reply(OpenAiError(permit.status()));
-    return nullptr;
-  }
-  const auto read = [doors, chat](HttpRequest request) -> std::variant<ReadGeneration, HttpReply> {
-    const absl::StatusOr<boost::json::value> body = ParseBody(request.body);
-    if (!body.ok()) return Refusal(*doors, body.status());
-    return ReadOpenAiGeneration(*doors, chat, body->get_object(), request.request_id,
-                                Door::kOpenAi);
-  };
-  return GenerateExchange::Start(*doors, std::move(http), *std::move(permit), read, OpenAiError,
-                                 responder, waker);
-}
 
 void WriteModel(const ModelFacts& model, JsonWriter* json) {
   json->BeginObject().Key("id").String(model.model_name).Key("object").String("model");
@@ -75,14 +50,13 @@ HttpReply OneModel(const DoorContext& doors, const HttpRequest& http) {
 
 }  // namespace
 
-std::variant<ReadGeneration, HttpReply> ReadOpenAiGeneration(const DoorContext& doors, bool chat,
-                                                             const boost::json::object& body,
-                                                             const std::string& request_id,
-                                                             Door door) {
+GenerationOrReply ReadOpenAiGeneration(const DoorContext& doors, bool chat,
+                                       const boost::json::object& body,
+                                       const std::string& request_id, Door door) {
   absl::StatusOr<OpenAiRequest> request =
       chat ? ReadChatRequest(doors, body, request_id, door)
            : ReadCompletionRequest(doors, body, request_id, door);
-  if (!request.ok()) return Refusal(doors, request.status());
+  if (!request.ok()) return RefuseBody(doors, request.status(), OpenAiError);
   const uint32_t choices = request->format.best_of;
   return MakeGeneration(std::move(request->inputs), choices,
                         NewOpenAiFormatter(std::move(request->format)), request->ignored);
@@ -91,12 +65,11 @@ std::variant<ReadGeneration, HttpReply> ReadOpenAiGeneration(const DoorContext& 
 void AddOpenAiRoutes(DoorContext* doors, HttpRouter* router) {
   const HttpGate gate = KeyGate(doors);
   const auto complete = [&](std::string path, bool chat) {
-    router->Add(
-        HttpMethod::kPost, std::move(path),
-        [doors, chat](HttpRequest request, HttpResponder& responder, IoWaker& waker) {
-          return Complete(doors, chat, std::move(request), responder, waker);
-        },
-        gate);
+    const auto read = [chat](const DoorContext& to, const boost::json::object& body,
+                             const std::string& request_id) {
+      return ReadOpenAiGeneration(to, chat, body, request_id, Door::kOpenAi);
+    };
+    AddGenerationRoute(doors, std::move(path), read, OpenAiError, router);
   };
   complete("/v1/chat/completions", true);
   complete("/v1/completions", false);

@@ -4,21 +4,19 @@
 #pragma once
 
 #include <string>
-#include <variant>
 
 #include "boost/json/object.hpp"
 #include "router/doors/door_context.h"
-#include "router/doors/http/generate.h"
+#include "router/doors/http/generation_route.h"
 #include "router/doors/http/router.h"
 
 namespace weft::router {
 
 // What `body` asks for, as a chat or as a completion; or the refusal, which is counted. `door` is
 // where ignored fields are counted.
-std::variant<ReadGeneration, HttpReply> ReadOpenAiGeneration(const DoorContext& doors, bool chat,
-                                                             const boost::json::object& body,
-                                                             const std::string& request_id,
-                                                             Door door);
+GenerationOrReply ReadOpenAiGeneration(const DoorContext& doors, bool chat,
+                                       const boost::json::object& body,
+                                       const std::string& request_id, Door door);
 
 // POST /v1/chat/completions, /v1/completions; GET /v1/models, /v1/models/{id}. `doors` must outlive
 // the router.

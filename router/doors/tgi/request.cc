@@ -15,8 +15,7 @@
 namespace weft::router {
 namespace {
 
-constexpr RefusedField kRefusedParameters[] = {{"watermark", "false"},
-                                               {"adapter_id", ""},
+constexpr RefusedField kRefusedParameters[] = {{"adapter_id", ""},
                                                {"frequency_penalty_decay", ""},
                                                {"num_beams", "1"},
                                                {"length_penalty", "1|1.0"}};
@@ -45,21 +44,24 @@ void ReadInputs(FieldReader& fields, GenerateInput* input, std::string* text) {
   }
 }
 
-// Greedy unless do_sample is true or a sampling knob is away from its neutral value.
-void ReadTemperature(FieldReader& fields, SamplingParams* sampling) {
+// Greedy unless do_sample is true or the request turns a sampling knob; `sampling` has the others,
+// and the server's defaults where the request is silent.
+void ReadTemperature(FieldReader& fields, const SamplingParams& defaults,
+                     SamplingParams* sampling) {
   const std::optional<float> temperature = fields.Float("temperature", {0, kTemperatureMax, true});
   const bool do_sample = fields.Bool("do_sample").value_or(false);
-  const bool knob = temperature.value_or(1.0f) != 1.0f || sampling->top_k != 0 ||
-                    sampling->top_p != 1.0f || sampling->typical_p != 1.0f ||
-                    sampling->min_p != 0.0f;
-  sampling->temperature = do_sample || knob ? temperature.value_or(1.0f) : 0.0f;
+  const bool knob = temperature.value_or(1.0f) != 1.0f || sampling->top_k != defaults.top_k ||
+                    sampling->top_p != defaults.top_p ||
+                    sampling->typical_p != defaults.typical_p || sampling->min_p != defaults.min_p;
+  sampling->temperature = do_sample || knob ? temperature.value_or(defaults.temperature) : 0.0f;
 }
 
-void ReadParameters(FieldReader& fields, const std::string& prompt_text, TgiRequest* request) {
+void ReadParameters(const DoorContext& doors, FieldReader& fields, const std::string& prompt_text,
+                    TgiRequest* request) {
   GenerateInput& input = request->input;
   TgiFormat& format = request->format;
-  ReadCommonParameters(fields, &input);
-  ReadTemperature(fields, &input.sampling);
+  ReadCommonParameters(doors, fields, &input);
+  ReadTemperature(fields, doors.entrance().Model().sampling_defaults, &input.sampling);
   ReadStop(fields, "stop", &input);
   input.max_tokens = ReadTokenCount(fields, "max_new_tokens");
   ReadMinTokens(fields, "min_new_tokens", &input);
@@ -113,7 +115,7 @@ absl::StatusOr<TgiRequest> ReadTgiRequest(const DoorContext& doors, TgiRoute rou
   static const boost::json::object kNoParameters;
   const boost::json::object* object = fields.Object("parameters");
   FieldReader parameters(object == nullptr ? kNoParameters : *object, "parameters.");
-  ReadParameters(parameters, prompt_text, &request);
+  ReadParameters(doors, parameters, prompt_text, &request);
 
   FieldReader* const readers[] = {&fields, &parameters};
   WEFT_RETURN_IF_ERROR(FinishFields(doors, Door::kTgi, readers, &request.ignored));

@@ -1,11 +1,9 @@
 #include "router/doors/tgi/routes.h"
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -15,7 +13,7 @@
 #include "router/doors/http/call.h"
 #include "router/doors/http/fields.h"
 #include "router/doors/http/gate.h"
-#include "router/doors/http/generate.h"
+#include "router/doors/http/generation_route.h"
 #include "router/doors/http/json.h"
 #include "router/doors/http/parameters.h"
 #include "router/doors/http/replies.h"
@@ -28,18 +26,10 @@
 namespace weft::router {
 namespace {
 
-using GenerationOrReply = std::variant<ReadGeneration, HttpReply>;
-
-// An error of the client that no engine sees.
-HttpReply Refusal(const DoorContext& doors, const absl::Status& status) {
-  doors.probe().Failed(FailureReason::kValidation);
-  return TgiError(status);
-}
-
 GenerationOrReply ReadGenerate(const DoorContext& doors, TgiRoute route,
                                const boost::json::object& body, const std::string& request_id) {
   absl::StatusOr<TgiRequest> request = ReadTgiRequest(doors, route, body, request_id);
-  if (!request.ok()) return Refusal(doors, request.status());
+  if (!request.ok()) return RefuseBody(doors, request.status(), TgiError);
   const uint32_t best_of = request->format.best_of;
   return MakeGeneration({std::move(request->input)}, best_of,
                         NewTgiFormatter(std::move(request->format)), request->ignored);
@@ -61,26 +51,6 @@ GenerationOrReply ReadInvocation(const DoorContext& doors, const boost::json::ob
     return ReadOpenAiGeneration(doors, chat, body, request_id, Door::kTgi);
   }
   return ReadGenerate(doors, TgiRoute::kRoot, body, request_id);
-}
-
-// Makes a generation of a parsed body, or its refusal. Any thread.
-using BodyReader = std::function<GenerationOrReply(
-    const DoorContext& doors, const boost::json::object& body, const std::string& request_id)>;
-
-std::shared_ptr<HttpExchange> Generate(DoorContext* doors, const BodyReader& read_body,
-                                       HttpRequest http, HttpResponder& responder, IoWaker& waker) {
-  absl::StatusOr<Admission::Permit> permit = doors->Enter(http.tenant, http.body.size());
-  if (!permit.ok()) {
-    responder.Reply(TgiError(permit.status()));
-    return nullptr;
-  }
-  const auto read = [doors, read_body](HttpRequest request) -> GenerationOrReply {
-    const absl::StatusOr<boost::json::value> body = ParseBody(request.body);
-    if (!body.ok()) return Refusal(*doors, body.status());
-    return read_body(*doors, body->get_object(), request.request_id);
-  };
-  return GenerateExchange::Start(*doors, std::move(http), *std::move(permit), read, TgiError,
-                                 responder, waker);
 }
 
 // [{id, text, start, stop}]: start and stop are bytes of the text, where the tokenizer tells them.
@@ -222,6 +192,14 @@ HttpReply Health(const DoorContext& doors) {
   return reply;
 }
 
+// What requests that sample and do not say how get (--generation-config).
+void WriteSamplingDefaults(const SamplingParams& defaults, JsonWriter* json) {
+  json->Key("sampling_defaults").BeginObject().Key("temperature").Float(defaults.temperature);
+  json->Key("top_k").Unsigned(defaults.top_k).Key("top_p").Float(defaults.top_p);
+  json->Key("min_p").Float(defaults.min_p).Key("typical_p").Float(defaults.typical_p);
+  json->Key("repetition_penalty").Float(defaults.repetition_penalty).EndObject();
+}
+
 HttpReply Info(const DoorContext& doors) {
   const absl::StatusOr<ModelFacts> served = doors.ServedModel();
   if (!served.ok()) return TgiError(served.status());
@@ -247,6 +225,7 @@ HttpReply Info(const DoorContext& doors) {
   json.Key("max_top_n_tokens").Unsigned(kTopLogprobsMax).Key("max_client_batch_size").Unsigned(1);
   json.Key("validation_workers").Unsigned(doors.options().text_threads);
   json.Key("router").String("weft-router").Key("version").String(Version());
+  WriteSamplingDefaults(model.sampling_defaults, &json);
   json.Key("sha").String(Revision()).Key("docker_label").Null().EndObject();
   return reply;
 }
@@ -255,14 +234,8 @@ HttpReply Info(const DoorContext& doors) {
 
 void AddTgiRoutes(DoorContext* doors, HttpRouter* router) {
   const HttpGate gate = KeyGate(doors);
-  const auto add = [&](std::string path, BodyReader read) {
-    router->Add(
-        HttpMethod::kPost, std::move(path),
-        [doors, read = std::move(read)](HttpRequest request, HttpResponder& responder,
-                                        IoWaker& waker) {
-          return Generate(doors, read, std::move(request), responder, waker);
-        },
-        gate);
+  const auto add = [&](const char* path, BodyReader read) {
+    AddGenerationRoute(doors, path, std::move(read), TgiError, router);
   };
   const auto generate = [](TgiRoute route) -> BodyReader {
     return [route](const DoorContext& to, const boost::json::object& body,

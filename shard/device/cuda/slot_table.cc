@@ -47,6 +47,7 @@ absl::Status SlotTable::Begin(const SequenceStart& start) {
   row.typical_p = params.typical_p;
   row.repetition_penalty = params.repetition_penalty;
   row.presence_penalty = params.presence_penalty;
+  row.mask_penalty = params.mask_penalty;
   row.frequency_penalty = params.frequency_penalty;
   entry.held_biases = static_cast<uint32_t>(params.held_ids.size());
   entry.held_until = uint64_t{start.prompt_len} + params.min_tokens;

@@ -250,12 +250,18 @@ void FakeEntrance::SetParsers(std::string tool_parser, std::string reasoning_par
   reasoning_parser_ = std::move(reasoning_parser);
 }
 
+void FakeEntrance::SetSamplingDefaults(SamplingParams defaults) {
+  absl::MutexLock lock(&mutex_);
+  sampling_defaults_ = std::move(defaults);
+}
+
 ModelFacts FakeEntrance::Model() const {
   ModelFacts model;
   {
     absl::MutexLock lock(&mutex_);
     model.tool_parser = tool_parser_;
     model.reasoning_parser = reasoning_parser_;
+    model.sampling_defaults = sampling_defaults_;
   }
   model.model_name = "fake/model";
   model.requests_max = admission_.requests_max();

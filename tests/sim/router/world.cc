@@ -172,7 +172,7 @@ void World::MakeRouter() {
   text.model_name = "simulated";
   serving_ =
       std::make_unique<Serving>(std::move(options), std::move(text), MakeFakeTokenizer(),
-                                TokenizerFingerprint(), nullptr, nullptr, AnswerParsers(), probe_);
+                                TokenizerFingerprint(), nullptr, nullptr, AnswerDefaults(), probe_);
   const absl::Status started = serving_->Start();
   WEFT_CHECK_MSG(started.ok(), std::string(started.message()).c_str());
 }

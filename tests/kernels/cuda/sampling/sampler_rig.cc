@@ -50,7 +50,9 @@ std::vector<float> Adjusted(const Batch& batch, size_t r) {
   for (uint32_t id = 0; id < batch.vocabulary; ++id) {
     if (row.mask_row != kNoSamplingRow) {
       const uint32_t word = batch.masks[row.mask_row * batch.mask_stride() + id / 32];
-      if ((word >> id % 32 & 1) == 0) x[id] = -kInfinity;
+      if ((word >> id % 32 & 1) == 0) {
+        x[id] = row.mask_penalty > 0 ? x[id] - row.mask_penalty : -kInfinity;
+      }
     }
     if (!HasPenalties(row)) continue;
     const uint16_t count = batch.counts[row.slot * batch.stride() + id];
@@ -310,6 +312,7 @@ void AddAdjustments(Batch* batch, uint32_t r, std::mt19937_64& random) {
     }
   }
   if (random() % 3 == 0) row.mask_row = r;
+  if (random() % 3 == 0) row.mask_penalty = 2;
   if (random() % 2 == 0) row.repetition_penalty = 1.3f;
   if (random() % 2 == 0) row.presence_penalty = 0.7f;
   if (random() % 2 == 0) row.frequency_penalty = -0.1f;

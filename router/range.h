@@ -1,5 +1,5 @@
 // An interval of numbers that a request field may take, with its words for error messages. One
-// definition for all doors. Pure.
+// definition for all doors and files. Pure.
 
 #pragma once
 
