@@ -21,6 +21,11 @@ void PromptScores::Add(float logprob, uint32_t rank,
   best_end_.push_back(static_cast<uint32_t>(best_.size()));
 }
 
+size_t PromptScores::bytes() const {
+  return ids_.size() * sizeof(ids_[0]) + best_.size() * sizeof(best_[0]) +
+         logprobs_.size() * (sizeof(logprobs_[0]) + sizeof(ranks_[0]) + sizeof(best_end_[0]));
+}
+
 AnswerToken PromptScores::Token(size_t index) const {
   AnswerToken token;
   token.id = ids_[index];

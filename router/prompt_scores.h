@@ -46,6 +46,9 @@ class PromptScores {
   // The next row, which is rows(): `best` are at most top() tokens.
   void Add(float logprob, uint32_t rank, absl::Span<const std::pair<TokenId, float>> best);
 
+  // What it keeps, for the request's permit.
+  size_t bytes() const;
+
   // -- For the reader: all rows are there
   // The token at `index`, with the most likely ones; the first has no log-probability. Its text is
   // that of its bytes alone, and is not filled in.
