@@ -53,7 +53,7 @@ struct AnswerHead {
   // Of an answer whose parts are told apart: the prompt leaves it inside of reasoning.
   bool reasoning_open = false;
   // Null unless they were asked for; of several choices of a prompt the first has them for all.
-  std::shared_ptr<const PromptScores> prompt_scores;
+  std::shared_ptr<const PromptScores> prompt_scores = nullptr;
 };
 
 // One of the most likely tokens at a position.
