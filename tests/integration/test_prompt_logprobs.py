@@ -17,8 +17,8 @@ sys.path.append(str(ROOT / "tests/goldens"))
 from likelihood_items import items  # noqa: E402
 
 GOLDEN = json.loads((ROOT / "tests/goldens/demo/likelihoods.json").read_text())
-# As in test_client_lm_eval.py.
-TOLERANCE = 0.02
+# Of a log-likelihood of a few tokens in float32: what is left of another order of sums.
+TOLERANCE = 0.002
 ITEMS = 40
 TEXT = "The quick brown fox jumps over the lazy dog, and the dog does not mind at all."
 
@@ -27,7 +27,7 @@ class PromptLogprobsTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         # Prompts go in chunks.
-        cls.server = WeftServer("--step-tokens-max=64", shards=2).start()
+        cls.server = WeftServer("--step-tokens-max=64", "--dtype=float32", shards=2).start()
         cls.grpc, cls.pb, cls.pb_grpc = grpc_modules()
         cls.channel = cls.grpc.insecure_channel(cls.server.grpc)
         cls.stub = cls.pb_grpc.TextGenerationStub(cls.channel)
