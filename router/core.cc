@@ -34,6 +34,7 @@ absl::Status CheckOptions(const EngineOptions& options) {
                                options.generation_config));
   }
   if (options.text_threads == 0) return refuse("text threads: expected at least 1");
+  if (options.mask_threads == 0) return refuse("mask threads: expected at least 1");
   if (options.running_max == 0 || options.running_max > kRunningMax) {
     return refuse(absl::StrCat("--running-max: expected 1 .. ", kRunningMax));
   }

@@ -56,6 +56,8 @@ struct EngineOptions {
 
   // Threads of text in for short texts, and of text out. > 0.
   uint32_t text_threads = 2;
+  // Threads that work out masks of constrained rows. > 0.
+  uint32_t mask_threads = 2;
   // Upper bounds of each group; the shards' memory plan may set lower ones.
   uint32_t running_max = kRunningDefault;
   uint32_t step_tokens_max = kStepTokensDefault;

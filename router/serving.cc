@@ -72,7 +72,7 @@ Serving::Serving(EngineOptions options, ModelText text, std::unique_ptr<Tokenize
           &clock_),
       text_out_(options_.text_threads, options_.runtime.stream_batches_max, probe, &clock_,
                 options_.runtime.executor),
-      mask_maker_(options_.text_threads, options_.runtime.executor),
+      mask_maker_(options_.mask_threads, options_.runtime.executor),
       groups_(LoopOptions(options_, model_text_, *tokenizer_, fingerprint), WorldsOf(options_),
               &admission_, probe, options_.runtime),
       text_in_(options_.text_threads, options_.runtime.executor) {
