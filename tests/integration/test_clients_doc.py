@@ -22,6 +22,7 @@ FULL = sys.argv[-1] == "full"
 TIMEOUT_S = 180
 # Section: (virtual environment, what its program has to say).
 SMALL_CLIENTS = {"openai": ("test-venv", "country="), "openai Responses": ("test-venv", "Paris"),
+                 "anthropic": ("test-venv", "get_weather"),
                  "huggingface_hub": ("test-venv", "Paris"),
                  "langchain": ("test-venv", "Paris"), "text-generation": ("test-venv-tgi", "Paris"),
                  "litellm": ("test-venv-tgi", "Paris")}

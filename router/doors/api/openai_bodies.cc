@@ -48,9 +48,9 @@ ApiFields SharedFields() {
   ApiFields fields = SamplingFields();
   AddFields({Text("model"), Whole("n", 1, kChoicesMax, 1), Flag("stream", false),
              Json("stream_options", ObjectSchema(options)), Flag("return_token_ids", false),
-             ResumeField(), Whole("prompt_logprobs", 0, kTopLogprobsMax), Object("response_format"), Ignored("user"), Ignored("metadata"),
-             Ignored("prompt_cache_key"), Ignored("safety_identifier"),
-             Whole("min_tokens", 0, kContextTokensMax, 0)},
+             ResumeField(), Whole("prompt_logprobs", 0, kTopLogprobsMax), Object("response_format"),
+             Ignored("user"), Ignored("metadata"), Ignored("prompt_cache_key"),
+             Ignored("safety_identifier"), Whole("min_tokens", 0, kContextTokensMax, 0)},
             &fields);
   return fields;
 }

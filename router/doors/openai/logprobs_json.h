@@ -1,5 +1,5 @@
-// Log-probabilities as OpenAI's chats, completions and Responses have them, of an answer's tokens and of a
-// prompt's, and vLLM's `prompt_logprobs`. Pure functions; any thread.
+// Log-probabilities as OpenAI's chats, completions and Responses have them, of an answer's tokens
+// and of a prompt's, and vLLM's `prompt_logprobs`. Pure functions; any thread.
 
 #pragma once
 
