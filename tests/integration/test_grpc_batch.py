@@ -4,29 +4,19 @@ all of them."""
 import random
 import unittest
 
-from weft_server import WeftServer, grpc_modules, seed
+from grpc_case import GrpcCase
+from weft_server import WeftServer, seed
 
 SEED = seed(62)
 PROMPTS = ("The capital of France is", "Once upon a time", "2 + 2 =")
 
 
-class GrpcBatchTest(unittest.TestCase):
+class GrpcBatchTest(GrpcCase):
     @classmethod
     def setUpClass(cls):
-        cls.server = WeftServer().start()
-        cls.grpc, cls.pb, cls.pb_grpc = grpc_modules()
+        super().setUpClass()
         from google.rpc import error_details_pb2
         cls.rpc = error_details_pb2
-        cls.channel = cls.grpc.insecure_channel(cls.server.grpc)
-        cls.stub = cls.pb_grpc.TextGenerationStub(cls.channel)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.channel.close()
-        cls.server.stop()
-
-    def tearDown(self):
-        self.server.wait_idle()
 
     def request(self, text, tokens=8, **fields):
         request = self.pb.GenerateRequest(text=text, **fields)

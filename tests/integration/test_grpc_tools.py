@@ -5,9 +5,9 @@ The demo model calls tools when it is made to; what it calls them with is the gr
 """
 
 import json
-import unittest
 
-from weft_server import WeftServer, grpc_modules, run_tests
+from grpc_case import GrpcCase
+from weft_server import run_tests
 
 QUESTION = "What is the weather in Paris, and what time is it there?"
 WEATHER = {"type": "function", "function": {
@@ -49,23 +49,12 @@ class Answer:
             self.finish = response.finish_info
 
 
-class GrpcToolsTest(unittest.TestCase):
+class GrpcToolsTest(GrpcCase):
     @classmethod
     def setUpClass(cls):
-        cls.server = WeftServer().start()
-        cls.grpc, cls.pb, cls.pb_grpc = grpc_modules()
+        super().setUpClass()
         from weft.v1 import types_pb2
         cls.types = types_pb2
-        cls.channel = cls.grpc.insecure_channel(cls.server.grpc)
-        cls.stub = cls.pb_grpc.TextGenerationStub(cls.channel)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.channel.close()
-        cls.server.stop()
-
-    def tearDown(self):
-        self.server.wait_idle()
 
     def request(self, choice=None, seed=1, parts=True, tools=TOOLS, **chat):
         request = self.pb.GenerateRequest(chat=self.pb.ChatPrompt(

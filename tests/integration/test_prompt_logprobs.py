@@ -9,9 +9,9 @@ import math
 import os
 import signal
 import sys
-import unittest
 
-from weft_server import ROOT, WeftServer, grpc_modules, run_tests, wait_until
+from grpc_case import GrpcCase
+from weft_server import ROOT, run_tests, wait_until
 
 sys.path.append(str(ROOT / "tests/goldens"))
 from likelihood_items import items  # noqa: E402
@@ -23,19 +23,10 @@ ITEMS = 40
 TEXT = "The quick brown fox jumps over the lazy dog, and the dog does not mind at all."
 
 
-class PromptLogprobsTest(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        # Prompts go in chunks.
-        cls.server = WeftServer("--step-tokens-max=64", "--dtype=float32", shards=2).start()
-        cls.grpc, cls.pb, cls.pb_grpc = grpc_modules()
-        cls.channel = cls.grpc.insecure_channel(cls.server.grpc)
-        cls.stub = cls.pb_grpc.TextGenerationStub(cls.channel)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.channel.close()
-        cls.server.stop()
+class PromptLogprobsTest(GrpcCase):
+    # Prompts go in chunks.
+    flags = ("--step-tokens-max=64", "--dtype=float32")
+    shards = 2
 
     def completion(self, prompt, **fields):
         return self.server.post("/v1/completions", {"prompt": prompt, **fields})
