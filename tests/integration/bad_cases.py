@@ -113,8 +113,10 @@ PARAMETERS = (
     dataclasses.replace(integer((None, "top_logprobs", None), 0, 20, good=("20",)),
                         beside=(("logprobs", "true"),)),
     boolean(("return_full_text", None, "echo")),
-    boolean(("decoder_input_details", None, None)),
-    integer((None, "prompt_logprobs", "prompt_logprobs"), 0, 20, good=("20",)),
+    # What they ask for is given in whole answers alone (test_prompt_logprobs.py).
+    Field(("decoder_input_details", None, None), ("false", "null"), BOOLEAN_WRONG, ("boolean",)),
+    Field((None, "prompt_logprobs", "prompt_logprobs"), ("null",), ("-1", "21", *INTEGER_WRONG),
+          ("0", "20")),
     Field(("truncate", None, None), ("1", "1048576", "null"),
           ("0", "-1", "1048577", *INTEGER_WRONG), ("1", "1048576")),
     Field((None, "truncate_prompt_tokens", "truncate_prompt_tokens"),
