@@ -1,5 +1,6 @@
 #include "router/core.h"
 
+#include <algorithm>
 #include <atomic>
 #include <utility>
 
@@ -34,6 +35,7 @@ absl::Status CheckOptions(const EngineOptions& options) {
                                options.generation_config));
   }
   if (options.text_threads == 0) return refuse("text threads: expected at least 1");
+  if (options.mask_threads == 0) return refuse("mask threads: expected at least 1");
   if (options.running_max == 0 || options.running_max > kRunningMax) {
     return refuse(absl::StrCat("--running-max: expected 1 .. ", kRunningMax));
   }
@@ -132,7 +134,9 @@ class CoreImpl : public Core {
     }
     std::unique_ptr<GrammarEngine> grammars;
     if (!text.eos_ids.empty()) {
-      WEFT_ASSIGN_OR_RETURN(grammars, GrammarEngine::Create(*tokenizer, text.eos_ids));
+      GrammarOptions grammar_options;
+      grammar_options.lexers = std::max(grammar_options.lexers, options.mask_threads);
+      grammars = GrammarEngine::CreateLater(*tokenizer, text.eos_ids, grammar_options);
     }
     WEFT_ASSIGN_OR_RETURN(AnswerDefaults defaults, ChooseParsers(options, text));
     if (options.generation_config == "auto") {
@@ -210,6 +214,10 @@ class CoreImpl : public Core {
   }
   void SetQueueLimits(const QueueLimits& limits) override {
     if (Serving* serving = get()) serving->SetQueueLimits(limits);
+  }
+  absl::Status FlushPrefixCache() override {
+    Serving* const serving = get();
+    return serving != nullptr ? serving->FlushPrefixCache() : Starting();
   }
   bool WaitIdle(absl::Duration timeout) override {
     Serving* const serving = get();

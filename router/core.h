@@ -56,6 +56,8 @@ struct EngineOptions {
 
   // Threads of text in for short texts, and of text out. > 0.
   uint32_t text_threads = 2;
+  // Threads that work out masks of constrained rows. > 0.
+  uint32_t mask_threads = 2;
   // Upper bounds of each group; the shards' memory plan may set lower ones.
   uint32_t running_max = kRunningDefault;
   uint32_t step_tokens_max = kStepTokensDefault;
@@ -108,6 +110,10 @@ class Core : public Entrance {
   virtual absl::Status Start(EngineOptions options) = 0;
   // For requests that come from now on. Only after Start. Any thread.
   virtual void SetQueueLimits(const QueueLimits& limits) = 0;
+  // Forgets the cached prefixes that no request uses, in all groups and before any request that
+  // comes after this call. UNAVAILABLE before Start and when an engine loop has too much to do:
+  // then some groups may have been flushed. Any thread.
+  virtual absl::Status FlushPrefixCache() = 0;
   // Refuses new requests from now on and lets live ones finish; those still there after `timeout`
   // fail with UNAVAILABLE. Returns at once; a second call shortens the time only.
   virtual void StartDrain(absl::Duration timeout) = 0;

@@ -93,6 +93,12 @@ absl::Status ContextLengthError(absl::string_view field, absl::string_view messa
   return status;
 }
 
+absl::Status NotSupportedByModelError(absl::string_view message) {
+  absl::Status status = absl::InvalidArgumentError(message);
+  status.SetPayload(kReasonKey, absl::Cord("NOT_SUPPORTED_BY_MODEL"));
+  return status;
+}
+
 absl::Status OverloadedError(absl::string_view reason, absl::string_view message,
                              absl::Duration retry_after) {
   return RetryableError(absl::StatusCode::kResourceExhausted, reason, message, retry_after);

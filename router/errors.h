@@ -33,6 +33,9 @@ absl::Status RenameField(const absl::Status& status, absl::string_view field);
 absl::Status RenameFields(const absl::Status& status,
                           absl::FunctionRef<std::string(const std::string&)> name);
 
+// INVALID_ARGUMENT with the reason NOT_SUPPORTED_BY_MODEL: another kind of model would serve it.
+absl::Status NotSupportedByModelError(absl::string_view message);
+
 // RESOURCE_EXHAUSTED or UNAVAILABLE with the time after which a retry makes sense. `reason` is a
 // stable word in capitals, for example QUEUE_FULL.
 absl::Status OverloadedError(absl::string_view reason, absl::string_view message,
@@ -40,7 +43,7 @@ absl::Status OverloadedError(absl::string_view reason, absl::string_view message
 absl::Status UnavailableError(absl::string_view reason, absl::string_view message,
                               absl::Duration retry_after);
 std::optional<absl::Duration> RetryAfter(const absl::Status& status);
-// The stable word of the two errors above; empty otherwise.
+// The stable word of the errors above that have one; empty otherwise.
 std::string ErrorReason(const absl::Status& status);
 
 // HTTP status code of an error.

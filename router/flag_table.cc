@@ -125,6 +125,9 @@ void DeclareQueue(Flags& flags, RouterFlagValues* values) {
   flags.Group("Queue and batch");
   flags.AddNumber("text-threads", &values->text_threads, 1, 256,
                   "Threads that tokenise and detokenise");
+  flags.AddNumber("mask-threads", &values->mask_threads, 1, 256,
+                  "Threads that work out what rows held to a grammar may sample, while the shards "
+                  "run the step");
   flags.AddNumber("running-max", &values->running_max, 0, kRunningMax,
                   "Sequences in the running batch, 0 = as the shards were started");
   flags.AddNumber("step-tokens-max", &values->step_tokens_max, 0, kStepTokensMax,
@@ -186,10 +189,11 @@ void DeclareLife(Flags& flags, RouterFlagValues* values) {
 }  // namespace
 
 // For text and for HTTP connections: one thread needs about 10 us a token, each one more costs a
-// wake-up per step.
+// wake-up per step. A mask takes 10 us to 2 ms, and those of a step should be there before its end.
 RouterFlagValues::RouterFlagValues()
     : io_threads(std::clamp(std::thread::hardware_concurrency() / 4, 1u, 4u)),
-      text_threads(io_threads) {}
+      text_threads(io_threads),
+      mask_threads(std::clamp(std::thread::hardware_concurrency(), 1u, 16u)) {}
 
 void DeclareRouterFlags(Flags& flags, RouterFlagValues* values) {
   DeclareModel(flags, values);

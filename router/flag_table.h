@@ -71,6 +71,7 @@ struct RouterFlagValues {
 
   // -- Queue and batch
   uint32_t text_threads;
+  uint32_t mask_threads;
   uint32_t running_max = 0;
   uint32_t step_tokens_max = 0;
   uint32_t context_tokens_max = 0;

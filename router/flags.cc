@@ -61,6 +61,7 @@ EngineOptions MakeEngineOptions(const RouterFlagValues& values) {
   engine.supervisor_socket = values.supervisor_socket;
   engine.launcher = {values.launcher_id, values.launcher_generation};
   engine.text_threads = values.text_threads;
+  engine.mask_threads = values.mask_threads;
   // The shards' own limits hold besides.
   engine.step_tokens_max = values.step_tokens_max == 0 ? kStepTokensMax : values.step_tokens_max;
   engine.running_max =

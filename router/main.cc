@@ -51,7 +51,8 @@ int Main(int argc, char** argv) {
   if (status.ok() && flags.die_with_parent) status = DieWithParent();
   if (status.ok()) status = Annotate(CheckModelPath(flags.engine.model_path), "--model");
   if (status.ok()) {
-    status = CheckThreadsLeft(flags.http.io_threads + flags.engine.text_threads + kLibraryThreads);
+    status = CheckThreadsLeft(flags.http.io_threads + flags.engine.text_threads +
+                              flags.engine.mask_threads + kLibraryThreads);
   }
   if (!status.ok()) {
     LogLastWords(absl::StrCat("weft-router: ", status.message()));

@@ -21,11 +21,15 @@
 #include "common/log.h"
 #include "common/status.h"
 #include "router/doors/anthropic/routes.h"
+#include "router/doors/api/openapi.h"
 #include "router/doors/grpc/credentials.h"
 #include "router/doors/identity/open_address.h"
+#include "router/doors/ollama/routes.h"
 #include "router/doors/openai/routes.h"
 #include "router/doors/ops/open_inference_routes.h"
 #include "router/doors/ops/routes.h"
+#include "router/doors/ops/server_info.h"
+#include "router/doors/responses/routes.h"
 #include "router/doors/tgi/routes.h"
 #include "router/doors/ui/routes.h"
 
@@ -107,12 +111,17 @@ Router::Router(RouterFlags flags, ShutdownSignals signals, std::unique_ptr<Ident
   flags_.engine.tracer = tracer_.get();
   AddTgiRoutes(&doors_, &routes_);
   AddOpenAiRoutes(&doors_, &routes_);
+  AddResponsesRoutes(&doors_, &routes_);
   AddAnthropicRoutes(&doors_, &routes_);
+  AddOllamaRoutes(&doors_, &routes_);
   AddOpenInferenceRoutes(&doors_, &routes_);
+  AddServerInfoRoutes(&doors_, &routes_);
+  AddOpenApiRoute(&routes_);
   if (flags_.public_ops) AddOpsRoutes(&doors_, &routes_);
   if (flags_.ui) AddUiRoutes(&routes_);
   AddOpsRoutes(&doors_, &admin_routes_);
   AddConfigRoute(&doors_, &admin_routes_);
+  AddFlushRoutes([this] { return core_->FlushPrefixCache(); }, &admin_routes_);
   timeline_route_.AddTo(&admin_routes_);
 }
 

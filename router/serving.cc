@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
+#include "common/log.h"
 #include "common/status.h"
 #include "router/engine/outcome.h"
 #include "router/errors.h"
@@ -45,6 +46,9 @@ absl::Status ShuttingDown() {
   return UnavailableError("SHUTTING_DOWN", "the server takes no requests now", absl::Seconds(1));
 }
 
+// What is made ahead stands behind what serves.
+constexpr int kGrammarNice = 5;
+
 // A text becomes ids and, on the way, its JSON, its parsed copy and the encoder's lists.
 constexpr size_t kTextCopies = 3;
 
@@ -72,7 +76,7 @@ Serving::Serving(EngineOptions options, ModelText text, std::unique_ptr<Tokenize
           &clock_),
       text_out_(options_.text_threads, options_.runtime.stream_batches_max, probe, &clock_,
                 options_.runtime.executor),
-      mask_maker_(options_.text_threads, options_.runtime.executor),
+      mask_maker_(options_.mask_threads, options_.runtime.executor),
       groups_(LoopOptions(options_, model_text_, *tokenizer_, fingerprint), WorldsOf(options_),
               &admission_, probe, options_.runtime),
       text_in_(options_.text_threads, options_.runtime.executor) {
@@ -102,6 +106,16 @@ absl::Status Serving::StartRecorders() {
 }
 
 absl::Status Serving::Start() {
+  if (grammars_ != nullptr) {
+    grammar_thread_ = Thread(
+        "grammars",
+        [this] {
+          if (const absl::Status status = grammars_->Prepare(); !status.ok()) {
+            WEFT_LOG_WARN("requests with a grammar are refused: {}", std::string(status.message()));
+          }
+        },
+        kGrammarNice);
+  }
   WEFT_RETURN_IF_ERROR(StartRecorders());
   supervisor_ = options_.runtime.make_restarter(
       options_.supervisor_socket, [this](ShardDeath death) { groups_.ShardDied(death); });
@@ -343,6 +357,7 @@ ModelFacts Serving::Model() const {
   facts.model_name = options_.served_model_name;
   facts.shape = groups_.Shape();
   facts.shards = options_.shards();
+  facts.groups = groups_.count();
   facts.requests_max = admission_.requests_max();
   facts.has_chat_template = chat_template_ != nullptr;
   facts.tool_parser = defaults_.tool_parser;
@@ -363,6 +378,11 @@ ServerStatus Serving::Status() const {
 }
 
 // -- Life ----------------------------------------------------------------------------------------
+
+absl::Status Serving::FlushPrefixCache() {
+  if (groups_.FlushPrefixCache()) return absl::OkStatus();
+  return UnavailableError("ENGINE_BUSY", "too many events wait for the engine", absl::Seconds(1));
+}
 
 void Serving::StartDrain(absl::Duration timeout) {
   admission_.Close(UnavailableError("DRAINING", "the server is shutting down", absl::Seconds(1)));

@@ -17,6 +17,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/synchronization/mutex.h"
 #include "common/clock.h"
+#include "common/thread.h"
 #include "common/tokenizer_fingerprint.h"
 #include "router/admission.h"
 #include "router/answer.h"
@@ -85,6 +86,7 @@ class Serving : public AnswerRegistry {
 
   // -- As in Core
   void SetQueueLimits(const QueueLimits& limits) { admission_.SetQueueLimits(limits); }
+  absl::Status FlushPrefixCache();
   void StartDrain(absl::Duration timeout);
   bool WaitIdle(absl::Duration timeout) { return admission_.WaitIdle(timeout); }
   void Shutdown();
@@ -125,6 +127,8 @@ class Serving : public AnswerRegistry {
   const std::unique_ptr<ChatTemplate> chat_template_;
   // Null: no request may have a grammar.
   const std::unique_ptr<GrammarEngine> grammars_;
+  // Prepares them while the shards load: a request with a grammar seldom waits for it.
+  Thread grammar_thread_;
   const AnswerDefaults defaults_;
   const Tokens tokens_;
   Probe* const probe_;

@@ -182,6 +182,12 @@ absl::StatusOr<ToolList> ReadTools(const json::value& tools, absl::string_view p
   return found;
 }
 
+bool IsJsonObject(absl::string_view text) {
+  json::error_code error;
+  const json::value value = json::parse({text.data(), text.size()}, error);
+  return !error && value.is_object();
+}
+
 absl::StatusOr<std::string> ReadDocuments(const json::value& documents, absl::string_view path) {
   WEFT_ASSIGN_OR_RETURN(const json::array* list, List(documents, kDocumentsMax, path));
   for (size_t i = 0; i < list->size(); ++i) {
@@ -239,6 +245,11 @@ absl::Status CheckReasoningEffort(absl::string_view effort, absl::string_view pa
   return FieldError(path, absl::StrCat("must be one of ", absl::StrJoin(kEfforts, ", ")));
 }
 
+void OfferTools(ToolList tools, ToolChoice* choice, ChatPrompt* prompt) {
+  choice->tools = std::move(tools.specs);
+  if (!choice->none) prompt->tools = std::move(tools.json);
+}
+
 absl::StatusOr<std::shared_ptr<const PartsSpec>> MakePartsSpec(ToolChoice choice,
                                                                const std::string& tool_parser,
                                                                const std::string& reasoning_parser,
@@ -288,6 +299,14 @@ absl::StatusOr<std::shared_ptr<const PartsSpec>> MakePartsSpec(ToolChoice choice
   return spec;
 }
 
+void SetContent(std::vector<std::string> texts, ChatMessage* message) {
+  if (texts.size() == 1) {
+    message->content = std::move(texts.front());
+  } else {
+    message->content_parts = std::move(texts);
+  }
+}
+
 absl::Status CheckMessage(const ChatMessage& message, absl::string_view path) {
   const absl::string_view role = message.role;
   const bool asks = IsOneOf(role, {"system", "developer", "user"});
@@ -327,6 +346,11 @@ absl::Status CheckChat(const ChatPrompt& chat, absl::string_view path) {
   if (chat.continue_final_message && chat.messages.back().no_content) {
     return FieldError(absl::StrCat(path, "continue_final_message"),
                       "needs a last message with content");
+  }
+  if (chat.messages.size() > kChatMessagesMax) {
+    return FieldError(
+        absl::StrCat(path, "messages"),
+        absl::StrCat("become ", chat.messages.size(), " turns, at most ", kChatMessagesMax));
   }
   if (TextBytes(chat) > kPromptBytesMax) {
     return FieldError(absl::StrCat(path, "messages"),

@@ -31,6 +31,9 @@ struct ToolList {
 // it.
 absl::StatusOr<ToolList> ReadTools(const boost::json::value& tools, absl::string_view path);
 
+// Whether it is the JSON text of an object: arguments of a call that was cut off are not.
+bool IsJsonObject(absl::string_view text);
+
 // Each checks a value and gives its JSON text; empty for an empty list or object. Errors name
 // `path` and what lies below it.
 absl::StatusOr<std::string> ReadDocuments(const boost::json::value& documents,
@@ -61,12 +64,18 @@ struct ToolChoice {
   bool told_apart = true;
 };
 
+// The answer chooses from `tools`, and the model is told of those that it may call.
+void OfferTools(ToolList tools, ToolChoice* choice, ChatPrompt* prompt);
+
 // What is told apart in a chat's answers of a model with these parsers; null for nothing. Errors
 // name `tool_choice_path`: a tool that is not there, or calls of a model without a format of them.
 absl::StatusOr<std::shared_ptr<const PartsSpec>> MakePartsSpec(ToolChoice choice,
                                                                const std::string& tool_parser,
                                                                const std::string& reasoning_parser,
                                                                absl::string_view tool_choice_path);
+
+// The content of a message that came as a list of parts.
+void SetContent(std::vector<std::string> texts, ChatMessage* message);
 
 // Fields that the role has, and their sizes. `path` is that of the message.
 absl::Status CheckMessage(const ChatMessage& message, absl::string_view path);

@@ -67,7 +67,9 @@ const std::vector<AnswerPart>& ChoiceParts::Take(const AnswerToken* token, const
     std::string text;
     if (token != nullptr) text += token->text;
     if (end != nullptr) text += end->text;
+    const bool was_reasoning = parser_->InReasoning();
     Parse(text, end != nullptr);
+    if (token != nullptr && (was_reasoning || parser_->InReasoning())) ++reasoning_tokens_;
     return parts_;
   }
   parts_.resize(1);

@@ -54,6 +54,9 @@ class ChoiceParts {
 
   // The answer is told apart: its text is not what its client gets.
   bool parsed() const { return parser_ != nullptr; }
+  // Tokens of the reasoning, marks around it included; those of a resumed answer's first part are
+  // not counted.
+  uint32_t reasoning_tokens() const { return reasoning_tokens_; }
   // Any call has begun.
   bool called() const { return !calls_.empty(); }
   // The begun calls. Arguments are there only of those that were kept.
@@ -72,6 +75,7 @@ class ChoiceParts {
   std::vector<AnsweredCall> calls_;
   std::string content_;
   std::string reasoning_;
+  uint32_t reasoning_tokens_ = 0;
 };
 
 }  // namespace weft::router

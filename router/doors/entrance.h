@@ -30,6 +30,8 @@ struct ModelFacts {
   std::string model_name;
   ServedShape shape;
   uint32_t shards = 0;
+  // Groups of equal work that the shards form. >= 1.
+  uint32_t groups = 1;
   // Requests that may be here at the same time, running or not; one more is refused. The shards'
   // memory decides on it too.
   uint64_t requests_max = 0;

@@ -115,6 +115,8 @@ void EngineLoop::CancelSequence(SequenceId sequence) {
   poller_->Wake();
 }
 
+bool EngineLoop::FlushPrefixCache() { return Push(FlushEvent{}) || queue_.closed(); }
+
 void EngineLoop::ShardDied(const ShardDeath& death) { Push(ShardDeath(death)); }
 
 void EngineLoop::EndAllAt(int64_t deadline_us) {
@@ -182,6 +184,8 @@ void EngineLoop::Handle(Event& event, int64_t now_us) {
     OnCancel(cancel->sequence, now_us);
   } else if (auto* death = std::get_if<ShardDeath>(&event)) {
     group_->OnShardDied(*death, now_us);
+  } else if (std::holds_alternative<FlushEvent>(event)) {
+    OnFlush(now_us);
   } else if (auto* drain = std::get_if<DrainEvent>(&event)) {
     end_all_us_ = Earlier(drain->deadline_us, end_all_us_);
   } else if (!stopping_) {
@@ -263,6 +267,14 @@ void EngineLoop::OnCancel(SequenceId sequence, int64_t now_us) {
   const auto it = live_.find(sequence);
   if (it == live_.end()) return;  // ended just before, or on its way here
   Fail(sequence, CancelStatus(it->second.answer->cancelled()), now_us);
+}
+
+void EngineLoop::OnFlush(int64_t now_us) {
+  if (scheduler_ == nullptr) return;
+  const uint32_t blocks = scheduler_->Stats().blocks_cached;
+  scheduler_->OnFlush(now_us);
+  WEFT_LOG_INFO("{}the prefix cache was flushed: {} blocks",
+                shares_work() ? absl::StrCat("group ", options_.group, ": ") : "", blocks);
 }
 
 void EngineLoop::FindLostCancels(int64_t now_us) {

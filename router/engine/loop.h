@@ -92,6 +92,9 @@ class EngineLoop : public Inbox, public ShardGroupListener {
   // -- From any thread; never block
   bool Arrive(std::unique_ptr<PreparedRequest>&& request) override;
   void CancelSequence(SequenceId sequence) override;
+  // Forgets the cached prefixes that nobody uses, before any request that arrives after this call.
+  // False when the queue is full: nothing is done then. True also when the loop has ended.
+  bool FlushPrefixCache();
   void ShardDied(const ShardDeath& death);
   // Live requests still there at `deadline_us` fail with UNAVAILABLE.
   void EndAllAt(int64_t deadline_us);
@@ -119,12 +122,13 @@ class EngineLoop : public Inbox, public ShardGroupListener {
   struct CancelEvent {
     SequenceId sequence;
   };
+  struct FlushEvent {};
   struct DrainEvent {
     int64_t deadline_us;
   };
   struct StopEvent {};
   using Event = std::variant<std::unique_ptr<PreparedRequest>, CancelEvent, ShardReply, MadeMasks,
-                             ShardDeath, DrainEvent, StopEvent>;
+                             ShardDeath, FlushEvent, DrainEvent, StopEvent>;
 
   // A request the scheduler knows.
   struct Live {
@@ -175,6 +179,7 @@ class EngineLoop : public Inbox, public ShardGroupListener {
   // Hands the request's sequence to the scheduler, or says why it cannot be run.
   absl::Status Schedule(PreparedRequest* request, int64_t now_us);
   void OnCancel(SequenceId sequence, int64_t now_us);
+  void OnFlush(int64_t now_us);
   // Ends what is over its deadline, or over the time that it may wait.
   void EndLate(int64_t now_us);
   // Ends requests whose cancel found the queue full.

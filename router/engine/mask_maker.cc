@@ -12,7 +12,7 @@ namespace weft::router {
 namespace {
 
 // Fewer rows than this are not worth another thread's waking.
-constexpr size_t kRowsPerWorkerMin = 4;
+constexpr size_t kRowsPerWorkerMin = 2;
 // Pieces of work that may wait for a worker. An engine loop has few steps in flight, each of a
 // piece or two; what a lost group has asked for may wait beside them.
 constexpr size_t kWorkMax = 1024;

@@ -70,6 +70,8 @@ void Dispatcher::CancelSequence(SequenceId sequence) {
   poller_->Wake();
 }
 
+bool Dispatcher::ForgetPrefixes() { return Push(ForgetEvent{}) || events_.closed(); }
+
 void Dispatcher::EndAllAt(int64_t deadline_us) { Push(DrainEvent{deadline_us}); }
 
 void Dispatcher::Report(uint32_t group, const GroupReport& report,
@@ -147,6 +149,8 @@ void Dispatcher::Handle(Event& event, int64_t now_us) {
     const auto found = requests_.find(cancel->sequence);
     if (found == requests_.end()) return;  // a group has it, or it has ended
     End(cancel->sequence, CancelStatus(found->second->writer.answer().cancelled()), now_us);
+  } else if (std::holds_alternative<ForgetEvent>(event)) {
+    for (uint32_t group = 0; group < groups_.size(); ++group) prefixes_.Forget(group);
   } else if (auto* drain = std::get_if<DrainEvent>(&event)) {
     end_all_us_ = Earlier(drain->deadline_us, end_all_us_);
   } else if (!stopping_) {

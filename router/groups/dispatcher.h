@@ -55,6 +55,9 @@ class Dispatcher : public Inbox {
   bool Arrive(std::unique_ptr<PreparedRequest>&& request) override;
   // Of a request that waits here.
   void CancelSequence(SequenceId sequence) override;
+  // The caches of all groups are flushed: a request that comes after this call finds nothing there.
+  // False when the queue is full: nothing is done then. True also when the loop has ended.
+  bool ForgetPrefixes();
   // What waits at `deadline_us` fails with UNAVAILABLE.
   void EndAllAt(int64_t deadline_us);
   // As in GroupOwner.
@@ -71,11 +74,13 @@ class Dispatcher : public Inbox {
   struct CancelEvent {
     SequenceId sequence;
   };
+  struct ForgetEvent {};
   struct DrainEvent {
     int64_t deadline_us;
   };
   struct StopEvent {};
-  using Event = std::variant<std::unique_ptr<PreparedRequest>, CancelEvent, DrainEvent, StopEvent>;
+  using Event = std::variant<std::unique_ptr<PreparedRequest>, CancelEvent, ForgetEvent, DrainEvent,
+                             StopEvent>;
 
   // What a group's thread puts down for this one's.
   struct Mailbox {

@@ -105,6 +105,12 @@ void Groups::CancelSequence(SequenceId sequence) {
   for (const auto& loop : loops_) loop->CancelSequence(sequence);
 }
 
+bool Groups::FlushPrefixCache() {
+  bool done = dispatcher_ == nullptr || dispatcher_->ForgetPrefixes();
+  for (const auto& loop : loops_) done = loop->FlushPrefixCache() && done;
+  return done;
+}
+
 void Groups::ShardDied(const ShardDeath& death) {
   ShardDeath own = death;
   for (uint32_t group = 0; group < count(); ++group) {

@@ -44,6 +44,9 @@ class Groups : public Inbox, private GroupOwner {
   // -- From any thread; never block
   bool Arrive(std::unique_ptr<PreparedRequest>&& request) override;
   void CancelSequence(SequenceId sequence) override;
+  // Of all groups; requests that arrive after this call find nothing that was there before. False
+  // when a queue is full: some groups may have been flushed then.
+  bool FlushPrefixCache();
   // Its rank is counted through all groups.
   void ShardDied(const ShardDeath& death);
   void EndAllAt(int64_t deadline_us);

@@ -100,6 +100,8 @@ absl::Status Player::PlayRecord(RecordKind kind, Decoder& decoder) {
       return decode_and(CutLimitRecord(), &Player::PlayCutLimit);
     case RecordKind::kCancel:
       return decode_and(CancelRecord(), &Player::PlayCancel);
+    case RecordKind::kFlush:
+      return decode_and(Flush(), &Player::PlayFlush);
     case RecordKind::kStepDone:
       return decode_and(StepDone(), &Player::PlayStepDone);
     case RecordKind::kPlan:
@@ -306,6 +308,11 @@ absl::Status Player::PlayCutLimit(const CutLimitRecord& cut) {
 absl::Status Player::PlayCancel(const CancelRecord& cancel) {
   scheduler_->OnCancel(cancel.id, now_us_, &ended_);
   CompareEnded(absl::StrCat("the cancel of sequence ", cancel.id), cancel.ended_digest);
+  return absl::OkStatus();
+}
+
+absl::Status Player::PlayFlush(const Flush& /*flush*/) {
+  scheduler_->OnFlush(now_us_);
   return absl::OkStatus();
 }
 

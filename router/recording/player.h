@@ -53,6 +53,7 @@ class Player {
   absl::Status PlayArrival(const ArrivalRecord& arrival);
   absl::Status PlayCutLimit(const CutLimitRecord& cut);
   absl::Status PlayCancel(const CancelRecord& cancel);
+  absl::Status PlayFlush(const Flush& flush);
   absl::Status PlayStepDone(const StepDone& done);
   absl::Status PlayPlan(const PlanRecord& plan);
   absl::Status PlayEnd(const End& end);

@@ -123,6 +123,11 @@ void Recorder::OnCancel(SequenceId id, int64_t now_us, absl::Span<const Ended> e
   Write(RecordKind::kCancel, now_us, cancel);
 }
 
+void Recorder::OnFlush(int64_t now_us) {
+  if (ended()) return;
+  Write(RecordKind::kFlush, now_us, recording::Flush());
+}
+
 void Recorder::OnStepDone(StepNumber step, const StepTime& time, int64_t now_us,
                           absl::Span<const Emitted> emitted, absl::Span<const Ended> ended) {
   if (this->ended()) return;

@@ -41,6 +41,7 @@ class Recorder : public EventTap {
   void OnCutLimit(SequenceId id, uint32_t tokens_max, int64_t now_us,
                   const absl::Status& status) override;
   void OnCancel(SequenceId id, int64_t now_us, absl::Span<const Ended> ended) override;
+  void OnFlush(int64_t now_us) override;
   void OnStepDone(StepNumber step, const StepTime& time, int64_t now_us,
                   absl::Span<const Emitted> emitted, absl::Span<const Ended> ended) override;
   void OnPlan(const StepPlan* plan, int64_t now_us) override;

@@ -1,7 +1,8 @@
 // The records of a recording and their bytes: each is an event that a scheduler was told, with what
 // it answered, or the beginning of a part. No token and no text is among them: of a prompt there
 // are its length and the low halves of its blocks' hashes, whose key is written nowhere. Plain
-// data; the layouts (Code) hold for kFormat and never change under the same number.
+// data; the layouts (Code) hold for kFormat and never change under the same number. A kind of
+// record may be added under it: an older build names the kind that it does not know.
 
 #pragma once
 
@@ -32,6 +33,7 @@ enum class RecordKind : uint8_t {
   kPlan,
   // The router stopped in order: nothing follows in this recording.
   kEnd,
+  kFlush,
 };
 
 // The first record of every part.
@@ -132,6 +134,12 @@ struct CancelRecord {
     c.Number(cancel.id);
     c.Fixed(cancel.ended_digest);
   }
+};
+
+// The prefix cache was flushed. What is left of it shows in later plans.
+struct Flush {
+  template <typename Coder, typename Self>
+  static void Code(Coder&, Self&) {}
 };
 
 struct StepDone {

@@ -97,6 +97,15 @@ void BlockPool::StopRolling(BlockId block) {
   if (after < before) ++freed_count_;
 }
 
+void BlockPool::DropCached() {
+  while (oldest_cached_ != kNoBlock) {
+    const BlockId block = oldest_cached_;
+    UnlinkCached(block);
+    cache_.Forget(block);
+    plain_.push_back(block);
+  }
+}
+
 void BlockPool::LinkCached(BlockId block) {
   Block& linked = blocks_[block];
   linked.older = newest_cached_;

@@ -59,6 +59,9 @@ class BlockPool {
   // One of the holders does not roll any more.
   void StopRolling(BlockId block);
 
+  // Cached blocks become plain ones; of them the one that was released last is taken first.
+  void DropCached();
+
   uint32_t references(BlockId block) const { return blocks_[block].references; }
 
   // Its part of a scheduler's state, and the way back. The cache is empty then, and of the blocks

@@ -29,6 +29,7 @@ class EventTap {
   virtual void OnCutLimit(SequenceId id, uint32_t tokens_max, int64_t now_us,
                           const absl::Status& status) = 0;
   virtual void OnCancel(SequenceId id, int64_t now_us, absl::Span<const Ended> ended) = 0;
+  virtual void OnFlush(int64_t now_us) = 0;
   virtual void OnStepDone(StepNumber step, const StepTime& time, int64_t now_us,
                           absl::Span<const Emitted> emitted, absl::Span<const Ended> ended) = 0;
   // `plan` is null when there was nothing to do.

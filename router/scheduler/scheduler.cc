@@ -206,6 +206,11 @@ void Scheduler::OnCancel(SequenceId id, int64_t now_us, std::vector<Ended>* ende
   impl_->OnCancel(id, ended);
   if (tap_ != nullptr) tap_->OnCancel(id, now_us, From(*ended, before));
 }
+void Scheduler::OnFlush(int64_t now_us) {
+  impl_->Advance(now_us);
+  impl_->OnFlush();
+  if (tap_ != nullptr) tap_->OnFlush(now_us);
+}
 void Scheduler::OnStepDone(StepNumber step, absl::Span<const SampledRow> rows, const StepTime& time,
                            int64_t now_us, std::vector<Emitted>* emitted,
                            std::vector<Ended>* ended) {

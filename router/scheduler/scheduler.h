@@ -100,6 +100,10 @@ class Scheduler {
   // The sequence is not wanted any more (client gone, deadline, stop string). Unknown ids are
   // ignored: the sequence may have ended just before. Appends its Ended record.
   void OnCancel(SequenceId id, int64_t now_us, std::vector<Ended>* ended);
+  // Cached prefixes that no sequence refers to are forgotten: nothing that comes later finds them.
+  // Sequences keep their blocks, whose prefixes stay published. Costs a look-up for each block that
+  // was cached.
+  void OnFlush(int64_t now_us);
   // The answer to the oldest step in flight. Appends what became of it. REQUIRES: one row for each
   // of the plan's decode_slots and each chunk with `last`, in that order.
   void OnStepDone(StepNumber step, absl::Span<const SampledRow> rows, const StepTime& time,

@@ -53,6 +53,7 @@ class Scheduler::Impl {
   absl::Status OnArrival(Arrival& arrival);
   absl::Status CutLimit(SequenceId id, uint32_t tokens_max);
   void OnCancel(SequenceId id, std::vector<Ended>* ended);
+  void OnFlush() { pool_.DropCached(); }
   void OnStepDone(StepNumber step, absl::Span<const SampledRow> rows, const StepTime& time,
                   std::vector<Emitted>* emitted, std::vector<Ended>* ended);
   const StepPlan* Plan();

@@ -97,6 +97,19 @@ def body():
                                                     "parameters": {"type": "object"}}}],
         "tool_choice": "auto", "documents": [{"text": "t"}], "reasoning_effort": "low",
         "chat_template_kwargs": {"enable_thinking": False}}).encode()
+    yield json.dumps({"instructions": "i", "input": [
+        {"role": "user", "content": [{"type": "input_text", "text": "a"}]},
+        {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "r"}]},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "b"}]},
+        {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c", "output": "d"}],
+        "tools": [{"type": "function", "name": "f", "parameters": {"type": "object"}}],
+        "tool_choice": {"type": "allowed_tools", "mode": "auto",
+                        "tools": [{"type": "function", "name": "f"}]},
+        "text": {"format": {"type": "json_object"}}, "reasoning": {"effort": "low"},
+        "include": ["message.output_text.logprobs"], "max_output_tokens": 3, "store": True,
+        "metadata": {"a": "b"}}).encode()
+    yield json.dumps({"input": "x", "stream": True, "top_logprobs": 2, **every}).encode()
 
 
 def generate():

@@ -250,6 +250,140 @@ GRPC_TOOLS = (
 ACCEPTED = tuple(Field((None, name, name), ("1", '"x"', "{}", "[1]", "null"), ())
                  for name in ("user", "metadata", "prompt_cache_key", "safety_identifier"))
 
+# vLLM's form of /tokenize, and /detokenize: body without braces, field, words of the refusal.
+_CHAT = '"messages":[{"role":"user","content":"Hi"}]'
+TEXT_ROUTES = {
+    "/tokenize": (
+        *((f'"prompt":{value}', "prompt") for value in ('""', *STRING_WRONG)),
+        ('"messages":[]', "messages"), ('"messages":[{"role":"user"}]', "messages[0].content"),
+        (f'"prompt":"a",{_CHAT}', "messages", "not supported"),
+        *((f'"prompt":"a","{name}":{value}', name, "boolean")
+          for name in ("add_special_tokens", "return_token_strs") for value in BOOLEAN_WRONG),
+        *((f'{_CHAT},"{name}":{value}', name, "boolean")
+          for name in ("add_generation_prompt", "continue_final_message", "return_token_strs")
+          for value in BOOLEAN_WRONG),
+        (f'{_CHAT},"add_special_tokens":true', "add_special_tokens", "not supported"),
+        (f'{_CHAT},"chat_template":"x"', "chat_template", "not supported"),
+        (f'{_CHAT},"mm_processor_kwargs":{{"a":1}}', "mm_processor_kwargs", "not supported"),
+        (f'{_CHAT},"tools":{{}}', "tools"), (f'{_CHAT},"chat_template_kwargs":[]',
+                                             "chat_template_kwargs"),
+        *((f'"prompt":"a","model":{value}', "model", "string") for value in STRING_WRONG)),
+    "/detokenize": (
+        ("", "tokens", "required"), ('"tokens":null', "tokens", "required"),
+        *((f'"tokens":{value}', "tokens", "array") for value in ("1", '"x"', "{}", "true")),
+        *((f'"tokens":[7,{value}]', "tokens", "0", "1048575", "index 1")
+          for value in ("-1", "1048576", "1.5", '"a"', "null", "true", "1e400")),
+        ('"tokens":[49152]', "tokens", "49152"),
+        *((f'"tokens":[1],"skip_special_tokens":{value}', "skip_special_tokens", "boolean")
+          for value in BOOLEAN_WRONG),
+        *((f'"tokens":[1],"model":{value}', "model", "string") for value in STRING_WRONG)),
+}
+# Routes of models that are no decoders.
+OF_OTHER_MODELS = ("/v1/embeddings", "/embed", "/v1/rerank", "/rerank", "/v1/score", "/score")
+
+# -- /v1/responses, whose names are its own alone: (name,) ----------------------------------------
+
+# What chats and completions have and Responses have not, or have otherwise.
+NOT_IN_RESPONSES = ("max_tokens", "response_format", "return_token_ids", "resume", "store", "n",
+                    "prompt_logprobs", "stream")
+
+
+def of_responses(fields):
+    return tuple(dataclasses.replace(field, names=(field.names[1],)) for field in fields
+                 if field.names[1] is not None and field.names[1] == field.names[2]
+                 and field.names[1] not in NOT_IN_RESPONSES)
+
+
+FLAT_TOOL = '{"type":"function","name":"f","parameters":{"type":"object"},"strict":true}'
+RESPONSES = (
+    *of_responses(PARAMETERS), *of_responses(REFUSED),
+    Field(("max_output_tokens",), ("1", "2.0"), ("0", "-1", "1048577", *INTEGER_WRONG),
+          ("1", "1048576")),
+    Field(("instructions",), ('""', '"x"', "null"), STRING_WRONG),
+    Field(("stream",), ("false", "null"), BOOLEAN_WRONG, ("boolean",)),
+    Field(("store",), ("true", "false", "null"), BOOLEAN_WRONG, ("boolean",)),
+    boolean(("include_reasoning",)),
+    boolean(("parallel_tool_calls",)),
+    *(Field((name,), ("null", '"x"'), STRING_WRONG)
+      for name in ("user", "prompt_cache_key", "safety_identifier")),
+    Field(("metadata",), ("null", "{}", '{"a":"b"}'),
+          ("1", '"x"', "[]", '{"a":1}', '{"a":null}', '{"' + "k" * 65 + '":"x"}',
+           '{"a":"' + "v" * 513 + '"}',
+           "{" + ",".join(f'"{i}":""' for i in range(17)) + "}")),
+    Field(("include",), ("null", "[]", '["message.output_text.logprobs"]',
+                         '["reasoning.encrypted_content"]'),
+          ("1", '"x"', "{}", "[1]", '["file_search_call.results"]')),
+    Field(("top_logprobs",), ("0", "20", "null"), ("-1", "21", *INTEGER_WRONG), ("0", "20")),
+    Field(("text",), ("null", "{}", '{"format":{"type":"text"}}', '{"verbosity":"medium"}',
+                      '{"format":{"type":"json_object"}}',
+                      '{"format":{"type":"json_schema","name":"n","strict":true,'
+                      '"schema":{"type":"object","properties":{}}}}'),
+          ("1", '"x"', "[]", ('{"format":1}', ".format"), ('{"format":{}}', ".format.type"),
+           ('{"format":{"type":"xml"}}', ".format.type"),
+           ('{"format":{"type":"json_schema","name":"n"}}', ".format.schema"),
+           ('{"format":{"type":"json_schema","schema":{"type":"quux"}}}', ".format"),
+           ('{"verbosity":"low"}', ".verbosity"))),
+    Field(("reasoning",), ("null", "{}", '{"effort":"low","summary":"auto"}',
+                           '{"effort":null,"generate_summary":null}'),
+          ("1", '"x"', "[]", ('{"effort":1}', ".effort"), ('{"effort":"quux"}', ".effort"),
+           ('{"summary":"detailed"}', ".summary"), ('{"mode":"pro"}', ".mode"),
+           ('{"context":"current_turn"}', ".context"))),
+    Field(("chat_template_kwargs",), ("{}", "null", '{"enable_thinking":false}'),
+          ("1", '"x"', "[]", '{"a b":1}')),
+    Field(("tools",), ("null", "[]", f"[{FLAT_TOOL}]"),
+          ("1", '"x"', "{}", "[" + ",".join(f'{{"type":"function","name":"f{i}"}}'
+                                            for i in range(129)) + "]",
+           ("[1]", "[0]"), ("[{}]", "[0].type"), ('[{"type":"web_search"}]', "[0].type"),
+           ('[{"type":"function"}]', "[0].name"), ('[{"type":"function","name":"a b"}]', "[0].name"),
+           ('[{"type":"function","name":"f","parameters":1}]', "[0].parameters"),
+           ('[{"type":"function","name":"f","strict":1}]', "[0].strict"),
+           ('[{"type":"function","name":"f","defer_loading":true}]', "[0].defer_loading"),
+           (f"[{FLAT_TOOL},{FLAT_TOOL}]", "[1].name"))),
+    Field(("tool_choice",), ('"auto"', '"none"', "null", '{"type":"function","name":"f"}'),
+          ("1", '"quux"', "[]", ("{}", ".type"), ('{"type":"web_search"}', ".type"),
+           ('{"type":"function"}', ".name"), '{"type":"function","name":"g"}',
+           ('{"type":"allowed_tools"}', ".tools"),
+           ('{"type":"allowed_tools","mode":"x","tools":[]}', ".mode"),
+           ('{"type":"allowed_tools","tools":[1]}', ".tools[0]")),
+          beside=(("tools", f"[{FLAT_TOOL}]"),)),
+    *(refused((name,), *neutral) for name, *neutral in (
+        ("previous_response_id",), ("conversation",), ("prompt",), ("background", "false"),
+        ("max_tool_calls",), ("context_management", "[]"), ("access_programs", "{}"),
+        ("image", "{}"), ("prompt_cache_options", "{}"), ("truncation", '"disabled"'),
+        ("messages",), ("max_tokens",), ("max_completion_tokens",), ("reasoning_effort",),
+        ("response_format", '{"type":"text"}'), ("logprobs", "false"), ("n", "1"),
+        ("return_token_ids", "false"), ("resume",), ("documents", "[]"))),
+)
+
+# (the input, the part of it that is named).
+RESPONSES_INPUT_BAD = (
+    ("null", ""), ('""', ""), ("1", ""), ("{}", ""), ("true", ""), ("[]", ""),
+    ("[" + ",".join(['{"role":"user","content":"a"}'] * 1025) + "]", ""),
+    ("[1]", "[0]"), ('[{"role":"user","content":"a"},null]', "[1]"), ("[{}]", "[0].type"),
+    *((f"[{{{members}}}]", f"[0].{field}") for members, field in (
+        ('"type":"item_reference","id":"msg_1"', "type"), ('"type":"web_search_call"', "type"),
+        ('"type":1', "type"), ('"role":"tool","content":"a"', "role"), ('"role":1', "role"),
+        ('"role":"user"', "content"), ('"role":"user","content":1', "content"),
+        ('"role":"user","content":["a"]', "content[0]"),
+        ('"role":"user","content":[{"text":"a"}]', "content[0].type"),
+        ('"role":"user","content":[{"type":"input_image","image_url":"x"}]', "content[0].type"),
+        ('"role":"user","content":[{"type":"input_file","file_id":"x"}]', "content[0].type"),
+        ('"role":"user","content":[{"type":"input_text"}]', "content[0].text"),
+        ('"type":"function_call","name":"f","arguments":"{}"', "call_id"),
+        ('"type":"function_call","call_id":"' + "c" * 257 + '","name":"f","arguments":"{}"',
+         "call_id"),
+        ('"type":"function_call","call_id":"c","name":"a b","arguments":"{}"', "name"),
+        ('"type":"function_call","call_id":"c","name":"f"', "arguments"),
+        ('"type":"function_call","call_id":"c","name":"f","arguments":"[]"', "arguments"),
+        ('"type":"function_call_output","output":"x"', "call_id"),
+        ('"type":"function_call_output","call_id":"c"', "output"),
+        ('"type":"function_call_output","call_id":"c","output":[{"type":"input_image"}]',
+         "output[0].type"),
+        ('"type":"reasoning","encrypted_content":"x"', "encrypted_content"),
+        ('"type":"reasoning","content":[{"type":"text","text":"x"}]', "content[0].type"),
+        ('"type":"reasoning","summary":[{"type":"summary_text"}]', "summary[0].text"))),
+)
+
 # Bodies that are no JSON object in UTF-8. %s stands for the door's prompt field.
 MALFORMED = (
     b"", b" ", b"{", b"[]", b"null", b'"text"', b"1", b"\xff", b"\x00", b"{]", b"{'a':1}",

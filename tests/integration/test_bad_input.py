@@ -8,7 +8,8 @@ import http.client
 import json
 import unittest
 
-from bad_cases import ACCEPTED, IDS_1024, MALFORMED, PARAMETERS, REFUSED, TEMPLATE_FIELDS
+from bad_cases import (ACCEPTED, IDS_1024, MALFORMED, OF_OTHER_MODELS, PARAMETERS, REFUSED,
+                       RESPONSES, RESPONSES_INPUT_BAD, TEMPLATE_FIELDS, TEXT_ROUTES)
 from stream_clients import Checker, Streams
 from stream_doors import TEXT_DOORS, Ask
 from weft_server import WeftServer
@@ -97,19 +98,21 @@ class BadInputTest(unittest.TestCase):
         self.assertIs(self.connection.sock, socket, "the server closed the connection")
         return response.status, dict(response.getheaders()), data
 
-    def assert_refused(self, path, body, field, says=()):
-        """`field` None: no field is to blame."""
+    def assert_refused(self, path, body, field, says=(), openai=None, code=None):
+        """`field` None: no field is to blame. `openai`: whose shape it has, else by the path."""
         status, headers, data = self.send(path, body)
         what = (path, body[:300], status, data[:600])
         self.assertEqual(headers["content-type"], "application/json", what)
         answer = json.loads(data)
-        if path.startswith("/v1/"):
+        if openai if openai is not None else path.startswith("/v1/"):
             self.assertEqual(status, 400, what)
             self.assertEqual(set(answer), {"error"}, what)
             error = answer["error"]
             self.assertEqual(set(error), {"message", "type", "param", "code"}, what)
             self.assertEqual(error["type"], "invalid_request_error", what)
             self.assertEqual(error["param"], field, what)
+            if code is not None:
+                self.assertEqual(error["code"], code, what)
             message = error["message"]
         else:
             self.assertEqual(status, 422, what)
@@ -157,6 +160,39 @@ class BadInputTest(unittest.TestCase):
 
     def test_known_fields_that_are_not_served(self):
         self.sweep(REFUSED + ACCEPTED)
+
+    def test_responses(self):
+        path = "/v1/responses"
+
+        def body(*fields, prompt='"Hi"'):
+            if "max_output_tokens" not in {name for name, _ in fields}:
+                fields += (("max_output_tokens", "1"),)
+            return text([("input", prompt), *fields])
+
+        count = 0
+        for field in RESPONSES:
+            for value in field.bad:
+                value, inner = value if isinstance(value, tuple) else (value, "")
+                self.assert_refused(path, body((field.names[0], value), *field.beside),
+                                    field.names[0] + inner, field.says)
+                count += 1
+        for prompt, inner in RESPONSES_INPUT_BAD:
+            self.assert_refused(path, body(prompt=prompt), "input" + inner)
+            self.assert_refused(path, body(("stream", "true"), prompt=prompt), "input" + inner)
+            count += 2
+        self.assert_refused(path, body(prompt='"' + "a b " * self.context + '"'), "input",
+                            (str(self.context),))
+        self.assert_refused(path, body(("max_output_tokens", str(self.context))),
+                            "max_output_tokens", (str(self.context),))
+        self.assert_no_prompts()
+        for field in RESPONSES:
+            for value in field.good:
+                _, data = self.assert_served(path, body((field.names[0], value), *field.beside))
+                self.assertIn(json.loads(data)["status"], ("completed", "incomplete"))
+                count += 1
+        headers, _ = self.assert_served(path, body(("quux", "1")))
+        self.assertEqual(headers["x-weft-ignored-fields"], "quux")
+        print(f"{count} requests")
 
     def test_contradictions(self):
         chat, completions = "/v1/chat/completions", "/v1/completions"
@@ -218,7 +254,9 @@ class BadInputTest(unittest.TestCase):
     # -- Bodies -----------------------------------------------------------------------------------
     def test_malformed_bodies(self):
         for path, name in [(door.path, door.prompt_field) for door in DOORS] + [
-                ("/tokenize", "inputs"), ("/chat_tokenize", "messages")]:
+                ("/v1/responses", "input"), ("/api/chat", "messages"),
+                ("/api/generate", "prompt"), ("/tokenize", "inputs"),
+                ("/chat_tokenize", "messages")]:
             for body in MALFORMED:
                 self.assert_refused(path, body.replace(b"%s", name.encode()), None)
         self.assert_no_prompts()
@@ -262,6 +300,34 @@ class BadInputTest(unittest.TestCase):
             self.assert_served("/generate", DOORS[0].body(prompt=prompt))
         for prompt in ('["a"]', "[[1,2]]", '["a","b"]', "[[1],[2]]", '["a",[1]]'):
             self.assert_served("/v1/completions", DOORS[6].body(prompt=prompt))
+
+    def test_texts_and_ids(self):
+        for path, cases in TEXT_ROUTES.items():
+            for body, field, *says in cases:
+                self.assert_refused(path, f"{{{body}}}", field, says, openai=True)
+        self.assert_no_prompts()
+        tokens = self.server.post("/tokenize", {"prompt": "Hi there", "return_token_strs": True})
+        self.assertEqual(tokens, {"count": len(tokens["tokens"]), "max_model_len": self.context,
+                                  "tokens": tokens["tokens"], "token_strs": ["Hi", " there"]})
+        self.assertEqual(self.server.post("/detokenize", {"tokens": tokens["tokens"]}),
+                         {"prompt": "Hi there"})
+        self.assertEqual(self.server.post("/detokenize", {"tokens": []}), {"prompt": ""})
+        # A conversation's are those of its rendered text; control tokens come back as they are.
+        chat = {"messages": [{"role": "user", "content": "Hi"}]}
+        ids = self.server.post("/tokenize", chat)["tokens"]
+        rendered = self.server.post("/chat_tokenize", chat)
+        self.assertEqual(ids, [token["id"] for token in rendered["tokenize_response"]])
+        self.assertEqual(self.server.post("/detokenize", {"tokens": ids})["prompt"],
+                         rendered["templated_text"])
+        self.assertNotIn("<|im_start|>", self.server.post(
+            "/detokenize", {"tokens": ids, "skip_special_tokens": True})["prompt"])
+
+    def test_routes_of_models_that_are_no_decoders(self):
+        for path in OF_OTHER_MODELS:
+            for body in ('{"input":"Hi"}', "{}", "["):
+                self.assert_refused(path, body, None, ("decoder",), openai=True,
+                                    code="not_supported_by_model")
+        self.assert_no_prompts()
 
     def test_messages(self):
         user = '{"role":"user","content":"a"}'

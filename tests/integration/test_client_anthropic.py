@@ -49,6 +49,17 @@ class AnthropicTest(ClientTest):
                           - (message.usage.cache_read_input_tokens or 0),
                           chat["usage"]["completion_tokens"]))
 
+    def test_tokens_are_counted(self):
+        tools = {"tools": [WEATHER]}
+        for more in ({}, tools):
+            usage = self.create(**more).usage
+            counted = self.client.messages.count_tokens(model=self.model, messages=MESSAGES,
+                                                        system=SYSTEM, **more)
+            self.assertEqual(counted.input_tokens,
+                             usage.input_tokens + (usage.cache_read_input_tokens or 0))
+        with self.assertRaises(anthropic.BadRequestError):
+            self.client.messages.count_tokens(model=self.model, messages=[])
+
     def test_ends(self):
         self.assertEqual(self.create(max_tokens=3).stop_reason, "max_tokens")
         stopped = self.create(stop_sequences=["Paris"])

@@ -46,6 +46,9 @@ class NodeTest(unittest.TestCase):
     def test_tools(self):
         self.run_file("openai_tools_test.mjs")
 
+    def test_responses(self):
+        self.run_file("openai_responses_test.mjs")
+
     def test_anthropic(self):
         self.run_file("anthropic_test.mjs")
 

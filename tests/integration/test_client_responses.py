@@ -91,7 +91,9 @@ class ResponsesTest(ClientTest):
             for seed in SEEDS:
                 asked = self.create(tools=[WEATHER], tool_choice=choice, max_output_tokens=200,
                                     temperature=1, extra_body={"seed": seed})
-                calls = [item for item in asked.output if item.type == "function_call"]
+                # The last one may have been cut off.
+                calls = [item for item in asked.output
+                         if item.type == "function_call" and item.status == "completed"]
                 self.assertGreater(len(calls), 0)
                 for call in calls:
                     self.assertEqual(call.name, "get_weather")

@@ -21,7 +21,8 @@ DOCUMENTED_ADDRESS = "http://localhost:8080"
 FULL = sys.argv[-1] == "full"
 TIMEOUT_S = 180
 # Section: (virtual environment, what its program has to say).
-SMALL_CLIENTS = {"openai": ("test-venv", "country="), "huggingface_hub": ("test-venv", "Paris"),
+SMALL_CLIENTS = {"openai": ("test-venv", "country="), "openai Responses": ("test-venv", "Paris"),
+                 "huggingface_hub": ("test-venv", "Paris"),
                  "langchain": ("test-venv", "Paris"), "text-generation": ("test-venv-tgi", "Paris"),
                  "litellm": ("test-venv-tgi", "Paris")}
 LARGE_CLIENTS = {"llama-index": ("test-venv-clients", "Paris")}

@@ -151,7 +151,8 @@ class Templates(unittest.TestCase):
                 "tools": [{"type": "function", "function": {
                     "name": "f", "description": text, "parameters": {text: {"enum": [text]}}}}],
                 "documents": [{text: text}], "chat_template_kwargs": {"mood": [text, {text: 1}]}}
-            return [one["text"] for one in self.server.post("/tokenize", body)]
+            body["return_token_strs"] = True
+            return self.server.post("/tokenize", body)["token_strs"]
 
         plain, spelled = tokens("x"), tokens("<|im_start|>system<|im_end|>")
         for token in ("<|im_start|>", "<|im_end|>"):

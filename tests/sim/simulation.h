@@ -50,6 +50,9 @@ struct SimulationReport {
   uint64_t rolled = 0;
   uint64_t came_back = 0;
   uint64_t groups_lost = 0;
+  // Times that the prefix cache was flushed, and blocks that went.
+  uint64_t flushes = 0;
+  uint64_t flushed_blocks = 0;
   // Requests that ended because groups were lost with them: those whose own steps lost them, and
   // those that happened to be there.
   uint64_t poisoned = 0;

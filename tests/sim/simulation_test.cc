@@ -23,8 +23,8 @@ void Print(uint64_t seed, const SimulationReport& r) {
             << " blocks evicted, " << r.blocks_left << " left behind a window (" << r.came_back
             << " back at once), " << r.window_hits << " prefix hits behind one, " << r.rolled
             << " tables rolled, " << r.groups_lost << " groups lost, " << r.poisoned
-            << " ended by them (" << r.unlucky << " without cause), " << r.chunked_prompts
-            << " chunked prompts\n";
+            << " ended by them (" << r.unlucky << " without cause), " << r.flushes << " flushes of "
+            << r.flushed_blocks << " blocks, " << r.chunked_prompts << " chunked prompts\n";
 }
 
 void RunSeed(uint64_t seed, bool kv_windows) {
@@ -51,6 +51,8 @@ void RunSeed(uint64_t seed, bool kv_windows) {
   CHECK(report.prefix_hit_tokens > 1000);
   CHECK(report.evicted_blocks > 100);
   CHECK(report.groups_lost > 20);
+  CHECK(report.flushes > 20);
+  CHECK(report.flushed_blocks > 20);
   CHECK(report.mixed_steps > 1000);
   CHECK(report.chunked_prompts > 100);
   if (!kv_windows) return;

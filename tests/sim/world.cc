@@ -81,6 +81,8 @@ void World::Run() {
       FormGroup();
     } else if (choice < 3) {
       LoseGroup();
+    } else if (choice < 6) {
+      Flush();
     } else if (choice < 250) {
       Arrive();
     } else if (choice < 300) {
@@ -204,6 +206,18 @@ void World::Cancel() {
     ++report_.cancelled_mid_prompt;
   }
   CheckEnded(ended);
+}
+
+void World::Flush() {
+  const SchedulerStats before = scheduler_->Stats();
+  scheduler_->OnFlush(now_us_);
+  const SchedulerStats after = scheduler_->Stats();
+  WEFT_CHECK_MSG(after.blocks_cached == 0, "a flush left a cached prefix");
+  WEFT_CHECK_MSG(after.blocks_used == before.blocks_used, "a flush took a sequence's block");
+  WEFT_CHECK_EQ(after.running, before.running);
+  WEFT_CHECK_EQ(after.waiting, before.waiting);
+  ++report_.flushes;
+  report_.flushed_blocks += before.blocks_cached;
 }
 
 void World::PlanStep() {

@@ -67,6 +67,7 @@ class World {
   void LoseGroup();
   void Arrive();
   void Cancel();
+  void Flush();
   void PlanStep();
   void AnswerStep();
 

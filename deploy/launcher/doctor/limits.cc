@@ -57,8 +57,8 @@ void CheckOpenFiles(const Host& host, const ServeOptions& options, Report* repor
 
 void CheckProcesses(const Host& host, const ServeOptions& options, bool cuda, Report* report) {
   // A template's worker is a process of one thread.
-  const uint32_t router =
-      kRouterThreads + options.router.io_threads + 3 * options.router.text_threads;
+  const uint32_t router = kRouterThreads + options.router.io_threads +
+                          2 * options.router.text_threads + options.router.mask_threads;
   const uint32_t shard = kShardThreads + ComputeThreads(host, options, cuda);
   const uint32_t needed = kLauncherThreads + router + options.all_shards() * shard;
   const CgroupLimits limits = ReadCgroupLimits(host.root());
@@ -87,14 +87,15 @@ void CheckCores(const Host& host, const ServeOptions& options, bool cuda, Report
   const std::string found =
       paid < cores ? absl::StrFormat("%.1f of %d cores by %s", *limits.cpus, cores, limits.cpu_file)
                    : absl::StrCat(cores, cores == 1 ? " core" : " cores");
-  const uint32_t router = options.router.io_threads + options.router.text_threads;
+  const uint32_t router =
+      options.router.io_threads + options.router.text_threads + options.router.mask_threads;
   const uint32_t computing = options.all_shards() * ComputeThreads(host, options, cuda);
   if (paid < cores && router > 2 * paid) {
     report->Warn("cores",
                  absl::StrCat(found, ", and the router has ", router,
-                              " threads for connections and texts, which follow all cores"),
+                              " threads for connections, texts and masks, which follow all cores"),
                  absl::StrCat("--io-threads ", std::max(1u, paid / 4), " --text-threads ",
-                              std::max(1u, paid / 4)));
+                              std::max(1u, paid / 4), " --mask-threads ", paid));
   } else if (!cuda && computing > paid) {
     report->Warn("cores",
                  absl::StrCat(found, ", and ", options.all_shards(), " shards compute with ",

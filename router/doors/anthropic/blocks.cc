@@ -9,12 +9,21 @@
 #include "boost/json/serialize.hpp"
 #include "boost/json/value.hpp"
 #include "common/limits.h"
+#include "router/doors/http/flat_tools.h"
 
 namespace weft::router {
 namespace {
 
 // What an answer of the model itself brings back, and hints that change nothing here.
 constexpr absl::string_view kAcceptedInBlock[] = {"cache_control", "citations", "caller"};
+constexpr absl::string_view kAcceptedInTool[] = {"cache_control"};
+
+constexpr FlatToolForm kToolForm = {"custom",
+                                    /*type_optional=*/true,
+                                    "input_schema",
+                                    /*schema_required=*/true,
+                                    kAcceptedInTool,
+                                    {}};
 
 class BlockReader {
  public:
@@ -88,14 +97,6 @@ std::vector<std::string> ReadTexts(const boost::json::value& value, const std::s
     texts.push_back(block.Text("text"));
   });
   return texts;
-}
-
-void SetContent(std::vector<std::string> texts, ChatMessage* message) {
-  if (texts.size() == 1) {
-    message->content = std::move(texts.front());
-  } else {
-    message->content_parts = std::move(texts);
-  }
 }
 
 class MessageReader {
@@ -228,47 +229,6 @@ void ReadMessages(FieldReader& fields, ChatPrompt* prompt, std::vector<std::stri
   prompt->add_generation_prompt = !goes_on;
 }
 
-// As the list that chat templates are given.
-ToolList ReadTools(FieldReader& fields, std::vector<std::string>* unknown) {
-  const boost::json::array* tools = fields.Array("tools");
-  if (tools == nullptr) return {};
-  boost::json::array list;
-  for (size_t i = 0; i < tools->size() && fields.ok(); ++i) {
-    const std::string path = absl::StrCat("tools[", i, "]");
-    const boost::json::object* object = (*tools)[i].if_object();
-    if (object == nullptr) {
-      fields.Fail(path, "must be an object");
-      return {};
-    }
-    FieldReader tool(*object, absl::StrCat(path, "."));
-    tool.Accept("cache_control");
-    if (tool.String("type").value_or("custom") != "custom") {
-      tool.Fail("type", "must be \"custom\": no tools are run here");
-    }
-    boost::json::object function;
-    const std::string name = tool.String("name").value_or("");
-    tool.Fail(CheckToolName(name, absl::StrCat(tool.path(), "name")));
-    function["name"] = name;
-    if (std::optional<std::string> text = tool.String("description"))
-      function["description"] = *text;
-    const boost::json::object* schema = tool.Object("input_schema");
-    if (schema == nullptr) {
-      tool.Fail("input_schema", "is required");
-    } else {
-      function["parameters"] = *schema;
-    }
-    if (tool.Bool("strict").value_or(false)) function["strict"] = true;
-    fields.Fail(tool.status());
-    tool.AddUnknown(unknown);
-    list.push_back({{"type", "function"}, {"function", std::move(function)}});
-  }
-  if (!fields.ok()) return {};
-  absl::StatusOr<ToolList> read =
-      ::weft::router::ReadTools(boost::json::value(std::move(list)), "tools");
-  fields.Fail(read.status());
-  return std::move(read).value_or(ToolList());
-}
-
 ToolChoice ReadToolChoice(FieldReader& fields, std::vector<std::string>* unknown) {
   ToolChoice choice;
   const boost::json::object* object = fields.Object("tool_choice");
@@ -295,11 +255,9 @@ ToolChoice ReadToolChoice(FieldReader& fields, std::vector<std::string>* unknown
 void ReadMessagesPrompt(FieldReader& fields, ChatPrompt* prompt, ToolChoice* choice,
                         std::vector<std::string>* unknown) {
   ReadMessages(fields, prompt, unknown);
-  ToolList tools = ReadTools(fields, unknown);
+  ToolList tools = ReadFlatTools(fields, kToolForm, unknown);
   *choice = ReadToolChoice(fields, unknown);
-  choice->tools = std::move(tools.specs);
-  // Tools that the model may not call are not shown to it.
-  if (!choice->none) prompt->tools = std::move(tools.json);
+  OfferTools(std::move(tools), choice, prompt);
   if (fields.ok()) fields.Fail(CheckChat(*prompt, ""));
 }
 

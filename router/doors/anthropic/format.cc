@@ -4,8 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "boost/json/parse.hpp"
-#include "boost/json/value.hpp"
+#include "router/doors/chat_json.h"
 #include "router/doors/choice_parts.h"
 #include "router/doors/http/json.h"
 #include "router/doors/http/replies.h"
@@ -16,17 +15,6 @@ namespace weft::router {
 namespace {
 
 using Kind = AnswerPart::Kind;
-
-void BeginEvent(absl::string_view name, std::string* out) {
-  absl::StrAppend(out, "event: ", name, "\n");
-  SseBegin(out);
-}
-
-bool IsObject(absl::string_view text) {
-  boost::json::error_code error;
-  const boost::json::value value = boost::json::parse({text.data(), text.size()}, error);
-  return !error && value.is_object();
-}
 
 class AnthropicFormatter : public ResponseFormatter {
  public:
@@ -57,8 +45,8 @@ class AnthropicFormatter : public ResponseFormatter {
   }
 
   void Fail(const absl::Status& status, std::string* out) override {
-    BeginEvent("error", out);
-    *out += AnthropicErrorBody(Named(status));
+    SseBegin("error", out);
+    *out += AnthropicErrorBody(NamedForAnthropic(status));
     SseEnd(out);
   }
 
@@ -85,14 +73,11 @@ class AnthropicFormatter : public ResponseFormatter {
     return reply;
   }
 
-  HttpReply Error(const absl::Status& status) override { return AnthropicError(Named(status)); }
-
- private:
-  // The engine's field names in Anthropic's words.
-  static absl::Status Named(const absl::Status& status) {
-    return ErrorField(status) == "prompt" ? RenameField(status, "messages") : status;
+  HttpReply Error(const absl::Status& status) override {
+    return AnthropicError(NamedForAnthropic(status));
   }
 
+ private:
   const char* StopReason(const AnswerEnd& end) const {
     if (end.reason == FinishReason::kLength) return "max_tokens";
     if (end.reason == FinishReason::kStopSequence) return "stop_sequence";
@@ -134,11 +119,11 @@ class AnthropicFormatter : public ResponseFormatter {
   static void WriteCall(const AnsweredCall& call, JsonWriter* json) {
     json->BeginObject().Key("type").String("tool_use").Key("id").String(call.id);
     json->Key("name").String(call.name).Key("input");
-    json->Raw(IsObject(call.arguments) ? absl::string_view(call.arguments) : "{}").EndObject();
+    json->Raw(IsJsonObject(call.arguments) ? absl::string_view(call.arguments) : "{}").EndObject();
   }
 
   void WriteStart(std::string* out) const {
-    BeginEvent("message_start", out);
+    SseBegin("message_start", out);
     JsonWriter json(out);
     json.BeginObject().Key("type").String("message_start").Key("message").BeginObject();
     WriteHead(&json);
@@ -154,7 +139,7 @@ class AnthropicFormatter : public ResponseFormatter {
     const bool begins = part.kind == Kind::kToolBegin;
     if (begins || !open_ || BlockOf(part.kind) != block_) OpenBlock(part, out);
     if (begins || part.text.empty()) return;
-    BeginEvent("content_block_delta", out);
+    SseBegin("content_block_delta", out);
     JsonWriter json(out);
     json.BeginObject().Key("type").String("content_block_delta").Key("index").Unsigned(index_);
     json.Key("delta").BeginObject().Key("type");
@@ -181,7 +166,7 @@ class AnthropicFormatter : public ResponseFormatter {
     CloseBlock(out);
     open_ = true;
     block_ = BlockOf(part.kind);
-    BeginEvent("content_block_start", out);
+    SseBegin("content_block_start", out);
     JsonWriter json(out);
     json.BeginObject().Key("type").String("content_block_start").Key("index").Unsigned(index_);
     json.Key("content_block").BeginObject().Key("type");
@@ -200,7 +185,7 @@ class AnthropicFormatter : public ResponseFormatter {
 
   void CloseBlock(std::string* out) {
     if (!std::exchange(open_, false)) return;
-    BeginEvent("content_block_stop", out);
+    SseBegin("content_block_stop", out);
     JsonWriter(out)
         .BeginObject()
         .Key("type")
@@ -213,7 +198,7 @@ class AnthropicFormatter : public ResponseFormatter {
 
   void WriteEnd(std::string* out) {
     CloseBlock(out);
-    BeginEvent("message_delta", out);
+    SseBegin("message_delta", out);
     JsonWriter json(out);
     json.BeginObject().Key("type").String("message_delta").Key("delta").BeginObject();
     WriteStop(&json);
@@ -221,7 +206,7 @@ class AnthropicFormatter : public ResponseFormatter {
     WriteUsage(output_tokens_, &json);
     json.EndObject();
     SseEnd(out);
-    BeginEvent("message_stop", out);
+    SseBegin("message_stop", out);
     *out += R"({"type":"message_stop"})";
     SseEnd(out);
   }
@@ -242,6 +227,10 @@ class AnthropicFormatter : public ResponseFormatter {
 };
 
 }  // namespace
+
+absl::Status NamedForAnthropic(const absl::Status& status) {
+  return ErrorField(status) == "prompt" ? RenameField(status, "messages") : status;
+}
 
 std::unique_ptr<ResponseFormatter> NewAnthropicFormatter(AnthropicFormat format) {
   return std::make_unique<AnthropicFormatter>(std::move(format));

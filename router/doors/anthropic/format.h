@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/status/status.h"
 #include "router/answer_parts.h"
 #include "router/doors/http/generate.h"
 
@@ -20,6 +21,9 @@ struct AnthropicFormat {
   std::string request_id;
   std::string model;
 };
+
+// The same error with the engine's field names in Anthropic's words.
+absl::Status NamedForAnthropic(const absl::Status& status);
 
 std::unique_ptr<ResponseFormatter> NewAnthropicFormatter(AnthropicFormat format);
 

@@ -43,13 +43,11 @@ void ReadThinking(FieldReader& fields, ChatPrompt* prompt, std::vector<std::stri
 
 }  // namespace
 
-absl::StatusOr<AnthropicRequest> ReadMessagesRequest(const DoorContext& doors,
+absl::StatusOr<AnthropicRequest> ReadMessagesRequest(const DoorContext& doors, MessagesUse use,
                                                      const boost::json::object& body,
                                                      const std::string& request_id) {
   FieldReader fields(body);
-  const std::string model = fields.String("model").value_or("");
-  WEFT_RETURN_IF_ERROR(fields.status());
-  WEFT_RETURN_IF_ERROR(doors.CheckModel(model));
+  WEFT_RETURN_IF_ERROR(ReadModelName(doors, fields));
   AnthropicRequest request;
   GenerateInput& input = request.input;
   ChatPrompt prompt;
@@ -61,7 +59,9 @@ absl::StatusOr<AnthropicRequest> ReadMessagesRequest(const DoorContext& doors,
       fields.Float("temperature", {0, kTemperatureMax}).value_or(input.sampling.temperature);
   ReadStop(fields, "stop_sequences", &input);
   input.max_tokens = ReadTokenCount(fields, "max_tokens");
-  if (!input.max_tokens.has_value()) fields.Fail("max_tokens", "is required");
+  if (!input.max_tokens.has_value() && use == MessagesUse::kGenerate) {
+    fields.Fail("max_tokens", "is required");
+  }
   request.format.stream = fields.Bool("stream").value_or(false);
   // It says who asks, not what.
   fields.Accept("metadata");
@@ -76,5 +76,7 @@ absl::StatusOr<AnthropicRequest> ReadMessagesRequest(const DoorContext& doors,
   request.format.model = doors.entrance().Model().model_name;
   return request;
 }
+
+absl::Span<const RefusedField> RefusedAnthropicFields() { return kRefused; }
 
 }  // namespace weft::router

@@ -1,5 +1,5 @@
-// Anthropic's HTTP API: POST /v1/messages, a thin translator between its JSON and GenerateInput.
-// The handlers run on io_context threads and keep no state.
+// Anthropic's HTTP API: POST /v1/messages, a thin translator between its JSON and GenerateInput,
+// and /v1/messages/count_tokens. The handlers run on io_context threads and keep no state.
 
 #pragma once
 

@@ -192,6 +192,11 @@ void FieldReader::AddUnknown(std::vector<std::string>* names) const {
   }
 }
 
+bool HasMember(const boost::json::object& object, absl::string_view name) {
+  const boost::json::value* const value = object.if_contains({name.data(), name.size()});
+  return value != nullptr && !value->is_null();
+}
+
 void AddIgnoredHeader(const std::vector<std::string>& names, HttpHeaders* headers) {
   if (names.empty()) return;
   std::string list;

@@ -78,6 +78,9 @@ void AddIgnoredHeader(const std::vector<std::string>& names, HttpHeaders* header
 // for other values and beyond 64 bits.
 std::optional<int64_t> WholeNumber(const boost::json::value& value);
 
+// True for a member that is there and not null.
+bool HasMember(const boost::json::object& object, absl::string_view name);
+
 // "a string", "an integer" ... for messages.
 absl::string_view JsonKindName(const boost::json::value& value);
 

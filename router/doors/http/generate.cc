@@ -18,6 +18,8 @@ ReadGeneration MakeGeneration(std::vector<GenerateInput> inputs, uint32_t choice
   return generation;
 }
 
+void ResponseFormatter::Silence(std::string* out) { SseComment(out); }
+
 void WriteResume(const AnswerHead& head, JsonWriter* json) {
   json->Key("resume").BeginObject().Key("seed").Unsigned(head.seed);
   json->Key("fingerprint").String(head.fingerprint).EndObject();
@@ -220,7 +222,7 @@ void GenerateExchange::OnSilence() {
   if (responder_ == nullptr || !TakeAnswer() || !formatter_->streaming()) return;
   if (!begun_) responder_->BeginStream(WithHeaders(formatter_->Reply()));
   begun_ = true;
-  SseComment(&out_);
+  formatter_->Silence(&out_);
   responder_->Write(out_);
   out_.clear();
   responder_->Flush();

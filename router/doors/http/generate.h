@@ -36,6 +36,9 @@ class ResponseFormatter {
   // appends its frames to *out; a whole answer collects. The end is one of a complete answer.
   virtual void Step(uint32_t index, const AnswerToken* token, const AnswerEnd* finished,
                     std::string* out) = 0;
+  // Nothing has come for long: appends what says that the stream lives. A comment, unless the
+  // stream has none.
+  virtual void Silence(std::string* out);
   // A stream that has begun fails: appends the closing frames.
   virtual void Fail(const absl::Status& status, std::string* out) = 0;
   // Stream: status and headers, asked for with the first event. Whole: the answer, after the end.

@@ -27,8 +27,12 @@ void Take(FieldReader& fields, absl::string_view name, absl::StatusOr<GrammarSpe
 
 void ReadOpenAiGrammar(FieldReader& fields, GenerateInput* input) {
   if (const boost::json::value* value = fields.Value("response_format")) {
-    Take(fields, "response_format", GrammarFromResponseFormat(*value, "response_format"), input);
+    ReadResponseFormat(*value, "response_format", fields, input);
   }
+  ReadVllmGrammar(fields, input);
+}
+
+void ReadVllmGrammar(FieldReader& fields, GenerateInput* input) {
   if (const boost::json::value* value = fields.Value("structured_outputs")) {
     Take(fields, "structured_outputs", GrammarFromStructuredOutputs(*value, "structured_outputs"),
          input);
@@ -38,6 +42,11 @@ void ReadOpenAiGrammar(FieldReader& fields, GenerateInput* input) {
     const boost::json::value* value = fields.Value(name);
     if (value != nullptr) Take(fields, name, GrammarFromGuided(name, *value), input);
   }
+}
+
+void ReadResponseFormat(const boost::json::value& format, absl::string_view name,
+                        FieldReader& fields, GenerateInput* input) {
+  Take(fields, name, GrammarFromResponseFormat(format, name), input);
 }
 
 void ReadTgiGrammar(FieldReader& fields, GenerateInput* input) {

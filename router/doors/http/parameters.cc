@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
 #include "common/limits.h"
+#include "common/status.h"
 #include "router/doors/http/json.h"
 #include "router/doors/resume.h"
 #include "router/errors.h"
@@ -223,6 +224,12 @@ absl::Status CheckPromptText(absl::string_view text, absl::string_view name) {
     return FieldError(name, absl::StrCat("is longer than ", kPromptBytesMax, " bytes"));
   }
   return absl::OkStatus();
+}
+
+absl::Status ReadModelName(const DoorContext& doors, FieldReader& fields) {
+  const std::string model = fields.String("model").value_or("");
+  WEFT_RETURN_IF_ERROR(fields.status());
+  return doors.CheckModel(model);
 }
 
 absl::StatusOr<boost::json::value> ParseBody(absl::string_view body) {

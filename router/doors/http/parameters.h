@@ -48,6 +48,9 @@ absl::StatusOr<std::vector<TokenId>> ReadTokenIds(const boost::json::array& arra
 // Text of a prompt: not empty, at most kPromptBytesMax.
 absl::Status CheckPromptText(absl::string_view text, absl::string_view name);
 
+// `model`, one that is served (DoorContext::CheckModel).
+absl::Status ReadModelName(const DoorContext& doors, FieldReader& fields);
+
 // Parses `body` into an object. Errors are INVALID_ARGUMENT without a field.
 absl::StatusOr<boost::json::value> ParseBody(absl::string_view body);
 

@@ -1,6 +1,7 @@
 #include "router/doors/http/replies.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 
 #include "absl/strings/ascii.h"
@@ -54,26 +55,6 @@ absl::string_view OpenAiType(int code) {
   if (code == 429) return "rate_limit_error";
   if (code == 503) return "service_unavailable_error";
   return code < 500 || code == 505 ? "invalid_request_error" : "server_error";
-}
-
-// OpenAI's `code`: a stable word, or empty for null.
-std::string OpenAiWord(const absl::Status& status) {
-  const std::string reason = ErrorReason(status);
-  if (!reason.empty()) return absl::AsciiStrToLower(reason);
-  switch (HttpCode(status)) {
-    case 401:
-      return "invalid_api_key";
-    case 404:
-      return "model_not_found";
-    case 499:
-      return "cancelled";
-    case 503:
-      return "unavailable";
-    case 504:
-      return "deadline_exceeded";
-    default:
-      return HttpCode(status) >= 500 ? "internal_error" : "";
-  }
 }
 
 std::string TgiBody(absl::string_view message, absl::string_view type) {
@@ -151,7 +132,12 @@ bool IsAnthropicPath(absl::string_view path) {
   return path == "/v1/messages" || absl::StartsWith(path, "/v1/messages/");
 }
 
-bool IsOpenAiPath(absl::string_view path) { return absl::StartsWith(path, "/v1/"); }
+// Beside those of OpenAI itself, vLLM's that are its alone.
+bool IsOpenAiPath(absl::string_view path) {
+  constexpr absl::string_view kOthers[] = {"/detokenize", "/embed", "/rerank", "/score"};
+  return absl::StartsWith(path, "/v1/") ||
+         std::find(std::begin(kOthers), std::end(kOthers), path) != std::end(kOthers);
+}
 
 // What a refusal says beside its body: how to be let in, or when to come back.
 void AddRefusalHeaders(const absl::Status& status, HttpReply* reply) {
@@ -188,9 +174,28 @@ HttpReply OpenAiError(const absl::Status& status) {
   return reply;
 }
 
+std::string OpenAiErrorCode(const absl::Status& status) {
+  const std::string reason = ErrorReason(status);
+  if (!reason.empty()) return absl::AsciiStrToLower(reason);
+  switch (HttpCode(status)) {
+    case 401:
+      return "invalid_api_key";
+    case 404:
+      return "model_not_found";
+    case 499:
+      return "cancelled";
+    case 503:
+      return "unavailable";
+    case 504:
+      return "deadline_exceeded";
+    default:
+      return HttpCode(status) >= 500 ? "internal_error" : "";
+  }
+}
+
 std::string OpenAiErrorBody(const absl::Status& status) {
   return OpenAiBody(status.message(), OpenAiType(HttpCode(status)), ErrorField(status),
-                    OpenAiWord(status));
+                    OpenAiErrorCode(status));
 }
 
 HttpReply AnthropicError(const absl::Status& status) {

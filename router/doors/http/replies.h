@@ -20,14 +20,16 @@ std::string TgiErrorBody(const absl::Status& status);
 // {"error": {"message", "type", "param", "code"}} with HttpCode().
 HttpReply OpenAiError(const absl::Status& status);
 std::string OpenAiErrorBody(const absl::Status& status);
+// Its `code`, a stable word; empty for null.
+std::string OpenAiErrorCode(const absl::Status& status);
 
 // {"type": "error", "error": {"type", "message"}} with HttpCode(). There is no place for the field:
 // the message begins with it.
 HttpReply AnthropicError(const absl::Status& status);
 std::string AnthropicErrorBody(const absl::Status& status);
 
-// For requests that reached no handler: Anthropic's shape at /v1/messages, OpenAI's below /v1/,
-// TGI's elsewhere.
+// For requests that reached no handler: Anthropic's shape at /v1/messages, OpenAI's below /v1/
+// and where vLLM has paths of its own, TGI's elsewhere.
 HttpReply TransportError(absl::string_view path, int code, absl::string_view message);
 HttpReply TransportError(absl::string_view path, const absl::Status& status);
 

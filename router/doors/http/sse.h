@@ -6,6 +6,8 @@
 
 #include <string>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "router/doors/http/message.h"
 
 namespace weft::router {
@@ -20,6 +22,11 @@ inline HttpReply SseReply() {
 
 // An event is SseBegin, one line of JSON, SseEnd: nothing is copied twice.
 inline void SseBegin(std::string* out) { out->append("data: "); }
+// The same of an event that has a name.
+inline void SseBegin(absl::string_view name, std::string* out) {
+  absl::StrAppend(out, "event: ", name, "\n");
+  SseBegin(out);
+}
 inline void SseEnd(std::string* out) { out->append("\n\n"); }
 // Says that the stream lives; readers skip it.
 inline void SseComment(std::string* out) { out->append(": waiting\n\n"); }

@@ -1,7 +1,6 @@
 #include "router/doors/openai/format.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -10,17 +9,13 @@
 #include "router/doors/http/json.h"
 #include "router/doors/http/replies.h"
 #include "router/doors/http/sse.h"
+#include "router/doors/openai/logprobs.h"
 #include "router/doors/openai/parts_json.h"
 #include "router/errors.h"
 #include "router/text/detokenizer.h"
 
 namespace weft::router {
 namespace {
-
-// OpenAI's stand-in for minus infinity.
-constexpr float kLogprobFloor = -9999.0f;
-
-float Finite(float logprob) { return std::isfinite(logprob) ? logprob : kLogprobFloor; }
 
 constexpr absl::string_view kStop = "stop";
 constexpr absl::string_view kToolCalls = "tool_calls";
@@ -36,27 +31,9 @@ uint64_t CharacterCount(absl::string_view text) {
   return count;
 }
 
-// token, logprob and bytes: what a chat log-probability holds beside its alternatives.
-void WriteChatLogprob(absl::string_view bytes, float logprob, JsonWriter* json) {
-  json->Key("token").String(LossyText(bytes)).Key("logprob").Float(Finite(logprob));
-  json->Key("bytes").BeginArray();
-  for (const char c : bytes) json->Unsigned(static_cast<unsigned char>(c));
-  json->EndArray();
-}
-
 void WriteChatLogprobs(absl::Span<const AnswerToken> tokens, JsonWriter* json) {
   json->BeginObject().Key("content").BeginArray();
-  for (const AnswerToken& token : tokens) {
-    json->BeginObject();
-    WriteChatLogprob(token.bytes, token.logprob, json);
-    json->Key("top_logprobs").BeginArray();
-    for (const TokenLogprob& top : token.top) {
-      json->BeginObject();
-      WriteChatLogprob(top.bytes, top.logprob, json);
-      json->EndObject();
-    }
-    json->EndArray().EndObject();
-  }
+  for (const AnswerToken& token : tokens) WriteTokenLogprob(token, json);
   json->EndArray().Key("refusal").Null().EndObject();
 }
 
@@ -66,7 +43,7 @@ void WriteTopObject(const AnswerToken& token, std::string* scratch, JsonWriter* 
     scratch->clear();
     AppendJsonString(text, scratch);
     const absl::string_view quoted = *scratch;
-    json->Key(quoted.substr(1, quoted.size() - 2)).Float(Finite(logprob));
+    json->Key(quoted.substr(1, quoted.size() - 2)).Float(FiniteLogprob(logprob));
   };
   bool chosen = false;
   json->BeginObject();
@@ -87,7 +64,7 @@ void WriteCompletionLogprobs(absl::Span<const AnswerToken> tokens, bool with_top
     *offset += CharacterCount(LossyText(token.bytes));
   }
   json->EndArray().Key("token_logprobs").BeginArray();
-  for (const AnswerToken& token : tokens) json->Float(Finite(token.logprob));
+  for (const AnswerToken& token : tokens) json->Float(FiniteLogprob(token.logprob));
   json->EndArray().Key("tokens").BeginArray();
   for (const AnswerToken& token : tokens) json->String(LossyText(token.bytes));
   json->EndArray().Key("top_logprobs");
@@ -397,8 +374,10 @@ class OpenAiFormatter : public ResponseFormatter {
     uint64_t prompt_tokens = 0;
     uint64_t cached_tokens = 0;
     uint64_t output_tokens = 0;
+    uint64_t reasoning_tokens = 0;
     for (size_t i = 0; i < choices_.size(); ++i) {
       output_tokens += choices_[i].output_tokens;
+      reasoning_tokens += choices_[i].parts.reasoning_tokens();
       if (i % format_.best_of != 0) continue;
       prompt_tokens += choices_[i].prompt_tokens;
       cached_tokens += choices_[i].cached_tokens;
@@ -408,7 +387,12 @@ class OpenAiFormatter : public ResponseFormatter {
     json.Key("completion_tokens").Unsigned(output_tokens);
     json.Key("total_tokens").Unsigned(prompt_tokens + output_tokens);
     json.Key("prompt_tokens_details").BeginObject().Key("cached_tokens").Unsigned(cached_tokens);
-    json.EndObject().EndObject();
+    json.EndObject();
+    if (format_.chat) {
+      json.Key("completion_tokens_details").BeginObject();
+      json.Key("reasoning_tokens").Unsigned(reasoning_tokens).EndObject();
+    }
+    json.EndObject();
   }
 
   const OpenAiFormat format_;

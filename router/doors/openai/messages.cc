@@ -10,14 +10,17 @@
 #include "boost/json/value.hpp"
 #include "common/limits.h"
 #include "router/doors/chat_json.h"
+#include "router/doors/openai/tool_choice.h"
 
 namespace weft::router {
 namespace {
 
 // Parts of other kinds of messages, or of what nobody serves.
-constexpr RefusedField kRefusedInMessage[] = {{"function_call", ""}, {"audio", ""},
-                                              {"refusal", ""},       {"annotations", "[]"},
-                                              {"prefix", "false"},   {"tools", "[]"}};
+constexpr RefusedField kRefusedInConversation[] = {{"chat_template", ""}};
+
+constexpr RefusedField kRefusedInMessage[] = {
+    {"function_call", ""}, {"audio", ""},   {"refusal", ""}, {"annotations", "[]"},
+    {"prefix", "false"},   {"tools", "[]"}, {"images", "[]"}};
 
 // The text of one part of a content.
 std::optional<std::string> ReadPart(const boost::json::value& value, const std::string& path,
@@ -87,14 +90,17 @@ std::string ReadRole(FieldReader& message) {
   return role.value_or("");
 }
 
-// What an assistant thought has two names among the servers that take it.
+// What an assistant thought has three names among the servers that take it.
 std::string ReadReasoning(FieldReader& message) {
-  const std::optional<std::string> one = message.String("reasoning_content");
-  const std::optional<std::string> other = message.String("reasoning");
-  if (one.has_value() && other.has_value() && *one != *other) {
-    message.Fail("reasoning", "differs from reasoning_content; give one of them");
+  std::optional<std::string> said = message.String("reasoning_content");
+  for (const char* other_name : {"reasoning", "thinking"}) {
+    std::optional<std::string> other = message.String(other_name);
+    if (said.has_value() && other.has_value() && *said != *other) {
+      message.Fail(other_name, "differs from its other name; give one of them");
+    }
+    if (!said.has_value()) said = std::move(other);
   }
-  return one.has_value() ? *one : other.value_or("");
+  return said.value_or("");
 }
 
 ToolCall ReadCall(const boost::json::value& value, const std::string& path, FieldReader& message,
@@ -153,6 +159,8 @@ ChatMessage ReadMessage(FieldReader& message, std::vector<std::string>* unknown)
   to.role = ReadRole(message);
   message.Refuse(kRefusedInMessage);
   to.name = message.String("name").value_or("");
+  // Ollama's name for that of a tool that answers.
+  if (std::optional<std::string> tool = message.String("tool_name")) to.name = *std::move(tool);
   to.tool_call_id = message.String("tool_call_id").value_or("");
   to.reasoning_content = ReadReasoning(message);
   ReadCalls(message, &to, unknown);
@@ -200,88 +208,6 @@ std::string ReadJson(FieldReader& fields, absl::string_view name,
   return text.ok() ? *std::move(text) : "";
 }
 
-constexpr char kToolChoiceForms[] =
-    "must be none, auto, required, or an object of type function or allowed_tools";
-
-// {"type": "function", "function": {"name": ...}}, in a choice or a list of allowed tools.
-std::string ReadChosenTool(const boost::json::object& object, const std::string& path,
-                           FieldReader& fields, std::vector<std::string>* unknown) {
-  FieldReader outer(object, absl::StrCat(fields.path(), path, "."));
-  if (outer.String("type").value_or("") != "function") outer.Fail("type", "must be \"function\"");
-  std::string name;
-  if (const boost::json::object* function = outer.Object("function")) {
-    FieldReader inner(*function, absl::StrCat(outer.path(), "function."));
-    name = inner.String("name").value_or("");
-    inner.Fail(CheckToolName(name, absl::StrCat(inner.path(), "name")));
-    outer.Fail(inner.status());
-    inner.AddUnknown(unknown);
-  } else {
-    outer.Fail("function", "is required");
-  }
-  fields.Fail(outer.status());
-  outer.AddUnknown(unknown);
-  return name;
-}
-
-// {"type": "allowed_tools", "allowed_tools": {"mode": ..., "tools": [...]}}.
-void ReadAllowedTools(const boost::json::object& object, FieldReader& fields, ToolChoice* choice,
-                      std::vector<std::string>* unknown) {
-  FieldReader outer(object, absl::StrCat(fields.path(), "tool_choice."));
-  outer.Accept("type");
-  const boost::json::object* allowed = outer.Object("allowed_tools");
-  if (allowed == nullptr) {
-    outer.Fail("allowed_tools", "is required");
-    return fields.Fail(outer.status());
-  }
-  FieldReader inner(*allowed, absl::StrCat(outer.path(), "allowed_tools."));
-  const std::string mode = inner.String("mode").value_or("auto");
-  if (mode != "auto" && mode != "required") inner.Fail("mode", "must be auto or required");
-  if (mode == "required") choice->calls = PartsSpec::Calls::kRequired;
-  const boost::json::array* tools = inner.Array("tools");
-  if (tools == nullptr || tools->empty() || tools->size() > kToolsMax) {
-    inner.Fail("tools", absl::StrCat("must hold 1 to ", kToolsMax, " tools"));
-  } else {
-    choice->allowed.emplace();
-    for (size_t i = 0; i < tools->size() && fields.ok(); ++i) {
-      const std::string path = absl::StrCat("tool_choice.allowed_tools.tools[", i, "]");
-      const boost::json::object* tool = (*tools)[i].if_object();
-      if (tool == nullptr) return fields.Fail(path, "must be an object");
-      choice->allowed->push_back(ReadChosenTool(*tool, path, fields, unknown));
-    }
-  }
-  fields.Fail(inner.status());
-  outer.AddUnknown(unknown);
-  inner.AddUnknown(unknown);
-}
-
-ToolChoice ReadToolChoice(FieldReader& fields, std::vector<std::string>* unknown) {
-  ToolChoice choice;
-  choice.parallel_calls = fields.Bool("parallel_tool_calls").value_or(true);
-  const boost::json::value* value = fields.Value("tool_choice");
-  if (value == nullptr) return choice;
-  if (const boost::json::string* word = value->if_string()) {
-    choice.none = *word == "none";
-    if (*word == "required") choice.calls = PartsSpec::Calls::kRequired;
-    if (!choice.none && *word != "auto" && *word != "required") {
-      fields.Fail("tool_choice", kToolChoiceForms);
-    }
-    return choice;
-  }
-  const boost::json::object* object = value->if_object();
-  if (object == nullptr) {
-    fields.Fail("tool_choice", kToolChoiceForms);
-    return choice;
-  }
-  const boost::json::value* type = object->if_contains("type");
-  if (type != nullptr && type->is_string() && type->get_string() == "allowed_tools") {
-    ReadAllowedTools(*object, fields, &choice, unknown);
-    return choice;
-  }
-  choice.calls = PartsSpec::Calls::kNamed;
-  choice.named = ReadChosenTool(*object, "tool_choice", fields, unknown);
-  return choice;
-}
-
 void ReadToolFields(FieldReader& fields, ChatPrompt* prompt, ToolChoice* choice,
                     std::vector<std::string>* unknown) {
   ToolList tools;
@@ -290,10 +216,8 @@ void ReadToolFields(FieldReader& fields, ChatPrompt* prompt, ToolChoice* choice,
     fields.Fail(read.status());
     tools = std::move(read).value_or(ToolList());
   }
-  *choice = ReadToolChoice(fields, unknown);
-  choice->tools = std::move(tools.specs);
-  // Tools that the model may not call are not shown to it.
-  if (!choice->none) prompt->tools = std::move(tools.json);
+  *choice = ReadToolChoice(fields, ToolShape::kNested, unknown);
+  OfferTools(std::move(tools), choice, prompt);
 }
 
 }  // namespace
@@ -316,9 +240,11 @@ void ReadChatPrompt(FieldReader& fields, ChatPrompt* prompt, ToolChoice* choice,
   prompt->continue_final_message = fields.Bool("continue_final_message").value_or(false);
   prompt->add_generation_prompt =
       fields.Bool("add_generation_prompt").value_or(!prompt->continue_final_message);
-  static constexpr RefusedField kRefused[] = {{"chat_template", ""}};
-  fields.Refuse(kRefused);
+  fields.Refuse(kRefusedInConversation);
   if (fields.ok()) fields.Fail(CheckChat(*prompt, fields.path()));
 }
+
+absl::Span<const RefusedField> RefusedConversationFields() { return kRefusedInConversation; }
+absl::Span<const RefusedField> RefusedMessageFields() { return kRefusedInMessage; }
 
 }  // namespace weft::router

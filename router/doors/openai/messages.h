@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "router/chat_prompt.h"
 #include "router/doors/chat_json.h"
 #include "router/doors/http/fields.h"
@@ -18,5 +19,10 @@ namespace weft::router {
 // the field.
 void ReadChatPrompt(FieldReader& fields, ChatPrompt* prompt, ToolChoice* choice,
                     std::vector<std::string>* unknown);
+
+// Fields that are known and not served, for the description of the API: of a conversation, and of
+// each of its messages.
+absl::Span<const RefusedField> RefusedConversationFields();
+absl::Span<const RefusedField> RefusedMessageFields();
 
 }  // namespace weft::router

@@ -23,8 +23,7 @@ constexpr uint32_t kCompletionTokensDefault = 16;
 
 // Fields of OpenAI and of vLLM's extensions that no route serves. Those that OpenAI has for chats
 // alone are refused in completions too: whoever sends them there counts on them.
-constexpr RefusedField kRefusedAnywhere[] = {{"store", "false"},
-                                             {"service_tier", "\"auto\"|\"default\""},
+constexpr RefusedField kRefusedAnywhere[] = {{"service_tier", "\"auto\"|\"default\""},
                                              {"prompt_logprobs", "false"},
                                              {"guided_decoding_backend", ""},
                                              {"guided_whitespace_pattern", ""},
@@ -61,9 +60,10 @@ constexpr RefusedField kRefusedAnywhere[] = {{"store", "false"},
                                              {"suffix", "\"\""}};
 
 // Completions have an echo.
-constexpr RefusedField kRefusedInChat[] = {{"echo", "false"}, {"best_of", "1"}};
+constexpr RefusedField kRefusedInChat[] = {{"echo", "false"}, {"best_of", "1"}, {"store", "false"}};
 
 constexpr RefusedField kRefusedInCompletions[] = {{"messages", ""},
+                                                  {"store", "false"},
                                                   {"prompt_token_ids", ""},
                                                   {"tools", "[]"},
                                                   {"tool_choice", "\"none\"|\"auto\""},
@@ -75,6 +75,8 @@ constexpr RefusedField kRefusedInCompletions[] = {{"messages", ""},
                                                   {"chat_template", ""},
                                                   {"chat_template_kwargs", "{}"}};
 
+constexpr RefusedField kRefusedStreamOptions[] = {{"include_obfuscation", "false"}};
+
 // -- What both routes share ----------------------------------------------------------------------
 
 void ReadStreamOptions(FieldReader& fields, OpenAiFormat* format,
@@ -83,11 +85,10 @@ void ReadStreamOptions(FieldReader& fields, OpenAiFormat* format,
   const boost::json::object* object = fields.Object("stream_options");
   if (object == nullptr) return;
   if (!format->stream) fields.Fail("stream_options", "is only allowed with stream true");
-  static constexpr RefusedField kRefused[] = {{"include_obfuscation", "false"}};
   FieldReader options(*object, "stream_options.");
   format->usage = options.Bool("include_usage").value_or(false);
   format->usage_in_every_chunk = options.Bool("continuous_usage_stats").value_or(false);
-  options.Refuse(kRefused);
+  options.Refuse(kRefusedStreamOptions);
   fields.Fail(options.status());
   *unknown = options.Unknown();
 }
@@ -123,18 +124,7 @@ void ReadChoices(FieldReader& fields, bool has_best_of, OpenAiRequest* request) 
 void ReadShared(const DoorContext& doors, FieldReader& fields, OpenAiRequest* request,
                 std::vector<std::string>* unknown) {
   GenerateInput& input = request->inputs.front();
-  ReadCommonParameters(doors, fields, &input);
-  input.sampling.temperature =
-      fields.Float("temperature", {0, kTemperatureMax}).value_or(input.sampling.temperature);
-  ReadStop(fields, "stop", &input);
-  input.include_stop_sequence = fields.Bool("include_stop_str_in_output").value_or(false);
-  // -1 = no truncation, as in vLLM.
-  const std::optional<int64_t> truncate =
-      fields.Integer("truncate_prompt_tokens", -1, kContextTokensMax);
-  if (truncate == 0) fields.Fail("truncate_prompt_tokens", "must not be 0");
-  if (truncate.value_or(-1) > 0) {
-    input.truncate_prompt_tokens = static_cast<uint32_t>(*truncate);
-  }
+  ReadSamplingFields(doors, fields, &input);
   ReadStreamOptions(fields, &request->format, unknown);
   request->format.token_ids = fields.Bool("return_token_ids").value_or(false);
   ReadResume(fields, request->format.stream, &input, unknown);
@@ -143,13 +133,6 @@ void ReadShared(const DoorContext& doors, FieldReader& fields, OpenAiRequest* re
   for (const char* name : {"user", "metadata", "prompt_cache_key", "safety_identifier"}) {
     fields.Accept(name);
   }
-  fields.Refuse(kRefusedAnywhere);
-}
-
-absl::Status ReadModel(const DoorContext& doors, FieldReader& fields) {
-  const std::string model = fields.String("model").value_or("");
-  WEFT_RETURN_IF_ERROR(fields.status());
-  return doors.CheckModel(model);
 }
 
 void FillFormat(const DoorContext& doors, const std::string& request_id, bool chat,
@@ -230,11 +213,27 @@ absl::StatusOr<std::vector<AnyPrompt>> ReadPrompts(const boost::json::value& val
 
 }  // namespace
 
+void ReadSamplingFields(const DoorContext& doors, FieldReader& fields, GenerateInput* input) {
+  ReadCommonParameters(doors, fields, input);
+  input->sampling.temperature =
+      fields.Float("temperature", {0, kTemperatureMax}).value_or(input->sampling.temperature);
+  ReadStop(fields, "stop", input);
+  input->include_stop_sequence = fields.Bool("include_stop_str_in_output").value_or(false);
+  // -1 = no truncation, as in vLLM.
+  const std::optional<int64_t> truncate =
+      fields.Integer("truncate_prompt_tokens", -1, kContextTokensMax);
+  if (truncate == 0) fields.Fail("truncate_prompt_tokens", "must not be 0");
+  if (truncate.value_or(-1) > 0) {
+    input->truncate_prompt_tokens = static_cast<uint32_t>(*truncate);
+  }
+  fields.Refuse(kRefusedAnywhere);
+}
+
 absl::StatusOr<OpenAiRequest> ReadChatRequest(const DoorContext& doors,
                                               const boost::json::object& body,
                                               const std::string& request_id, Door door) {
   FieldReader fields(body);
-  WEFT_RETURN_IF_ERROR(ReadModel(doors, fields));
+  WEFT_RETURN_IF_ERROR(ReadModelName(doors, fields));
   OpenAiRequest request;
   request.inputs.resize(1);
   GenerateInput& input = request.inputs.front();
@@ -264,7 +263,7 @@ absl::StatusOr<OpenAiRequest> ReadCompletionRequest(const DoorContext& doors,
                                                     const boost::json::object& body,
                                                     const std::string& request_id, Door door) {
   FieldReader fields(body);
-  WEFT_RETURN_IF_ERROR(ReadModel(doors, fields));
+  WEFT_RETURN_IF_ERROR(ReadModelName(doors, fields));
   OpenAiRequest request;
   request.inputs.resize(1);
   GenerateInput& input = request.inputs.front();
@@ -296,5 +295,11 @@ absl::StatusOr<OpenAiRequest> ReadCompletionRequest(const DoorContext& doors,
   FillFormat(doors, request_id, /*chat=*/false, &request);
   return request;
 }
+
+absl::Span<const RefusedField> RefusedSamplingFields() { return kRefusedAnywhere; }
+absl::Span<const RefusedField> RefusedChatFields() { return kRefusedInChat; }
+absl::Span<const RefusedField> RefusedCompletionFields() { return kRefusedInCompletions; }
+
+absl::Span<const RefusedField> RefusedStreamOptions() { return kRefusedStreamOptions; }
 
 }  // namespace weft::router

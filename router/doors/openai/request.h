@@ -8,8 +8,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "boost/json/object.hpp"
 #include "router/doors/door_context.h"
+#include "router/doors/http/fields.h"
 #include "router/doors/openai/format.h"
 #include "router/request.h"
 
@@ -22,6 +24,10 @@ struct OpenAiRequest {
   std::vector<std::string> ignored;
 };
 
+// How tokens are chosen, and where an answer stops: what all routes of OpenAI's read alike. Refuses
+// what none of them serves.
+void ReadSamplingFields(const DoorContext& doors, FieldReader& fields, GenerateInput* input);
+
 // `request_id` is the client's own name for the request; empty = none. `door` is where ignored
 // fields are counted. NOT_FOUND for another model's name.
 absl::StatusOr<OpenAiRequest> ReadChatRequest(const DoorContext& doors,
@@ -30,5 +36,12 @@ absl::StatusOr<OpenAiRequest> ReadChatRequest(const DoorContext& doors,
 absl::StatusOr<OpenAiRequest> ReadCompletionRequest(const DoorContext& doors,
                                                     const boost::json::object& body,
                                                     const std::string& request_id, Door door);
+
+// Fields that are known and not served, for the description of the API: anywhere, in chats and in
+// completions.
+absl::Span<const RefusedField> RefusedSamplingFields();
+absl::Span<const RefusedField> RefusedChatFields();
+absl::Span<const RefusedField> RefusedCompletionFields();
+absl::Span<const RefusedField> RefusedStreamOptions();
 
 }  // namespace weft::router

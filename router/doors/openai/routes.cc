@@ -3,6 +3,7 @@
 #include <memory>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "router/doors/http/gate.h"
 #include "router/doors/http/json.h"
@@ -10,12 +11,17 @@
 #include "router/doors/http/replies.h"
 #include "router/doors/openai/format.h"
 #include "router/doors/openai/request.h"
+#include "router/doors/openai/tokenize.h"
 #include "router/errors.h"
 
 namespace weft::router {
 namespace {
 
 constexpr absl::string_view kModelsPath = "/v1/models/";
+
+// What models of other kinds do. Clients that try them learn that it is the model's doing.
+constexpr const char* kRoutesOfOtherModels[] = {"/v1/embeddings", "/embed",    "/v1/rerank",
+                                                "/rerank",        "/v1/score", "/score"};
 
 void WriteModel(const ModelFacts& model, JsonWriter* json) {
   json->BeginObject().Key("id").String(model.model_name).Key("object").String("model");
@@ -48,6 +54,14 @@ HttpReply OneModel(const DoorContext& doors, const HttpRequest& http) {
   return reply;
 }
 
+HttpReply OfOtherModels(const DoorContext& doors, const HttpRequest& http) {
+  return RefuseBody(doors,
+                    NotSupportedByModelError(absl::StrCat(
+                        http.path, " is not served: `", doors.entrance().Model().model_name,
+                        "` is a decoder, which generates text and neither embeds nor ranks it")),
+                    OpenAiError);
+}
+
 }  // namespace
 
 GenerationOrReply ReadOpenAiGeneration(const DoorContext& doors, bool chat,
@@ -73,6 +87,16 @@ void AddOpenAiRoutes(DoorContext* doors, HttpRouter* router) {
   };
   complete("/v1/chat/completions", true);
   complete("/v1/completions", false);
+  AddDetokenizeRoute(doors, router);
+  for (const char* path : kRoutesOfOtherModels) {
+    router->Add(
+        HttpMethod::kPost, path,
+        [doors](HttpRequest request, HttpResponder& responder, IoWaker&) {
+          responder.Reply(OfOtherModels(*doors, request));
+          return std::shared_ptr<HttpExchange>();
+        },
+        gate);
+  }
   router->Add(
       HttpMethod::kGet, "/v1/models",
       [doors](HttpRequest, HttpResponder& responder, IoWaker&) {

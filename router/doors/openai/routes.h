@@ -18,8 +18,9 @@ GenerationOrReply ReadOpenAiGeneration(const DoorContext& doors, bool chat,
                                        const boost::json::object& body,
                                        const std::string& request_id, Door door);
 
-// POST /v1/chat/completions, /v1/completions; GET /v1/models, /v1/models/{id}. `doors` must outlive
-// the router.
+// POST /v1/chat/completions, /v1/completions, /detokenize; GET /v1/models, /v1/models/{id}; POST of
+// what other kinds of models do (embeddings, ranks, scores), refused. `doors` must outlive the
+// router.
 void AddOpenAiRoutes(DoorContext* doors, HttpRouter* router);
 
 }  // namespace weft::router

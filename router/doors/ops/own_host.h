@@ -17,11 +17,11 @@ inline bool NamesThisHost(const HttpRequest& request) {
   return request.host.empty() || IsLocalhostOrAddress(request.host);
 }
 
-// 421. `what` is asked for, as in "the configuration is".
+// 421. `what` is asked for, as in "the configuration is shown".
 inline HttpReply OtherHostReply(const HttpRequest& request, absl::string_view what) {
   return TransportError(
       request.path, 421,
-      absl::StrCat(what, " shown under an IP address or `localhost`, not under the name `",
+      absl::StrCat(what, " under an IP address or `localhost`, not under the name `",
                    request.host.substr(0, 256), "`, which a web page could have chosen"));
 }
 

@@ -6,6 +6,7 @@
 
 #include "common/version.h"
 #include "router/doors/http/json.h"
+#include "router/doors/http/replies.h"
 #include "router/doors/open_inference.h"
 #include "router/doors/ops/own_host.h"
 
@@ -72,6 +73,13 @@ HttpReply ConfigReply(const DoorContext& doors) {
   return reply;
 }
 
+HttpReply FlushReply(const absl::Status& flushed) {
+  if (!flushed.ok()) return TgiError(flushed);
+  HttpReply reply;
+  JsonWriter(&reply.body).BeginObject().Key("success").Bool(true).EndObject();
+  return reply;
+}
+
 void AddGet(DoorContext* doors, HttpRouter* router, std::string path,
             HttpReply (*make)(const DoorContext&)) {
   router->Add(HttpMethod::kGet, std::move(path),
@@ -91,12 +99,25 @@ void AddOpsRoutes(DoorContext* doors, HttpRouter* router) {
   AddGet(doors, router, "/version", VersionReply);
 }
 
+void AddFlushRoutes(std::function<absl::Status()> flush, HttpRouter* router) {
+  const auto handle = [flush = std::move(flush)](HttpRequest request, HttpResponder& responder,
+                                                 IoWaker&) {
+    responder.Reply(NamesThisHost(request)
+                        ? FlushReply(flush())
+                        : OtherHostReply(request, "the prefix cache is flushed"));
+    return std::shared_ptr<HttpExchange>();
+  };
+  router->Add(HttpMethod::kPost, "/flush_cache", handle);
+  router->Add(HttpMethod::kGet, "/flush_cache", handle);
+  router->Add(HttpMethod::kPost, "/reset_prefix_cache", handle);
+}
+
 void AddConfigRoute(DoorContext* doors, HttpRouter* router) {
   router->Add(HttpMethod::kGet, "/config",
               [doors](HttpRequest request, HttpResponder& responder, IoWaker&) {
                 responder.Reply(NamesThisHost(request)
                                     ? ConfigReply(*doors)
-                                    : OtherHostReply(request, "the configuration is"));
+                                    : OtherHostReply(request, "the configuration is shown"));
                 return std::shared_ptr<HttpExchange>();
               });
 }

@@ -145,7 +145,7 @@ std::shared_ptr<HttpExchange> TimelineRoute::Take(const HttpRequest& request,
     responder.Reply(std::move(reply));
     return std::shared_ptr<HttpExchange>();
   };
-  if (!NamesThisHost(request)) return refuse(OtherHostReply(request, "the timeline is"));
+  if (!NamesThisHost(request)) return refuse(OtherHostReply(request, "the timeline is shown"));
   const absl::StatusOr<uint32_t> seconds = ReadSeconds(request.query);
   if (!seconds.ok()) return refuse(TransportError(request.path, 400, seconds.status().message()));
   if (request.method == HttpMethod::kHead) return refuse(HttpReply());

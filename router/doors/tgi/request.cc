@@ -122,4 +122,7 @@ absl::StatusOr<TgiRequest> ReadTgiRequest(const DoorContext& doors, TgiRoute rou
   return request;
 }
 
+absl::Span<const RefusedField> RefusedTgiParameters() { return kRefusedParameters; }
+absl::Span<const RefusedField> RefusedTgiFields() { return kRefusedOutside; }
+
 }  // namespace weft::router

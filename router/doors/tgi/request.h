@@ -8,8 +8,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "boost/json/object.hpp"
 #include "router/doors/door_context.h"
+#include "router/doors/http/fields.h"
 #include "router/doors/tgi/format.h"
 #include "router/request.h"
 
@@ -28,5 +30,10 @@ struct TgiRequest {
 absl::StatusOr<TgiRequest> ReadTgiRequest(const DoorContext& doors, TgiRoute route,
                                           const boost::json::object& body,
                                           const std::string& request_id);
+
+// Fields that are known and not served, for the description of the API: of `parameters`, and beside
+// it.
+absl::Span<const RefusedField> RefusedTgiParameters();
+absl::Span<const RefusedField> RefusedTgiFields();
 
 }  // namespace weft::router

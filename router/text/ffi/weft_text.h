@@ -200,6 +200,9 @@ typedef struct {
   size_t row_items;
   // A lexer that has more is left for a new one.
   size_t lexer_bytes;
+  // Matchers of one grammar share so many lexers, whose states they find out together and for which
+  // they wait: more wait less, fewer know more. > 0.
+  size_t lexers;
 } WeftGrammarLimits;
 
 // `vocab`: what weft_tokenizer_vocab gives, or a table of the same shape; it is copied. A token of

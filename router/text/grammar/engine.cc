@@ -14,7 +14,7 @@
 namespace weft::router {
 namespace {
 
-WeftGrammarLimits Limits() {
+WeftGrammarLimits Limits(const GrammarOptions& options) {
   WeftGrammarLimits limits = {};
   limits.source_bytes = kGrammarBytesMax;
   limits.symbols = kGrammarSymbolsMax;
@@ -24,6 +24,7 @@ WeftGrammarLimits Limits() {
   limits.mask_items = kGrammarMaskItemsMax;
   limits.row_items = kGrammarRowItemsMax;
   limits.lexer_bytes = kGrammarLexerBytesMax;
+  limits.lexers = options.lexers;
   return limits;
 }
 
@@ -66,30 +67,47 @@ CompiledGrammar::~CompiledGrammar() { weft_grammar_free(raw_); }
 
 absl::StatusOr<std::unique_ptr<GrammarEngine>> GrammarEngine::Create(
     const Tokenizer& tokenizer, absl::Span<const TokenId> eos, const GrammarOptions& options) {
-  const Table table(tokenizer);
+  std::unique_ptr<GrammarEngine> engine = CreateLater(tokenizer, eos, options);
+  WEFT_RETURN_IF_ERROR(engine->Prepare());
+  return engine;
+}
+
+std::unique_ptr<GrammarEngine> GrammarEngine::CreateLater(const Tokenizer& tokenizer,
+                                                          absl::Span<const TokenId> eos,
+                                                          const GrammarOptions& options) {
+  return std::unique_ptr<GrammarEngine>(new GrammarEngine(tokenizer, eos, options));
+}
+
+GrammarEngine::GrammarEngine(const Tokenizer& tokenizer, absl::Span<const TokenId> eos,
+                             const GrammarOptions& options)
+    : tokenizer_(tokenizer), eos_(eos.begin(), eos.end()), options_(options) {}
+
+GrammarEngine::~GrammarEngine() { weft_grammar_env_free(env_); }
+
+absl::Status GrammarEngine::Prepare() {
+  absl::call_once(prepared_, [this] { prepare_status_ = MakeEnv(); });
+  return prepare_status_;
+}
+
+absl::Status GrammarEngine::MakeEnv() {
+  const Table table(tokenizer_);
   const WeftVocab vocab = table.view();
-  const WeftGrammarLimits limits = Limits();
-  WeftGrammarEnv* env = nullptr;
+  const WeftGrammarLimits limits = Limits(options_);
   FfiText error;
   const WeftTextStatus status =
-      weft_grammar_env_new(&vocab, eos.data(), eos.size(), &limits, &env, error.out());
+      weft_grammar_env_new(&vocab, eos_.data(), eos_.size(), &limits, &env_, error.out());
   if (status == WEFT_TEXT_PANIC) {
     return absl::InvalidArgumentError(
         absl::StrCat("grammars cannot use this vocabulary: ", error.view()));
   }
   if (status != WEFT_TEXT_OK) return ToStatus(status, error.view());
-  auto known = std::make_shared<const GrammarVocab>(tokenizer, eos, options.mask_cpu_max);
-  return std::unique_ptr<GrammarEngine>(new GrammarEngine(std::move(known), env, options));
+  vocab_ = std::make_shared<const GrammarVocab>(tokenizer_, eos_, options_.mask_cpu_max);
+  return absl::OkStatus();
 }
 
-GrammarEngine::GrammarEngine(std::shared_ptr<const GrammarVocab> vocab, WeftGrammarEnv* env,
-                             const GrammarOptions& options)
-    : vocab_(std::move(vocab)), env_(env), cache_bytes_max_(options.cache_bytes) {}
-
-GrammarEngine::~GrammarEngine() { weft_grammar_env_free(env_); }
-
 absl::StatusOr<GrammarEngine::Shared> GrammarEngine::CompileNow(const GrammarSpec& spec,
-                                                                absl::string_view field) const {
+                                                                absl::string_view field) {
+  if (const absl::Status ready = Prepare(); !ready.ok()) return FieldError(field, ready.message());
   std::vector<WeftSlice> texts;
   texts.reserve(spec.texts.size());
   for (const std::string& text : spec.texts) texts.push_back(ToSlice(text));
@@ -147,11 +165,11 @@ GrammarEngine::Shared GrammarEngine::Find(const GrammarSpec& spec, size_t hash) 
 }
 
 void GrammarEngine::Keep(Shared grammar, size_t hash) {
-  if (by_hash_.contains(hash) || grammar->bytes() > cache_bytes_max_) return;
+  if (by_hash_.contains(hash) || grammar->bytes() > options_.cache_bytes) return;
   cache_bytes_ += grammar->bytes();
   entries_.push_front({hash, std::move(grammar)});
   by_hash_[hash] = entries_.begin();
-  while (cache_bytes_ > cache_bytes_max_) {
+  while (cache_bytes_ > options_.cache_bytes) {
     cache_bytes_ -= entries_.back().grammar->bytes();
     by_hash_.erase(entries_.back().hash);
     entries_.pop_back();

@@ -8,9 +8,12 @@
 #include <list>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "absl/base/call_once.h"
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
@@ -51,6 +54,9 @@ struct GrammarOptions {
   size_t cache_bytes = kGrammarCacheBytesDefault;
   // CPU time that a mask may take.
   absl::Duration mask_cpu_max = absl::Microseconds(kGrammarMaskUsMax);
+  // Matchers of one grammar share so many lexers: the states that one has found out the others
+  // know, and only one of them works at a time. > 0.
+  uint32_t lexers = 2;
 };
 
 class GrammarEngine {
@@ -60,6 +66,13 @@ class GrammarEngine {
   static absl::StatusOr<std::unique_ptr<GrammarEngine>> Create(const Tokenizer& tokenizer,
                                                                absl::Span<const TokenId> eos,
                                                                const GrammarOptions& options = {});
+  // The same without what takes its time, which Prepare does, or the first Compile.
+  static std::unique_ptr<GrammarEngine> CreateLater(const Tokenizer& tokenizer,
+                                                    absl::Span<const TokenId> eos,
+                                                    const GrammarOptions& options = {});
+  // Makes what all grammars of the model need, unless it is there: a trie of 128,000 tokens takes
+  // 0.2 s. Callers that come meanwhile wait for it. Errors as Create's, the same at each call.
+  absl::Status Prepare();
   ~GrammarEngine();
 
   // The grammar of `spec`, compiled unless it is known; of callers with the same one compiles, the
@@ -94,16 +107,22 @@ class GrammarEngine {
 
  private:
   using Shared = std::shared_ptr<const CompiledGrammar>;
-  GrammarEngine(std::shared_ptr<const GrammarVocab> vocab, WeftGrammarEnv* env,
+  GrammarEngine(const Tokenizer& tokenizer, absl::Span<const TokenId> eos,
                 const GrammarOptions& options);
-  absl::StatusOr<Shared> CompileNow(const GrammarSpec& spec, absl::string_view field) const;
+  absl::Status MakeEnv();
+  absl::StatusOr<Shared> CompileNow(const GrammarSpec& spec, absl::string_view field);
   // Null when there is none.
   Shared Find(const GrammarSpec& spec, size_t hash) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Keep(Shared grammar, size_t hash) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  const std::shared_ptr<const GrammarVocab> vocab_;
-  WeftGrammarEnv* const env_;
-  const size_t cache_bytes_max_;
+  const Tokenizer& tokenizer_;
+  const std::vector<TokenId> eos_;
+  const GrammarOptions options_;
+  // What Prepare makes; whoever has called it may read them.
+  absl::once_flag prepared_;
+  absl::Status prepare_status_;
+  std::shared_ptr<const GrammarVocab> vocab_;
+  WeftGrammarEnv* env_ = nullptr;
 
   mutable absl::Mutex mutex_;
   struct Entry {

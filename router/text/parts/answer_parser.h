@@ -41,6 +41,7 @@ class AnswerParser : public PartParser {
 
   void Take(absl::string_view text, std::vector<AnswerPart>* out) override;
   void Finish(std::vector<AnswerPart>* out) override;
+  bool InReasoning() const override { return state_ == State::kReasoning; }
 
  private:
   enum class State : uint8_t { kLead, kReasoning, kContent, kCall };

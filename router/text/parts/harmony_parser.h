@@ -28,6 +28,7 @@ class HarmonyParser : public PartParser {
 
   void Take(absl::string_view text, std::vector<AnswerPart>* out) override;
   void Finish(std::vector<AnswerPart>* out) override;
+  bool InReasoning() const override { return state_ == State::kBody && body_ == Body::kReasoning; }
 
  private:
   enum class State : uint8_t { kLead, kHeader, kBody };

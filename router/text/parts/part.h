@@ -38,6 +38,8 @@ class PartParser {
   virtual void Take(absl::string_view text, std::vector<AnswerPart>* out) = 0;
   // The end of the answer: appends what was still held back. Nothing may follow.
   virtual void Finish(std::vector<AnswerPart>* out) = 0;
+  // What was taken ends inside of reasoning, behind its opening mark.
+  virtual bool InReasoning() const = 0;
 };
 
 }  // namespace weft::router

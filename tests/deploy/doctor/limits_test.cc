@@ -66,14 +66,15 @@ TEST_CASE("Threads that a group's cores do not pay for are named with the flags"
   host.cores = 64;
   ServeOptions options;
   options.router.io_threads = options.router.text_threads = 4;
+  options.router.mask_threads = 8;
   const auto found = [&](bool cuda) { return Found("cores", CheckCores, host, options, cuda); };
   CHECK(found(false).verdict == Verdict::kOk);
   CHECK(found(false).found == "64 cores");
   host.Limit("cpu.max", "150000 100000\n");
   CHECK(found(false).verdict == Verdict::kWarn);
   CHECK(absl::StrContains(found(false).found, "1.5 of 64 cores by /sys/fs/cgroup/cpu.max"));
-  CHECK(found(false).way_out == "--io-threads 1 --text-threads 1");
-  options.router.io_threads = options.router.text_threads = 1;
+  CHECK(found(false).way_out == "--io-threads 1 --text-threads 1 --mask-threads 2");
+  options.router.io_threads = options.router.text_threads = options.router.mask_threads = 1;
   CHECK(found(false).verdict == Verdict::kOk);
   options.shards = 4;
   CHECK(absl::StrContains(found(false).found, "4 shards compute with 4 threads"));

@@ -7,10 +7,10 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "boost/json/parse.hpp"
 #include "boost/json/value.hpp"
 #include "tests/router/doors/doors_fixture.h"
+#include "tests/router/doors/parts_script.h"
 
 namespace weft::router {
 namespace {
@@ -22,17 +22,6 @@ constexpr char kTools[] =
     R"({"type":"function","function":{"name":"g"}}])";
 constexpr char kAnthropicTools[] =
     R"("tools":[{"name":"f","input_schema":{"type":"object"}},{"name":"g","input_schema":{}}])";
-
-// A thought, two words, and two calls, cut where a tokenizer might.
-Script CallingScript() {
-  return {{Started()},
-          {Token(1, "<think>"), Token(2, "So."), Token(3, "</think>")},
-          {Token(4, "Let me"), Token(5, " see."), Token(6, "<tool_call>")},
-          {Token(7, "\n{\"name\": \"f\", \"argu"), Token(8, "ments\": {\"a\":")},
-          {Token(9, " 1}}\n"), Token(10, "</tool_call>"), Token(11, "<tool_call>")},
-          {Token(12, "{\"name\": \"g\", \"arguments\": {}}"),
-           Finished(FinishReason::kEosToken, 12, "</tool_call>")}};
-}
 
 struct PartsFixture : DoorsFixture {
   PartsFixture() {
@@ -54,17 +43,9 @@ struct PartsFixture : DoorsFixture {
                                 R"("content":"x"}],)",
                                 more, "}"));
     REQUIRE(response.status == 200);
-    std::vector<json::value> events;
-    for (const absl::string_view line : absl::StrSplit(response.body, '\n')) {
-      if (!absl::StartsWith(line, "data: {")) continue;
-      const absl::string_view event = line.substr(6);
-      events.push_back(json::parse({event.data(), event.size()}));
-    }
-    return events;
+    return EventsOf(response.body);
   }
 };
-
-std::string TextOf(const json::value& value) { return std::string(value.as_string()); }
 
 TEST_CASE("A chat's message has its calls and its reasoning apart", "[router][parts]") {
   PartsFixture fixture;
@@ -82,6 +63,8 @@ TEST_CASE("A chat's message has its calls and its reasoning apart", "[router][pa
   CHECK(calls[1].at("function").at("name") == "g");
   CHECK(calls[1].at("function").at("arguments") == "{}");
   CHECK(absl::StartsWith(TextOf(calls[0].at("id")), "call_"));
+  // The marks around the thought are its tokens, too.
+  CHECK(body.at("usage").at("completion_tokens_details").at("reasoning_tokens") == 3);
   CHECK(calls[0].at("id") != calls[1].at("id"));
 }
 
@@ -283,6 +266,23 @@ TEST_CASE("Anthropic's conversation becomes one that templates know", "[router][
   // The answer goes on with what the assistant said last.
   CHECK(chat.continue_final_message);
   CHECK(!chat.add_generation_prompt);
+}
+
+TEST_CASE("Tokens of a message are counted without an answer", "[router][parts]") {
+  PartsFixture fixture;
+  const auto count = [&fixture](const std::string& body) {
+    return fixture.Post("/v1/messages/count_tokens", body);
+  };
+  // The fake has one token for all of a text.
+  const RawResponse good = count(R"({"messages":[{"role":"user","content":"x"}],"quux":1})");
+  CHECK(good.status == 200);
+  CHECK(good.body == R"({"input_tokens":1})");
+  CHECK(good.headers.at("x-weft-ignored-fields") == "quux");
+  const RawResponse bad = count(R"({"messages":[]})");
+  CHECK(bad.status == 400);
+  CHECK(absl::StrContains(bad.body, R"("type":"error")"));
+  CHECK(absl::StrContains(bad.body, "`messages`: "));
+  CHECK(fixture.intake.request_count() == 0);
 }
 
 TEST_CASE("Anthropic's bodies are refused by name", "[router][parts]") {

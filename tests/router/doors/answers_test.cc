@@ -212,19 +212,20 @@ TEST_CASE("Chunks between the first and the last differ in their text alone", "[
 TEST_CASE("A chat stream counts usage when asked to", "[router][openai]") {
   DoorsFixture fixture;
   const std::string usage = R"({"prompt_tokens":3,"completion_tokens":2,"total_tokens":5,)"
-                            R"("prompt_tokens_details":{"cached_tokens":1}})";
+                            R"("prompt_tokens_details":{"cached_tokens":1})";
+  const std::string reasoning = R"(,"completion_tokens_details":{"reasoning_tokens":0}})";
   const std::string asked = Masked(fixture.Post(
       "/v1/chat/completions", R"({"messages":[{"role":"user","content":"x"}],"stream":true,)"
                               R"("stream_options":{"include_usage":true}})"));
   CHECK(absl::StrContains(asked, R"("finish_reason":null}],"usage":null})"));
-  CHECK(
-      absl::EndsWith(asked, absl::StrCat(kChunk, "[],\"usage\":", usage, "}\n\ndata: [DONE]\n\n")));
+  CHECK(absl::EndsWith(
+      asked, absl::StrCat(kChunk, "[],\"usage\":", usage, reasoning, "}\n\ndata: [DONE]\n\n")));
   const std::string always =
       Masked(fixture.Post("/v1/completions", R"({"prompt":"x","stream":true,"stream_options":)"
                                              R"({"continuous_usage_stats":true}})"));
   CHECK(absl::StrContains(always, R"("finish_reason":null}],"usage":{"prompt_tokens":3,)"
                                   R"("completion_tokens":1,"total_tokens":4)"));
-  CHECK(absl::StrContains(always, "\"usage\":" + usage));
+  CHECK(absl::StrContains(always, "\"usage\":" + usage + "}"));
 }
 
 TEST_CASE("An answer that began with a sign of life counts its prompt all the same",
@@ -270,7 +271,8 @@ TEST_CASE("Chat log-probabilities have OpenAI's shape", "[router][openai]") {
                      second,
                      R"(],"refusal":null},"finish_reason":"stop"}],"usage":{"prompt_tokens":3,)"
                      R"("completion_tokens":2,"total_tokens":5,"prompt_tokens_details":)"
-                     R"({"cached_tokens":1}}})"));
+                     R"({"cached_tokens":1},"completion_tokens_details":)"
+                     R"({"reasoning_tokens":0}}})"));
   const std::string stream =
       Masked(fixture.Post("/v1/chat/completions", body + ",\"stream\":true}"));
   CHECK(absl::StrContains(stream, absl::StrCat(R"("logprobs":{"content":[)", first,
@@ -460,7 +462,7 @@ TEST_CASE("Before the model is ready requests get 503 and startupz the percent",
   CHECK(fixture.Get("/readyz").status == 503);
   CHECK(fixture.Get("/livez").status == 200);
   // What no shard has told yet is not answered with zeros.
-  for (const char* path : {"/info", "/v1/models", "/v1/models/tgi"}) {
+  for (const char* path : {"/info", "/server_info", "/v1/models", "/v1/models/tgi"}) {
     const RawResponse early = fixture.Get(path);
     CHECK(early.status == 503);
     CHECK(early.headers.at("retry-after") == "1");
@@ -476,6 +478,19 @@ TEST_CASE("Before the model is ready requests get 503 and startupz the percent",
   fixture.intake.SetStatus({ServerState::kReady, 100, "", kStalledUsMax + 1});
   CHECK(fixture.Get("/livez").status == 503);
   CHECK(fixture.Get("/readyz").status == 200);
+}
+
+TEST_CASE("SGLang's server info says what info says, under its names", "[router][ops]") {
+  DoorsFixture fixture;
+  const std::string body = fixture.Get("/server_info").body;
+  CHECK(absl::StartsWith(
+      body, R"({"model_path":"fake/model","served_model_name":"fake/model","model_type":"llama",)"
+            R"("is_generation":true,"has_chat_template":true,"tool_call_parser":"none",)"
+            R"("reasoning_parser":"none","dtype":"bfloat16","device":"cpu","vocab_size":300,)"
+            R"("context_length":2048,"tp_size":2,"dp_size":1,"max_total_tokens":1024,)"));
+  CHECK(absl::EndsWith(body, R"("internal_states":[{"state":"ready"}]})"));
+  CHECK(fixture.Get("/get_server_info").body == body);
+  CHECK(fixture.Post("/server_info", "{}").status == 405);
 }
 
 TEST_CASE("Info, version, config and metrics answer", "[router][http]") {

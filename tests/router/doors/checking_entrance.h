@@ -50,9 +50,13 @@ class CheckingEntrance : public Entrance {
   void Detokenize(std::vector<TokenId> ids, bool, Admission::Permit,
                   std::shared_ptr<const TextCall>,
                   absl::AnyInvocable<void(absl::StatusOr<std::string>)> done) override {
-    GenerateInput input;
-    input.prompt = std::move(ids);
-    See(input);
+    if (ids.empty()) {
+      seen_ = "no ids";
+    } else {
+      GenerateInput input;
+      input.prompt = std::move(ids);
+      See(input);
+    }
     done(Busy());
   }
   bool Cancel(const Tenant&, const std::string&) override { return false; }

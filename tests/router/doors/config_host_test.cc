@@ -1,4 +1,4 @@
-// Under which names of this server its configuration is shown.
+// Under which names of this server its configuration is shown and its prefix cache flushed.
 
 #include <catch2/catch.hpp>
 #include <string>
@@ -52,6 +52,36 @@ TEST_CASE("The configuration is shown under addresses, other routes under every 
   CHECK(get("http://evil.example/config", "127.0.0.1").status == 421);
   CHECK(get("http://127.0.0.1:1/config", "evil.example").status == 200);
   CHECK(Fetch(fixture.server->admin_port(), "GET /config HTTP/1.0\r\n\r\n").status == 200);
+}
+
+TEST_CASE("The prefix cache is flushed on the admin port alone, under addresses alone",
+          "[router][http]") {
+  HttpServerOptions options;
+  options.admin_port = 0;
+  DoorsFixture fixture(options);
+  const auto ask = [&](uint16_t port, const std::string& line, const std::string& host) {
+    return Fetch(port,
+                 absl::StrCat(line, " HTTP/1.1\r\nhost: ", host, "\r\ncontent-length: 0\r\n\r\n"));
+  };
+  const uint16_t admin = fixture.server->admin_port();
+  int flushes = 0;
+  for (const char* line : {"POST /flush_cache", "GET /flush_cache", "POST /reset_prefix_cache"}) {
+    INFO(line);
+    const RawResponse done = ask(admin, line, "127.0.0.1");
+    CHECK(done.status == 200);
+    CHECK(done.body == R"({"success":true})");
+    CHECK(fixture.flushes == ++flushes);
+    const RawResponse refused = ask(admin, line, "evil.example");
+    CHECK(refused.status == 421);
+    CHECK(absl::StrContains(refused.body, "the prefix cache is flushed under an IP address"));
+    CHECK(ask(fixture.port(), line, "127.0.0.1").status == 404);
+    CHECK(fixture.flushes == flushes);
+  }
+  fixture.flush_status = absl::UnavailableError("later");
+  const RawResponse later = ask(admin, "POST /flush_cache", "localhost");
+  CHECK(later.status == 503);
+  CHECK(later.body == R"({"error":"later","error_type":"unavailable"})");
+  CHECK(ask(admin, "GET /reset_prefix_cache", "localhost").status == 405);
 }
 
 }  // namespace

@@ -2,17 +2,22 @@
 
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <utility>
 
 #include "common/check.h"
 #include "router/doors/anthropic/routes.h"
+#include "router/doors/api/openapi.h"
 #include "router/doors/door_context.h"
 #include "router/doors/http/server.h"
+#include "router/doors/ollama/routes.h"
 #include "router/doors/open_inference.h"
 #include "router/doors/openai/routes.h"
 #include "router/doors/ops/open_inference_routes.h"
 #include "router/doors/ops/routes.h"
+#include "router/doors/ops/server_info.h"
+#include "router/doors/responses/routes.h"
 #include "router/doors/tgi/routes.h"
 #include "router/observe/probe.h"
 #include "tests/router/doors/fake_entrance.h"
@@ -25,11 +30,21 @@ struct DoorsFixture {
       : doors(&intake, &probe, std::move(options)) {
     AddTgiRoutes(&doors, &routes);
     AddOpenAiRoutes(&doors, &routes);
+    AddResponsesRoutes(&doors, &routes);
     AddAnthropicRoutes(&doors, &routes);
+    AddOllamaRoutes(&doors, &routes);
     AddOpenInferenceRoutes(&doors, &routes);
+    AddServerInfoRoutes(&doors, &routes);
+    AddOpenApiRoute(&routes);
     AddOpsRoutes(&doors, &routes);
     AddOpsRoutes(&doors, &admin_routes);
     AddConfigRoute(&doors, &admin_routes);
+    AddFlushRoutes(
+        [this] {
+          ++flushes;
+          return flush_status;
+        },
+        &admin_routes);
     auto started = HttpServer::Start(http, &routes, &admin_routes, &probe);
     WEFT_CHECK_MSG(started.ok(), std::string(started.status().message()));
     server = *std::move(started);
@@ -48,6 +63,9 @@ struct DoorsFixture {
   DoorContext doors;
   HttpRouter routes;
   HttpRouter admin_routes;
+  // How often the prefix cache was flushed, and what came of it. Set while nobody asks.
+  std::atomic<int> flushes{0};
+  absl::Status flush_status;
   std::unique_ptr<HttpServer> server;
 };
 

@@ -16,7 +16,9 @@
 #include "router/doors/door_context.h"
 #include "router/doors/http/json.h"
 #include "router/doors/http/router.h"
+#include "router/doors/ollama/routes.h"
 #include "router/doors/openai/routes.h"
+#include "router/doors/responses/routes.h"
 #include "router/doors/tgi/routes.h"
 #include "router/observe/probe.h"
 #include "tests/router/doors/checking_entrance.h"
@@ -44,7 +46,9 @@ struct Routes {
   Routes() {
     AddTgiRoutes(&doors, &router);
     AddOpenAiRoutes(&doors, &router);
+    AddResponsesRoutes(&doors, &router);
     AddAnthropicRoutes(&doors, &router);
+    AddOllamaRoutes(&doors, &router);
   }
   Probe probe;
   CheckingEntrance entrance;
@@ -88,8 +92,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string body(reinterpret_cast<const char*>(data), size);
   const auto json = weft::router::ParseJson(body);
   for (const char* path :
-       {"/", "/generate", "/generate_stream", "/tokenize", "/chat_tokenize", "/invocations",
-        "/v1/chat/completions", "/v1/completions", "/v1/messages"}) {
+       {"/", "/generate", "/generate_stream", "/tokenize", "/chat_tokenize", "/detokenize",
+        "/invocations", "/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages",
+        "/v1/messages/count_tokens", "/api/chat", "/api/generate"}) {
     const std::string seen = weft::router::Post(path, body);
     if (seen.empty()) continue;
     WEFT_CHECK(json.ok());

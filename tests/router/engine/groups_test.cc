@@ -57,6 +57,24 @@ TEST_CASE("A prompt goes where its beginning is known", "[router][groups]") {
   rig.CheckClean();
 }
 
+TEST_CASE("A flush reaches the caches of all groups", "[router][groups]") {
+  EngineRig rig(TwoGroups());
+  WaitAllServe(rig);
+  for (const bool flushed : {false, true}) {
+    if (flushed) CHECK(rig.engine().FlushPrefixCache() == absl::OkStatus());
+    for (uint64_t seed = 1; seed <= 6; ++seed) {
+      for (int turn = 0; turn < 2; ++turn) {
+        auto sink = rig.Submit(MakeInput(seed, 100, 5));
+        sink->WaitEnd();
+        CHECK(sink->started().cached_tokens == (turn == 0 ? 0u : 96u));
+      }
+    }
+  }
+  CHECK(Prefills(rig, 0) > 0);
+  CHECK(Prefills(rig, 1) > 0);
+  rig.CheckClean();
+}
+
 TEST_CASE("A lost group gets nothing new and the other one goes on", "[router][groups]") {
   RigOptions options = TwoGroups();
   options.supervisor = false;

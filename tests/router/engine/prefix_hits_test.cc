@@ -38,6 +38,40 @@ TEST_CASE("An answer says how many of its prompt's tokens the prefix cache held"
   rig.CheckClean();
 }
 
+TEST_CASE("After a flush a prompt comes in cold, and what runs goes on", "[router][engine]") {
+  EngineRig rig({});
+  rig.WaitReady();
+  const auto cached = [&rig](const GenerateInput& input) {
+    auto sink = rig.Submit(input);
+    sink->WaitEnd();
+    CHECK(sink->ids() == rig.Expected(input));
+    return sink->started().cached_tokens;
+  };
+  const GenerateInput prompt = MakeInput(1, 100, 5);
+  CHECK(cached(prompt) == 0);
+  CHECK(cached(prompt) == 96);
+  // It is behind its first token, and far from its last.
+  const GenerateInput running = MakeInput(2, 100, 200);
+  auto sink = rig.Submit(running);
+  sink->WaitTokens(1);
+  CHECK(rig.engine().FlushPrefixCache() == absl::OkStatus());
+  CHECK(cached(prompt) == 0);
+  CHECK(cached(prompt) == 96);
+  sink->WaitEnd();
+  CHECK(sink->ids() == rig.Expected(running));
+  CHECK(rig.engine().FlushPrefixCache() == absl::OkStatus());
+  CHECK(cached(running) == 0);
+  rig.CheckClean();
+  rig.engine().Shutdown();
+  CHECK(rig.engine().FlushPrefixCache() == absl::OkStatus());
+}
+
+TEST_CASE("Before there is an engine a flush says that the server starts", "[router][engine]") {
+  Probe probe;
+  const std::unique_ptr<Core> core = MakeCore(&probe);
+  CHECK(absl::IsUnavailable(core->FlushPrefixCache()));
+}
+
 TEST_CASE("Without a prefix cache an answer says that nothing was cached", "[router][engine]") {
   RigOptions options;
   options.engine.prefix_cache = false;

@@ -24,7 +24,7 @@ struct State {
 };
 
 using Fields = std::variant<Head, State, GroupFormed, GroupLost, ArrivalRecord, CutLimitRecord,
-                            CancelRecord, StepDone, PlanRecord, End>;
+                            CancelRecord, StepDone, PlanRecord, End, Flush>;
 
 struct Record {
   int64_t delta_us = 0;
@@ -149,6 +149,8 @@ Fields ReadFields(RecordKind kind, Decoder& decoder) {
       return Read<PlanRecord>(decoder);
     case RecordKind::kEnd:
       return Read<End>(decoder);
+    case RecordKind::kFlush:
+      return Read<Flush>(decoder);
   }
   decoder.Fail();
   return {};

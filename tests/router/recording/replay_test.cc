@@ -104,6 +104,7 @@ TEST_CASE("A recording has as many plans as its world had steps", "[recording]")
   CHECK(world.report.prefix_hit_tokens > 0);
   CHECK(world.report.cancelled > 0);
   CHECK(world.report.ended_by_eos > 0);
+  CHECK(world.report.flushes > 0);
   ReplayReport report;
   REQUIRE(Replay(path, &report) == absl::OkStatus());
   CHECK(report.plans == world.report.steps);
@@ -135,6 +136,7 @@ class DigestOfStep : public EventTap {
   void OnCancel(SequenceId id, int64_t now_us, absl::Span<const Ended> ended) override {
     to_.OnCancel(id, now_us, ended);
   }
+  void OnFlush(int64_t now_us) override { to_.OnFlush(now_us); }
   void OnStepDone(StepNumber step, const StepTime& time, int64_t now_us,
                   absl::Span<const Emitted> emitted, absl::Span<const Ended> ended) override {
     to_.OnStepDone(step, time, now_us, emitted, ended);

@@ -153,6 +153,10 @@ class Runner {
               .ToString(),
           "\n");
     }
+    if (command.name == "flush") {
+      scheduler_->OnFlush(now_us_);
+      return "";
+    }
     if (command.name == "group") return Group(command);
     if (command.name == "arrive") return Arrive(command);
     if (command.name == "plan") return Plan();

@@ -14,6 +14,7 @@
 //          [tenant=N] [weight=N]            prints why, if it is refused
 //          PART is an id or a range A..B; a token id is any number
 //   cancel ID
+//   flush                                                         the prefix cache is flushed
 //   cut ID tokens=N                          cuts the limit and prints whether that was possible
 //   plan                            prints the plan, or "nothing to do"
 //   done [us=N] [TOKEN ...]         answers the oldest step in flight; without tokens its rows give

@@ -15,9 +15,10 @@ namespace {
 constexpr int64_t kBeginUs = 200'000;
 // Owner of the draws of who goes on with an answer from elsewhere, by request.
 constexpr uint64_t kResumeDraws = uint64_t{1} << 40;
-// Of constraints; and of faults that masks brought with them.
+// Of constraints; of faults that masks brought with them; of flushes of the prefix cache.
 constexpr uint64_t kConstraintDraws = uint64_t{1} << 41;
 constexpr uint64_t kMaskFaultDraws = uint64_t{1} << 42;
+constexpr uint64_t kFlushDraws = uint64_t{1} << 43;
 constexpr int64_t kWithMaskRows = static_cast<int64_t>(ShardCall::kMaskRows) + 1;
 
 class Maker {
@@ -40,6 +41,7 @@ class Maker {
       drain.us = draws_.Between(1'000, 3'000'000);
       script_.actions.push_back(drain);
     }
+    ChooseFlushes();
     std::stable_sort(script_.actions.begin(), script_.actions.end(),
                      [](const Action& a, const Action& b) { return a.at_us < b.at_us; });
     return script_;
@@ -174,6 +176,17 @@ class Maker {
         if (Chance(50)) ChooseFault(&fault);
         script_.actions.push_back(fault);
       }
+    }
+  }
+
+  void ChooseFlushes() {
+    Draws draws(static_cast<uint64_t>(script_.settings.seed), kFlushDraws);
+    if (!draws.Chance(30)) return;
+    for (int64_t left = draws.Between(1, 6); left > 0; --left) {
+      Action flush;
+      flush.kind = Kind::kFlush;
+      flush.at_us = draws.Between(kBeginUs, end_us_);
+      script_.actions.push_back(flush);
     }
   }
 

@@ -67,6 +67,7 @@ enum class Kind : uint8_t {
   kCancel,
   kTokenize,
   kDrain,
+  kFlush,
   // -- Shards
   kKill,
   kHang,

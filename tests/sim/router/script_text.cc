@@ -13,9 +13,9 @@
 namespace weft::router::sim {
 namespace {
 
-constexpr std::array<const char*, 15> kKindNames = {
-    "request", "cancel", "tokenize", "drain",   "kill", "hang",  "stick", "break",
-    "slow",    "lose",   "repeat",   "reorder", "lie",  "error", "stall"};
+constexpr std::array<const char*, 16> kKindNames = {
+    "request", "cancel", "tokenize", "drain",  "flush",   "kill", "hang",  "stick",
+    "break",   "slow",   "lose",     "repeat", "reorder", "lie",  "error", "stall"};
 
 template <typename Owner>
 struct Field {

@@ -40,8 +40,9 @@ void Print(const std::string& what, const Counts& c, double seconds) {
             << c.deaths << " deaths (" << c.deaths_in_joins << " while joining), " << c.lies
             << " lies, " << c.lost_replies << " replies lost, " << c.repeated_replies
             << " repeated, " << c.restarts_asked << " restarts asked for, " << c.drains
-            << " drains, " << c.fatal << " fatal, " << c.handed_out << " handed out, "
-            << c.given_back << " given back, " << c.full_checks << " full checks" << std::endl;
+            << " drains, " << c.flushes << " flushes, " << c.fatal << " fatal, " << c.handed_out
+            << " handed out, " << c.given_back << " given back, " << c.full_checks << " full checks"
+            << std::endl;
 }
 
 // So that the failure can stand before a trace in its file, however many lines it has.
@@ -118,6 +119,7 @@ TEST_CASE("The simulated router breaks no invariant", "[sim][router]") {
   CHECK(counts.lost_replies > 5);
   CHECK(counts.restarts_asked > 10);
   CHECK(counts.drains > 5);
+  CHECK(counts.flushes > 5);
 }
 
 TEST_CASE("Two or three groups break no invariant", "[sim][router]") {
@@ -139,6 +141,7 @@ TEST_CASE("Two or three groups break no invariant", "[sim][router]") {
   CHECK(counts.prefix_hits > 100);
   CHECK(counts.groups_lost > 100);
   CHECK(counts.drains > 5);
+  CHECK(counts.flushes > 5);
 }
 
 TEST_CASE("The same seed gives the same run of the router", "[sim][router]") {

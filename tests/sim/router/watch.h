@@ -51,6 +51,7 @@ struct Counts {
   uint64_t repeated_replies = 0;
   uint64_t restarts_asked = 0;
   uint64_t drains = 0;
+  uint64_t flushes = 0;
   uint64_t fatal = 0;
   // With several groups: requests that came to a group, and that one gave back.
   uint64_t handed_out = 0;

@@ -35,7 +35,7 @@ EngineOptions OptionsOf(const Settings& settings) {
   for (int64_t group = 0; group < settings.groups; ++group) {
     options.groups.emplace_back(static_cast<size_t>(settings.world), absl::StrCat(group));
   }
-  options.text_threads = static_cast<uint32_t>(settings.text_threads);
+  options.text_threads = options.mask_threads = static_cast<uint32_t>(settings.text_threads);
   options.running_max = static_cast<uint32_t>(settings.running_max);
   options.step_tokens_max = static_cast<uint32_t>(settings.step_tokens_max);
   options.queue_requests_max = static_cast<uint32_t>(settings.queue_requests_max);
@@ -227,6 +227,10 @@ void World::OnTime(uint32_t, uint64_t index) {
       draining_ = true;
       ++counts_->drains;
       return serving_->StartDrain(absl::Microseconds(action.us));
+    case Kind::kFlush:
+      ++counts_->flushes;
+      // Refused only while the queue of an engine loop is full.
+      return serving_->FlushPrefixCache().IgnoreError();
     case Kind::kStall:
       return Stall(action);
     default: {

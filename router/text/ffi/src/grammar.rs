@@ -17,9 +17,6 @@ use crate::{grammar_lark, grammar_schema, grammar_tags};
 const TOKEN_BYTES_MAX: usize = 1000;
 /// Stack of a compilation, which descends the grammar; only what is used takes memory.
 const COMPILE_STACK_BYTES: usize = 256 << 20;
-/// Matchers of one grammar share lexers, whose states they find out together: more lexers wait less
-/// for each other, fewer know more.
-const LEXERS: usize = 2;
 
 /// `WeftGrammarLimits` of weft_text.h.
 #[repr(C)]
@@ -33,6 +30,7 @@ pub struct Limits {
     mask_items: usize,
     row_items: usize,
     pub lexer_bytes: usize,
+    lexers: usize,
 }
 
 pub struct Env {
@@ -47,6 +45,9 @@ pub struct Env {
 impl Env {
     fn new(tokens: &[&[u8]], specials: &[u8], eos: &[u32], limits: Limits) -> Outcome<Env> {
         let vocab_size = tokens.len() as u32;
+        if limits.lexers == 0 {
+            return Err(Failure::invalid("expected at least one lexer".to_string()));
+        }
         if eos.is_empty() || eos.iter().any(|id| *id >= vocab_size) {
             return Err(Failure::invalid(format!(
                 "expected the ids of tokens that end an answer, below {vocab_size}"
@@ -222,7 +223,7 @@ impl Grammar {
                 "is too complex: compiling it takes too long",
             ));
         }
-        let bytes = (64 << 10) + 64 * source_bytes + (1 + LEXERS) * lexer_bytes(&start);
+        let bytes = (64 << 10) + 64 * source_bytes + (1 + env.limits.lexers) * lexer_bytes(&start);
         Ok(Grammar {
             env: env.clone(),
             pristine: Mutex::new(parser),
@@ -240,7 +241,7 @@ impl Grammar {
         }
         let mut roots = self.roots.lock().map_err(|_| poisoned())?;
         let (next, list) = &mut *roots;
-        let at = *next % LEXERS;
+        let at = *next % self.env.limits.lexers;
         *next += 1;
         if list.len() <= at {
             list.push(fresh()?);

@@ -1,4 +1,6 @@
 #include <catch2/catch.hpp>
+#include <utility>
+#include <vector>
 
 #include "tests/router/text/parts/parse.h"
 
@@ -74,6 +76,30 @@ TEST_CASE("Mistral's and Granite's reasoning", "[parts]") {
                   "reasoning(a)\ncontent(c)"},
                  {"nearly", "Here is my thought: a", "content(Here is my thought: a)"},
              });
+}
+
+TEST_CASE("A parser tells whether it stands inside of reasoning", "[parts]") {
+  // Pieces, and whether reasoning is open behind each.
+  using Pieces = std::vector<std::pair<const char*, bool>>;
+  const auto check = [](const char* tool_parser, const char* reasoning_parser,
+                        const Pieces& pieces) {
+    auto parser = MakePartParser(ToolOptions(tool_parser, reasoning_parser));
+    REQUIRE(parser.ok());
+    std::vector<AnswerPart> parts;
+    for (const auto& [text, inside] : pieces) {
+      INFO(reasoning_parser << ": " << text);
+      (*parser)->Take(text, &parts);
+      CHECK((*parser)->InReasoning() == inside);
+    }
+  };
+  check("none", "think",
+        {{"<th", false}, {"ink>", true}, {"So.", true}, {"</think", true}, {">Yes.", false}});
+  check("harmony", "harmony",
+        {{"<|channel|>analysis", false},
+         {"<|message|>", true},
+         {"So.", true},
+         {"<|end|>", false},
+         {"<|start|>assistant<|channel|>final<|message|>Yes.", false}});
 }
 
 }  // namespace weft::router
