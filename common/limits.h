@@ -9,7 +9,7 @@
 namespace weft {
 
 // Version of proto/weft/shard/v1/shard.proto that router and shard must share.
-inline constexpr uint32_t kShardProtocolVersion = 1;
+inline constexpr uint32_t kShardProtocolVersion = 2;
 
 // -- Model shapes ------------------------------------------------------------------------------
 inline constexpr uint32_t kWorldMax = 64;
@@ -77,6 +77,9 @@ inline constexpr size_t kBadWordBytesMax = 128;
 inline constexpr size_t kCacheSaltBytesMax = 256;
 inline constexpr int64_t kDeadlineMsMax = 86'400'000;
 inline constexpr uint32_t kTopLogprobsMax = 20;
+// Of the prompts of one request that are scored: tokens times one and the most likely ones wanted
+// of each. What is said of so many stays below the 4 MiB that gRPC's clients take in a message.
+inline constexpr uint32_t kPromptScoresMax = 200'000;
 inline constexpr size_t kChatMessagesMax = 1024;
 inline constexpr size_t kContentPartsMax = 1024;
 inline constexpr size_t kToolsMax = 128;

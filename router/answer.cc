@@ -5,6 +5,7 @@
 #include "absl/time/time.h"
 #include "common/check.h"
 #include "router/errors.h"
+#include "router/prompt_scores.h"
 
 namespace weft::router {
 namespace {
@@ -199,7 +200,13 @@ void AnswerWriter::End(AnswerEnd end) {
 Waker* AnswerWriter::Publish(std::vector<std::shared_ptr<AnswerSink>>* retired) {
   {
     absl::MutexLock lock(&answer_->mutex_);
-    if (head_.has_value()) answer_->new_head_ = std::exchange(head_, std::nullopt);
+    if (head_.has_value()) {
+      // They stay as long as the answer does.
+      if (head_->prompt_scores != nullptr) {
+        answer_->permit_.ChargeBytes(head_->prompt_scores->bytes());
+      }
+      answer_->new_head_ = std::exchange(head_, std::nullopt);
+    }
     if (!answer_->closed_) {
       answer_->permit_.ChargeBytes(pending_.size());
       if (answer_->incoming_.empty()) {

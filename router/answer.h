@@ -27,6 +27,8 @@
 
 namespace weft::router {
 
+class PromptScores;
+
 // What the client of a resumed request has had of the answer.
 struct ResumedPart {
   // Tokens, and the last one if there was any.
@@ -50,6 +52,8 @@ struct AnswerHead {
   std::optional<ResumedPart> resumed;
   // Of an answer whose parts are told apart: the prompt leaves it inside of reasoning.
   bool reasoning_open = false;
+  // Null unless they were asked for; of several choices of a prompt the first has them for all.
+  std::shared_ptr<const PromptScores> prompt_scores = nullptr;
 };
 
 // One of the most likely tokens at a position.
@@ -151,6 +155,8 @@ class Answer {
   // What the client knows the request by.
   const std::string& name() const { return correlation_id_.empty() ? id_ : correlation_id_; }
   SequenceId sequence() const { return sequence_; }
+  // Null in tests without texts.
+  const TokenTable* token_table() const { return tokens_; }
   // Null for most. What it holds is noted by whoever owns the request, and read once the answer is
   // gone; its ids are for all.
   const std::shared_ptr<RequestTrace>& trace() const { return trace_; }

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "common/ids.h"
+#include "common/limits.h"
 #include "router/answer_parts.h"
 #include "router/chat_prompt.h"
 #include "router/grammar_spec.h"
@@ -77,9 +78,14 @@ struct GenerateInput {
   bool add_special_tokens = true;
   std::optional<uint32_t> truncate_prompt_tokens;
   SamplingParams sampling;
+  // The prompt's own tokens are scored (router/prompt_scores.h), each with so many of the most
+  // likely ones; and how many numbers that may be together.
+  std::optional<uint32_t> prompt_logprobs;
+  uint32_t prompt_scores_max = kPromptScoresMax;
   // Without a seed one is drawn.
   std::optional<uint64_t> seed;
-  // Without a limit: what the context leaves.
+  // Without a limit: what the context leaves. 0: no token is wanted, the prompt is read all the
+  // same.
   std::optional<uint32_t> max_tokens;
   std::vector<std::string> stop_sequences;
   // Ids that end the answer as the model's own do, whatever ignore_eos says. Ascending, each once.

@@ -73,6 +73,19 @@ struct StepSequence {
   bool masked = false;
 };
 
+// Rows of one sequence that are scored: of each it is known which token comes behind it.
+struct StepScoring {
+  // Index into StepBatch::sequences, ascending, each once; and the first of its rows that is
+  // scored, counted from its first row.
+  uint32_t sequence = 0;
+  uint32_t first = 0;
+  // Range in StepBatch::targets: the ids behind the rows.
+  uint32_t begin = 0;
+  uint32_t count = 0;
+  // So many most likely tokens are wanted of each row; not more than the vocabulary has.
+  uint32_t top = 0;
+};
+
 // The block table of one sequence in one KV group: blocks first .. first + count - 1 of the
 // sequence, which hold all positions that the step's rows read or write in the layers of the group.
 struct StepTable {
@@ -95,6 +108,8 @@ struct StepBatch {
   uint32_t kv_groups = 1;
   std::vector<StepTable> tables;
   std::vector<BlockId> block_ids;
+  std::vector<StepScoring> scorings;
+  std::vector<TokenId> targets;
   // Of the rows that are masked; null when none is.
   std::shared_ptr<StepMasks> masks;
 
@@ -106,6 +121,14 @@ struct StepBatch {
 struct SampledLogprobs {
   uint32_t row = 0;
   float logprob = 0.0f;
+  std::vector<std::pair<TokenId, float>> top;
+};
+
+// Of the scored rows of a step, in the order of StepBatch::targets: as weft.shard.v1.PromptScores.
+struct StepScores {
+  std::vector<float> logprobs;
+  std::vector<uint32_t> ranks;
+  // Of each row as many as its scoring's `top`.
   std::vector<std::pair<TokenId, float>> top;
 };
 
@@ -126,6 +149,7 @@ struct StepResult {
   // Rows, as indices into ids and ascending, whose logits held NaN or +infinity or nothing finite:
   // their ids mean nothing. The same on all ranks.
   std::vector<uint32_t> invalid_rows;
+  StepScores scores;
   uint32_t device_us = 0;
   uint32_t comm_us = 0;
   // As Ops::WeightPasses().

@@ -68,7 +68,9 @@ void EngineLoop::EndLives() {
       failure = absl::InternalError("the scheduler gave the request up unasked");
     }
     if (live.begun) {
-      outbox_[request.text_worker].ends.push_back({ended.id, failure, ToFinish(ended.reason)});
+      const FinishReason reason =
+          request.prompt_only ? FinishReason::kLength : ToFinish(ended.reason);
+      outbox_[request.text_worker].ends.push_back({ended.id, failure, reason});
     } else {
       Refuse(request, failure);
     }

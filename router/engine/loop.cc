@@ -219,6 +219,11 @@ void EngineLoop::OnArrival(std::unique_ptr<PreparedRequest> request, int64_t now
     if (GiveBack(&request)) return;
     return refuse(ServerStopping());
   }
+  std::shared_ptr<PromptScores> scores;
+  if (request->prompt_logprobs.has_value()) {
+    scores = std::make_shared<PromptScores>(request->prompt.ids().first(request->prompt_tokens),
+                                            *request->prompt_logprobs, answer->token_table());
+  }
   if (absl::Status status = Schedule(request.get(), now_us); !status.ok()) return refuse(status);
   if (request->deadline_us > 0) deadlines_.emplace(request->deadline_us, answer->sequence());
   if (options_.queue_timeout_us > 0) {
@@ -226,6 +231,7 @@ void EngineLoop::OnArrival(std::unique_ptr<PreparedRequest> request, int64_t now
                              answer->sequence());
   }
   Live& live = live_[answer->sequence()];
+  live.scores = std::move(scores);
   live.prompt_tokens = request->prompt_tokens;
   live.constraint = request->constraint;
   live.request = std::move(request);
@@ -255,6 +261,8 @@ absl::Status EngineLoop::Schedule(PreparedRequest* request, int64_t now_us) {
   arrival.priority = request->priority;
   arrival.ignore_eos = request->ignore_eos;
   arrival.stop_ids = request->stop_token_ids;
+  // What is found in the cache runs through no model, and so is not scored.
+  arrival.bypass_prefix_cache = request->prompt_logprobs.has_value();
   const absl::Status status = scheduler_->OnArrival(std::move(arrival), now_us);
   // It was accepted under a larger pool than the shards came back with.
   if (absl::IsResourceExhausted(status)) {
@@ -386,15 +394,17 @@ void EngineLoop::SendStep(const StepPlan& plan, int64_t plan_us, int64_t now_us)
     live.prefill_epoch = group_->epoch();
     sent.partial_chunks += chunk.first && chunk.last ? 0 : 1;
     sent.resumed_chunks += live.resumed ? 1 : 0;
+    if (live.scores != nullptr) NoteScoring(chunk, live, &sent);
   }
   for (const Slot slot : sent.rows) sent.sequences.push_back(slot_sequence_[slot]);
   NoteMaskedRows(sent);
   sent.sent_us = now_us;
   const SharedBytes bytes =
       message_.Build(group_->epoch(), plan, *scheduler_, [this](SequenceId id) {
-        const PreparedRequest& request = *live_.at(id).request;
+        const Live& live = live_.at(id);
+        const PreparedRequest& request = *live.request;
         return ChunkSource{&request.sampling, request.seed, request.prompt_tokens,
-                           request.constraint != nullptr};
+                           request.constraint != nullptr, live.scores.get()};
       });
   group_->SendStep(StepMessage::CallOf(plan.kind), plan.step, bytes, now_us);
   sent.sample.host_us = plan_us + clock_->NowUs() - now_us;

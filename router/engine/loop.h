@@ -35,6 +35,7 @@
 #include "router/engine/stages.h"
 #include "router/engine/step_message.h"
 #include "router/observe/probe.h"
+#include "router/prompt_scores.h"
 #include "router/recording/recorder.h"
 #include "router/scheduler/scheduler.h"
 #include "router/shards/client.h"
@@ -136,6 +137,8 @@ class EngineLoop : public Inbox, public ShardGroupListener {
     std::unique_ptr<PreparedRequest> request;
     std::shared_ptr<Answer> answer;
     std::shared_ptr<ConstrainedLog> constraint;
+    // Of a prompt that is scored; goes on with its head.
+    std::shared_ptr<PromptScores> scores;
     uint32_t prompt_tokens = 0;
     // Of prompt and resumed part.
     uint32_t cached_tokens = 0;
@@ -151,6 +154,14 @@ class EngineLoop : public Inbox, public ShardGroupListener {
     bool resumed = false;
   };
 
+  // Rows of a prompt that a step scores.
+  struct SentScoring {
+    SequenceId sequence = 0;
+    Slot slot = 0;
+    PromptScores::Rows rows;
+    uint32_t top = 0;
+  };
+
   // What was sent and is not answered; checked against the answer.
   struct SentStep {
     StepNumber step = 0;
@@ -158,6 +169,8 @@ class EngineLoop : public Inbox, public ShardGroupListener {
     std::vector<Slot> rows;
     // Who they belonged to: a slot may have another sequence when the answer comes.
     std::vector<SequenceId> sequences;
+    // In the answer's order.
+    std::vector<SentScoring> scorings;
     StepSample sample;
     int64_t sent_us = 0;
     // Chunks that are a piece of a longer prompt, and those of preempted sequences.
@@ -224,6 +237,13 @@ class EngineLoop : public Inbox, public ShardGroupListener {
   void Refuse(PreparedRequest& request, const absl::Status& failure);
   void BeginStream(SequenceId sequence, Live& live, StreamBatch* batch);
   void SendEmitted(const weft::shard::v1::StepResponse& response, int64_t now_us);
+  // -- Prompts that are scored (scores.cc)
+  void NoteScoring(const PlannedChunk& chunk, const Live& live, SentStep* sent);
+  // Rank 0 said of the step what it was asked for.
+  bool ScoresFit(const SentStep& sent, const weft::shard::v1::StepResponse& response) const;
+  // Keeps what is said of prompts that are still wanted; ends those of which it is no number.
+  void TakeScores(const std::vector<SentScoring>& scorings,
+                  const weft::shard::v1::StepResponse& response, int64_t now_us);
   // Ends the requests whose rows the shards could not sample.
   void FailInvalidRows(const weft::shard::v1::StepResponse& response, int64_t now_us);
   ServerState StateForDoors() const;

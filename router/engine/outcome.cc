@@ -19,6 +19,10 @@ absl::Status ServerStopping() {
   return UnavailableError("SHUTTING_DOWN", "the server is shutting down", absl::Seconds(2));
 }
 
+absl::Status OutputNotFinite() {
+  return absl::InternalError("the model's output for this request is not finite (NaN or infinity)");
+}
+
 void CountUnfinished(const Answer& answer, CancelPhase phase, const absl::Status& why,
                      Probe* probe) {
   const CancelReason reason = answer.cancelled();

@@ -17,6 +17,9 @@ RejectReason RejectReasonOf(const absl::Status& overloaded);
 // What requests end with, and are refused with, when the server stops.
 absl::Status ServerStopping();
 
+// The model's numbers for the request are none.
+absl::Status OutputNotFinite();
+
 // The request ends with `why`, which is not OK, in `phase`.
 void CountUnfinished(const Answer& answer, CancelPhase phase, const absl::Status& why,
                      Probe* probe);

@@ -48,6 +48,10 @@ struct PreparedRequest {
   uint32_t prompt_tokens = 0;
   // Of the whole answer, what of it was there before included.
   uint32_t max_new_tokens = 0;
+  // No token is wanted: one is sampled all the same, since a sequence ends with one, and dropped.
+  bool prompt_only = false;
+  // As GenerateInput's; of the first of several choices alone.
+  std::optional<uint32_t> prompt_logprobs;
   // The client named the limit; otherwise it is what the context left.
   bool max_tokens_named = false;
   SamplingParams sampling;

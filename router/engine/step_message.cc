@@ -57,6 +57,16 @@ void FillSampling(const ChunkSource& source, wire::SamplingParams* out) {
   out->set_top_logprobs(in.top_logprobs);
 }
 
+void FillScoring(const PlannedChunk& planned, const PromptScores& scores, wire::Chunk* chunk) {
+  const PromptScores::Rows rows = scores.Wanted(planned.start, planned.count);
+  if (rows.count() == 0) return;
+  wire::PromptScoring* scoring = chunk->mutable_scoring();
+  scoring->set_start(rows.begin);
+  const absl::Span<const TokenId> targets = scores.Targets(rows);
+  scoring->mutable_targets()->Add(targets.begin(), targets.end());
+  scoring->set_top(scores.top());
+}
+
 void FillChunk(const PlannedChunk& planned, const Scheduler& scheduler,
                absl::FunctionRef<ChunkSource(SequenceId)> source, wire::Chunk* chunk) {
   const absl::Span<const TokenId> log = scheduler.Log(planned.id);
@@ -67,9 +77,10 @@ void FillChunk(const PlannedChunk& planned, const Scheduler& scheduler,
   chunk->mutable_ids()->Add(ids.begin(), ids.end());
   chunk->set_start(planned.start);
   chunk->set_last(planned.last);
+  const ChunkSource from = source(planned.id);
+  if (from.scores != nullptr) FillScoring(planned, *from.scores, chunk);
   if (!planned.first) return;
   // Everything the shard needs to build the sequence's sampling state anew (invariant state.log).
-  const ChunkSource from = source(planned.id);
   chunk->set_first(true);
   chunk->set_prompt_len(from.prompt_tokens);
   FillSampling(from, chunk->mutable_sampling());

@@ -9,6 +9,7 @@
 #include "absl/functional/function_ref.h"
 #include "common/ids.h"
 #include "google/protobuf/arena.h"
+#include "router/prompt_scores.h"
 #include "router/request.h"
 #include "router/scheduler/scheduler.h"
 #include "router/shards/client.h"
@@ -24,6 +25,8 @@ struct ChunkSource {
   uint32_t prompt_tokens = 0;
   // Its tokens are sampled from what masks allow.
   bool masked = false;
+  // What is known of the prompt's own tokens, where it is asked for; null = it is not.
+  const PromptScores* scores = nullptr;
 };
 
 class StepMessage {
@@ -32,8 +35,7 @@ class StepMessage {
 
   // The call that carries `plan`.
   static ShardCall CallOf(StepKind kind);
-  // Serialises it. Logs are read from `scheduler`, the rest of a chunk that is its sequence's first
-  // from `source`.
+  // Serialises it. Logs are read from `scheduler`, the rest of a chunk from `source`.
   SharedBytes Build(Epoch epoch, const StepPlan& plan, const Scheduler& scheduler,
                     absl::FunctionRef<ChunkSource(SequenceId)> source);
 

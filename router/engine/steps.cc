@@ -11,6 +11,7 @@
 #include "common/log.h"
 #include "router/engine/fingerprint.h"
 #include "router/engine/loop.h"
+#include "router/engine/outcome.h"
 #include "router/errors.h"
 #include "router/observe/request_trace.h"
 
@@ -184,10 +185,11 @@ void EngineLoop::OnStepAnswer(const StepAnswer& answer, int64_t now_us) {
   const bool fits = std::equal(sent.rows.begin(), sent.rows.end(), response.slots().begin(),
                                response.slots().end()) &&
                     response.ids_size() == response.slots_size();
-  if (!fits) {
+  if (!fits || !ScoresFit(sent, response)) {
     return group_->FailEpoch(
         absl::InternalError(absl::StrCat("rank 0 answered step ", sent.step, " with ",
-                                         response.ids_size(), " rows that were not asked for")),
+                                         response.ids_size(), " rows and ", response.scores_size(),
+                                         " scored prompts, which were not asked for so")),
         now_us);
   }
   const auto& timings = response.timings();
@@ -203,6 +205,7 @@ void EngineLoop::OnStepAnswer(const StepAnswer& answer, int64_t now_us) {
     rows_.push_back({response.slots(i), response.ids(i)});
   }
   FailInvalidRows(response, now_us);
+  TakeScores(sent.scorings, response, now_us);
   const std::vector<SequenceId> sequences = std::move(sent.sequences);
   sent_.pop_front();
   emitted_.clear();
@@ -220,6 +223,7 @@ void EngineLoop::SendEmitted(const weft::shard::v1::StepResponse& response, int6
     if (row < row_logprob_.size()) row_logprob_[row] = i;
   }
   gaps_us_.clear();
+  uint32_t given = 0;
   for (const Emitted& emitted : emitted_) {
     Live& live = live_.at(emitted.id);
     if (shares_work()) ++NewsOf(*live.answer).tokens;
@@ -236,6 +240,8 @@ void EngineLoop::SendEmitted(const weft::shard::v1::StepResponse& response, int6
       gaps_us_.push_back(static_cast<uint32_t>(now_us - live.last_token_us));
     }
     live.last_token_us = now_us;
+    if (live.request->prompt_only) continue;
+    ++given;
     if (live.constraint != nullptr) live.constraint->Append(emitted.token);
     StreamToken& token = batch.tokens.emplace_back();
     token.sequence = emitted.id;
@@ -248,7 +254,7 @@ void EngineLoop::SendEmitted(const weft::shard::v1::StepResponse& response, int6
     for (const auto& top : from.top()) logprob.top.emplace_back(top.id(), top.logprob());
   }
   if (!gaps_us_.empty()) probe_->InterTokens(gaps_us_);
-  if (!emitted_.empty()) probe_->GeneratedTokens(static_cast<uint32_t>(emitted_.size()));
+  if (given > 0) probe_->GeneratedTokens(given);
 }
 
 void EngineLoop::FailInvalidRows(const weft::shard::v1::StepResponse& response, int64_t now_us) {
@@ -259,9 +265,7 @@ void EngineLoop::FailInvalidRows(const weft::shard::v1::StepResponse& response, 
     if (!live_.contains(sequence)) continue;
     WEFT_LOG_ERROR("logits not finite id={} step={}", live_.at(sequence).answer->id(),
                    response.step());
-    Fail(sequence,
-         absl::InternalError("the model's output for this request is not finite (NaN or infinity)"),
-         now_us);
+    Fail(sequence, OutputNotFinite(), now_us);
   }
 }
 
@@ -275,6 +279,7 @@ void EngineLoop::BeginStream(SequenceId sequence, Live& live, StreamBatch* batch
   begin.head.cached_tokens = std::min(live.cached_tokens, live.prompt_tokens);
   begin.head.seed = live.request->seed;
   begin.head.fingerprint = fingerprint_;
+  begin.head.prompt_scores = std::move(live.scores);
   if (live.request->resumed.has_value()) {
     ResumedPart& resumed = begin.head.resumed.emplace(std::move(*live.request->resumed));
     resumed.exact = deterministic_ && live.request->resumed_fingerprint == fingerprint_;

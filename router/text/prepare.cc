@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "router/errors.h"
 #include "router/scatter.h"
@@ -113,6 +114,15 @@ uint64_t CacheSalt(uint64_t tenant_salt, absl::string_view text) {
   return salt;
 }
 
+absl::Status CheckScores(const GenerateInput& input, uint32_t prompt_tokens) {
+  if (!input.prompt_logprobs.has_value()) return absl::OkStatus();
+  const uint64_t scores = uint64_t{prompt_tokens} * (1 + *input.prompt_logprobs);
+  if (scores <= input.prompt_scores_max) return absl::OkStatus();
+  return FieldError("prompt_logprobs",
+                    absl::StrCat("asks for ", scores, " log-probabilities of a prompt of ",
+                                 prompt_tokens, " tokens, at most ", input.prompt_scores_max));
+}
+
 // What each choice has for itself.
 struct Choice {
   std::unique_ptr<StreamText> text;
@@ -186,6 +196,9 @@ absl::Status Prepare(const TextModel& model, const Admission& admission, uint32_
       ReadPrompt(*model.tokenizer, model.chat_template, vocab_size, admission.request_tokens_max(),
                  {&writer.permit(), &answer.unwanted()}, &input));
   const auto prompt_tokens = static_cast<uint32_t>(prompt.ids.size());
+  WEFT_RETURN_IF_ERROR(CheckScores(input, prompt_tokens));
+  prepared->prompt_only = input.max_tokens == 0u;
+  if (prepared->prompt_only) input.max_tokens = 1;
   const absl::StatusOr<uint32_t> max_new_tokens =
       admission.OutputTokens(prompt_tokens, input.max_tokens);
   if (!max_new_tokens.ok()) {
@@ -215,12 +228,14 @@ absl::Status Prepare(const TextModel& model, const Admission& admission, uint32_
   prepared->prompt = hasher.has_value() ? hasher->Hash(std::move(prompt.ids), salt)
                                         : Prompt(std::move(prompt.ids), salt);
   prepared->prompt_tokens = prompt_tokens;
+  prepared->prompt_logprobs = input.prompt_logprobs;
   prepared->seed = arrived->seed;
   FillFromInput(input, clock.NowUs(), *arrived, prepared);
   for (size_t i = 1; i < choices.size(); ++i) {
     auto follower = std::make_unique<PreparedRequest>();
     follower->follows = true;
     follower->max_new_tokens = prepared->max_new_tokens;
+    follower->prompt_only = prepared->prompt_only;
     follower->prompt = prepared->prompt.Copy();
     follower->prompt_tokens = prompt_tokens;
     // Below 2^53, as a drawn one is: clients give it back to have this choice alone. Requests of

@@ -86,7 +86,8 @@ void StreamText::AddEnd(const StreamEnd& end, const Clock& clock, Probe* probe) 
     Finish(FinishReason::kStopSequence, std::move(last.text), stop_matcher_.stop(last.stop_index),
            clock, probe);
   } else {
-    Finish(reason, last.text + stop_matcher_.Flush(), "", clock, probe);
+    // There is an echo still where no token came.
+    Finish(reason, wishes_.echo + last.text + stop_matcher_.Flush(), "", clock, probe);
   }
 }
 

@@ -8,11 +8,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
-#include "common/fnv.h"
 #include "common/log.h"
 #include "common/status.h"
 #include "common/thread_watch.h"
 #include "shard/control/executor.h"
+#include "shard/control/step_answer.h"
 
 namespace weft::shard {
 namespace {
@@ -26,40 +26,6 @@ constexpr absl::Duration kReadyPoll = absl::Microseconds(20);
 
 uint32_t ClampUs(int64_t us) {
   return static_cast<uint32_t>(std::clamp<int64_t>(us, 0, UINT32_MAX));
-}
-
-// The result has one row for each sequence that samples.
-absl::Status CheckResult(const StepBatch& batch, const StepResult& result) {
-  const auto rows = std::count_if(batch.sequences.begin(), batch.sequences.end(),
-                                  [](const StepSequence& s) { return s.sample; });
-  if (result.ids.size() == static_cast<size_t>(rows) &&
-      result.slots.size() == static_cast<size_t>(rows)) {
-    return absl::OkStatus();
-  }
-  return absl::InternalError(
-      absl::StrCat("the step sampled ", result.ids.size(), " rows instead of ", rows));
-}
-
-void FillResponse(const StepBatch& batch, const StepResult& result, bool with_ids,
-                  v1::StepResponse* response) {
-  response->set_epoch(batch.epoch);
-  response->set_step(batch.step);
-  response->set_ids_hash(HashIds(result.ids));
-  response->set_weight_passes(result.weight_passes);
-  if (!with_ids) return;
-  response->mutable_slots()->Add(result.slots.begin(), result.slots.end());
-  response->mutable_ids()->Add(result.ids.begin(), result.ids.end());
-  response->mutable_invalid_rows()->Add(result.invalid_rows.begin(), result.invalid_rows.end());
-  for (const SampledLogprobs& row : result.logprobs) {
-    v1::RowLogprobs* out = response->add_logprobs();
-    out->set_row(row.row);
-    out->set_logprob(row.logprob);
-    for (const auto& [id, logprob] : row.top) {
-      weft::v1::TokenLogprob* top = out->add_top();
-      top->set_id(id);
-      top->set_logprob(logprob);
-    }
-  }
 }
 
 }  // namespace

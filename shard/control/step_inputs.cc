@@ -28,6 +28,8 @@ void Clear(StepBatch* batch) {
   batch->sequences.clear();
   batch->tables.clear();
   batch->block_ids.clear();
+  batch->scorings.clear();
+  batch->targets.clear();
   batch->masks.reset();
 }
 
@@ -190,10 +192,42 @@ absl::Status StepInputs::AddChunk(const v1::Chunk& chunk, const std::string& fie
   batch->sequences.back().sample = chunk.last();
   batch->sequences.back().masked = chunk.last() && entry.masked;
   batch->ids.insert(batch->ids.end(), chunk.ids().begin(), chunk.ids().end());
+  if (chunk.has_scoring()) WEFT_RETURN_IF_ERROR(AddScoring(chunk, field, batch));
   if (chunk.last()) {
     entry.state = SlotState::kRunning;
     ++running_;
   }
+  return absl::OkStatus();
+}
+
+absl::Status StepInputs::AddScoring(const v1::Chunk& chunk, const std::string& field,
+                                    StepBatch* batch) const {
+  const v1::PromptScoring& scoring = chunk.scoring();
+  if (scoring.targets_size() == 0) return Invalid(field, ".scoring.targets: empty");
+  // In 64 bits: start comes from the wire.
+  const uint64_t end = uint64_t{scoring.start()} + static_cast<uint64_t>(scoring.targets_size());
+  const uint64_t chunk_end = uint64_t{chunk.start()} + static_cast<uint64_t>(chunk.ids_size());
+  if (scoring.start() < chunk.start() || end > chunk_end) {
+    return Invalid(field, ".scoring.start: rows ", scoring.start(), " to ", end,
+                   " are not in the chunk's ", chunk.start(), " to ", chunk_end);
+  }
+  if (scoring.top() > kTopLogprobsMax) {
+    return Invalid(field, ".scoring.top: ", scoring.top(), " is not in [0, ", kTopLogprobsMax, "]");
+  }
+  for (const TokenId id : scoring.targets()) {
+    if (id >= limits_.vocab_size) {
+      return Invalid(field, ".scoring.targets: ", id, " is not below the vocabulary's ",
+                     limits_.vocab_size);
+    }
+  }
+  StepScoring scored;
+  scored.sequence = static_cast<uint32_t>(batch->sequences.size() - 1);
+  scored.first = scoring.start() - chunk.start();
+  scored.begin = static_cast<uint32_t>(batch->targets.size());
+  scored.count = static_cast<uint32_t>(scoring.targets_size());
+  scored.top = std::min(scoring.top(), limits_.vocab_size);
+  batch->scorings.push_back(scored);
+  batch->targets.insert(batch->targets.end(), scoring.targets().begin(), scoring.targets().end());
   return absl::OkStatus();
 }
 

@@ -84,6 +84,8 @@ class StepInputs {
                              StepBatch* batch);
   absl::Status CheckContinues(const v1::Chunk& chunk, const std::string& field,
                               const SlotEntry& slot) const;
+  // Appends what of the chunk, whose rows are the batch's last, is scored.
+  absl::Status AddScoring(const v1::Chunk& chunk, const std::string& field, StepBatch* batch) const;
   absl::Status CheckChunkIds(const v1::Chunk& chunk, const std::string& field) const;
   // Appends the rows' entry and its block tables after checking that they cover the rows.
   absl::Status AddRows(Slot slot, uint32_t token_count, const std::string& field, StepBatch* batch);

@@ -22,7 +22,8 @@ struct StepPlan {
   absl::Span<const PlanOp> tail;
 };
 
-// Which rows an operation works on: all of the step, or those that sample.
+// Which rows an operation works on: all of the step, or those that are kept: they sample, or are a
+// slice of those that are scored.
 enum class PlanPart : uint8_t { kBody, kTail };
 
 class Ops {
@@ -36,6 +37,15 @@ class Ops {
   // Of the step that has begun: its operations, and how many rows sample a token.
   virtual StepPlan plan() const = 0;
   virtual uint32_t sampled_rows() const = 0;
+
+  // Rows that are scored go through the tail by themselves, in slices of as many rows as may
+  // sample, so that their logits need no memory of their own. Slices of the step that has begun.
+  virtual uint32_t score_slices() const = 0;
+  // The tail that follows works on the rows of slice `slice`: each once, ascending, all of them
+  // before the tail of the rows that sample.
+  virtual absl::Status BeginSlice(uint32_t slice) = 0;
+  // Scores the rows of the slice whose tail has run; adds to `result->scores`.
+  virtual absl::Status ScoreSlice(StepResult* result) = 0;
 
   // Runs or launches one operation. An error leaves device state undefined: the epoch ends
   // (invariant scope.one).

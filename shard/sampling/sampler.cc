@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
 #include "common/status.h"
+#include "shard/sampling/row_logprobs.h"
 
 namespace weft::shard {
 namespace {
@@ -210,9 +211,7 @@ void Sampler::Prepare(RowWork& row, float* logits, const Kernels& kernels, int t
     for (uint32_t i = 0; i < n; ++i) PutCandidate(Mine(word + i), top[i]);
   };
   if (params.logprobs) {
-    Stats stats{kernels.max(logits, columns), 0};
-    stats.sum = kernels.exp_sum(logits, columns, stats.max, 1.0f, nullptr);
-    *Mine(row.stats_word) = std::bit_cast<uint64_t>(stats);
+    *Mine(row.stats_word) = std::bit_cast<uint64_t>(StatsOf(kernels, logits, columns));
     put_top(row.stats_word + 1, TopLogprobs(params));
   }
   ApplyBiasAndPenalties(row, logits);
@@ -394,24 +393,16 @@ absl::Status Sampler::Logprobs(const float* logits, HostCommunicator& communicat
 
 SampledLogprobs Sampler::LogprobsOf(const RowWork& row) const {
   const uint32_t n = TopLogprobs(*row.params);
-  float best = kMinusInfinity;
   std::vector<Candidate> top;
   for (Rank rank = 0; rank < slice_.world; ++rank) {
-    const Stats stats = std::bit_cast<Stats>(*Theirs(rank, row.stats_word));
-    best = std::max(best, stats.max);
     for (uint32_t i = 0; i < n; ++i) {
-      const Candidate candidate = GetCandidate(Theirs(rank, row.stats_word + 1 + i));
-      if (candidate.id != kNoToken) top.push_back(candidate);
+      top.push_back(GetCandidate(Theirs(rank, row.stats_word + 1 + i)));
     }
   }
-  double sum = 0;
-  for (Rank rank = 0; rank < slice_.world; ++rank) {
-    const Stats stats = std::bit_cast<Stats>(*Theirs(rank, row.stats_word));
-    sum += stats.sum * std::exp(static_cast<double>(stats.max) - best);
-  }
-  const double log_sum_exp = best + std::log(sum);
-  std::sort(top.begin(), top.end(), Precedes);
-  if (top.size() > n) top.resize(n);
+  KeepBest(n, &top);
+  const double log_sum_exp = LogSumExp(slice_.world, [&](Rank rank) {
+    return std::bit_cast<RowStats>(*Theirs(rank, row.stats_word));
+  });
   SampledLogprobs result;
   result.logprob = static_cast<float>(row.raw_logit - log_sum_exp);
   for (const Candidate& candidate : top) {

@@ -85,12 +85,6 @@ class Sampler {
     bool valid = true;
     TokenId id = 0;
   };
-  // Of the model's distribution over this rank's slice.
-  struct Stats {
-    float max;
-    float sum;
-  };
-
   Path PathOf(const SamplingParams& params) const;
   uint32_t TopLogprobs(const SamplingParams& params) const;
   // Lays out the exchange and returns its words per rank.

@@ -113,6 +113,8 @@ PARAMETERS = (
     dataclasses.replace(integer((None, "top_logprobs", None), 0, 20, good=("20",)),
                         beside=(("logprobs", "true"),)),
     boolean(("return_full_text", None, "echo")),
+    boolean(("decoder_input_details", None, None)),
+    integer((None, "prompt_logprobs", "prompt_logprobs"), 0, 20, good=("20",)),
     Field(("truncate", None, None), ("1", "1048576", "null"),
           ("0", "-1", "1048577", *INTEGER_WRONG), ("1", "1048576")),
     Field((None, "truncate_prompt_tokens", "truncate_prompt_tokens"),
@@ -166,7 +168,6 @@ def on_openai(*fields):
 
 
 REFUSED = (
-    refused(("decoder_input_details", None, None), "false", others=("true",)),
     refused((None, "grammar", "grammar")),
     refused(("adapter_id", "adapter_id", "adapter_id")),
     refused(("frequency_penalty_decay", None, None)),
@@ -175,7 +176,7 @@ REFUSED = (
     *on_openai(
         ["service_tier", '"auto"', '"default"'],
         ["store", "false"], ["use_beam_search", "false"],
-        ["return_tokens_as_token_ids", "false"], ["prompt_logprobs", "false"],
+        ["return_tokens_as_token_ids", "false"],
         ["spaces_between_special_tokens", "true"],
         ["logits_processors", "[]"],
         ["vllm_xargs", "{}"], ["prompt_cache_retention", '"in_memory"'], ["regex"],

@@ -28,6 +28,7 @@ FIELDS = (
     ("stopping.include_stop_sequence", (True,), (), ()),
     ("stopping.ignore_eos", (True,), (), ()),
     ("response.echo_prompt", (True,), (), ()),
+    ("response.prompt_logprobs", (0, 20), (21, 2**32 - 1), ("0", "20")),
     ("response.omit_token_ids", (True,), (), ()),
     ("truncate_prompt_tokens", (1, 1048576), (0, 1048577, 2**32 - 1), ("1", "1048576")),
     ("priority", (-100, 100), (-101, 101, -2**31, 2**31 - 1), ("-100", "100")),

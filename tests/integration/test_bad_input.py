@@ -205,7 +205,13 @@ class BadInputTest(unittest.TestCase):
                 (chat, '"stream_options":{}', "stream_options"),
                 (completions, '"stream":false,"stream_options":{"include_usage":true}',
                  "stream_options"),
-                (completions, '"echo":true,"logprobs":0', "echo")):
+                (completions, '"echo":true,"logprobs":0,"stream":true', "echo"),
+                (completions, '"echo":true,"max_tokens":-1', "max_tokens"),
+                (completions, '"echo":false,"max_tokens":0', "max_tokens"),
+                (completions, '"prompt_logprobs":0,"stream":true', "prompt_logprobs"),
+                (chat, '"prompt_logprobs":0,"stream":true', "prompt_logprobs"),
+                ("/generate_stream", '"parameters":{"decoder_input_details":true}',
+                 "parameters.decoder_input_details")):
             prompt = {"/v1/chat/completions": f'"messages":{MESSAGES}',
                       "/v1/completions": '"prompt":"Hi"'}.get(path, '"inputs":"Hi"')
             self.assert_refused(path, "{" + prompt + "," + extra + "}", field)
@@ -213,6 +219,7 @@ class BadInputTest(unittest.TestCase):
         self.assert_served(
             chat, '{"messages":%s,"max_tokens":1,"max_completion_tokens":1}' % MESSAGES)
         self.assert_served(completions, '{"prompt":"Hi","max_tokens":1,"echo":true}')
+        self.assert_served(completions, '{"prompt":"Hi","max_tokens":0,"echo":true}')
 
     def test_objects_inside_a_body(self):
         for value in ("1", '"x"', "[]", "true"):

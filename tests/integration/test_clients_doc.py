@@ -111,6 +111,7 @@ class ClientsDocTest(ClientTest):
         pinned |= dict(line.split("==") for line in
                        (FOLDER / "requirements.txt").read_text().split())
         pinned["llama-index"] = pinned["llama-index-llms-openai-like"]
+        pinned["lm-eval"] = pinned["lm-eval[api]"]
         pinned["guidellm"] = re.search(r"guidellm==([\d.]+)", (
             ROOT / "deploy/setup.sh").read_text()).group(1)
         pinned["openai, JavaScript"] = json.loads(

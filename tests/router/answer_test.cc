@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/clock.h"
 #include "common/thread.h"
+#include "router/prompt_scores.h"
 #include "tests/router/anonymous.h"
 
 namespace weft::router {
@@ -168,6 +169,22 @@ TEST_CASE("Writer and reader may run at the same time", "[router][answer]") {
   writer.Join();
   CHECK(good);
   CHECK(read == kTokens);
+  CHECK(f.admission.bytes() == 0);
+}
+
+TEST_CASE("A prompt's scores are counted on the permit as long as the answer is there",
+          "[router][answer]") {
+  Fixture f;
+  auto scores = std::make_shared<PromptScores>(std::vector<TokenId>(1000), 0, &f.tokens);
+  for (int i = 0; i < 999; ++i) scores->Add(-1, 1, {});
+  AnswerHead head;
+  head.prompt_scores = std::move(scores);
+  f.writer.Head(std::move(head));
+  f.writer.Publish(&f.retired);
+  CHECK(f.admission.bytes() > 12'000);
+  CHECK(f.admission.bytes() < 24'000);
+  f.writer.Fail(absl::CancelledError("gone"));
+  f.answer.reset();
   CHECK(f.admission.bytes() == 0);
 }
 

@@ -124,6 +124,7 @@ class FakeModelRunner : public ModelRunner {
     result.weight_passes = batch.sequences.empty() ? 0 : 1;
     for (const StepSequence& rows : batch.sequences) RunSequence(batch, rows, &result);
     if (!result.ids.empty()) result.invalid_rows = options_.invalid_rows;
+    ScoreRows(batch, &result.scores);
     return result;
   }
 
@@ -237,6 +238,23 @@ class FakeModelRunner : public ModelRunner {
     absl::Status status = communicator->AllReduceAdd(&target, 1);
     if (status.ok()) WEFT_CHECK_EQ(target, static_cast<float>(communicator->world()));
     return status;
+  }
+
+  // Numbers that tell rows and tokens apart: row and target are in the log-probability, the row's
+  // id is the rank.
+  static void ScoreRows(const StepBatch& batch, StepScores* scores) {
+    for (const StepScoring& scoring : batch.scorings) {
+      const StepSequence& rows = batch.sequences[scoring.sequence];
+      for (uint32_t i = 0; i < scoring.count; ++i) {
+        const uint32_t row = scoring.first + i;
+        scores->logprobs.push_back(-static_cast<float>(rows.start + row) -
+                                   static_cast<float>(batch.targets[scoring.begin + i]) / 1024);
+        scores->ranks.push_back(batch.ids[rows.token_begin + row]);
+        for (TokenId id = 0; id < scoring.top; ++id) {
+          scores->top.emplace_back(id, -static_cast<float>(id));
+        }
+      }
+    }
   }
 
   void RunSequence(const StepBatch& batch, const StepSequence& rows, StepResult* result) {

@@ -50,6 +50,14 @@ bool HasPenalty(const wire::SamplingParams& sampling) {
 
 }  // namespace
 
+float MockScore(uint64_t chain, TokenId id) {
+  return -static_cast<float>(MockChain(chain, id) % 1024) / 64;
+}
+
+TokenId MockBest(const MockVocabulary& vocabulary, uint64_t chain, uint32_t rank) {
+  return static_cast<TokenId>((chain + rank) % vocabulary.size);
+}
+
 uint64_t MockChain(uint64_t chain, TokenId id) { return SplitmixFinish(chain * 31 + id + 1); }
 
 TokenId MockToken(const MockVocabulary& vocabulary, uint64_t seed, Position position,
@@ -326,9 +334,37 @@ void MockModel::RunChunk(const wire::Chunk& chunk, wire::StepResponse* response)
     Expect(id < shape_.vocabulary.size, [&] { return absl::StrCat("token id ", id); });
     Write(chunk.slot(), state, id);
   }
+  if (chunk.has_scoring()) Score(chunk, state, response);
   if (!chunk.last()) return;
   state.running = true;
   Sample(chunk.slot(), state, response);
+}
+
+void MockModel::Score(const wire::Chunk& chunk, const SlotState& state,
+                      wire::StepResponse* response) {
+  const wire::PromptScoring& scoring = chunk.scoring();
+  const int64_t end = int64_t{scoring.start()} + scoring.targets_size();
+  const bool inside = scoring.start() >= chunk.start() && scoring.targets_size() > 0 &&
+                      end <= int64_t{chunk.start()} + chunk.ids_size();
+  Expect(inside, [&] {
+    return absl::StrCat("slot ", chunk.slot(), " scores rows ", scoring.start(), " to ", end);
+  });
+  if (!inside) return;
+  Expect(scoring.top() <= kTopLogprobsMax, "more tokens are wanted than may be");
+  wire::PromptScores* out = response->add_scores();
+  out->set_slot(chunk.slot());
+  out->set_start(scoring.start());
+  Position position = scoring.start();
+  for (const TokenId target : scoring.targets()) {
+    Expect(target < shape_.vocabulary.size, [&] { return absl::StrCat("target ", target); });
+    const uint64_t chain = ChainBefore(chunk.slot(), state, ++position);
+    out->add_logprobs(MockScore(chain, target));
+    out->add_ranks(1 + target);
+    for (uint32_t i = 0; i < scoring.top(); ++i) {
+      out->add_top_ids(MockBest(shape_.vocabulary, chain, i));
+      out->add_top_logprobs(-static_cast<float>(i));
+    }
+  }
 }
 
 void MockModel::BeginSequence(const wire::Chunk& chunk) {

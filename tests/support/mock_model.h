@@ -37,6 +37,11 @@ TokenId MockToken(const MockVocabulary& vocabulary, uint64_t seed, Position posi
                   uint64_t chain);
 uint64_t MockChain(uint64_t chain, TokenId id);
 
+// What the model says of a prompt's token `id` behind a log with this hash chain: the
+// log-probability, and of `rank` counted from 0 the most likely token and what it says of that.
+float MockScore(uint64_t chain, TokenId id);
+TokenId MockBest(const MockVocabulary& vocabulary, uint64_t chain, uint32_t rank);
+
 // Whether an answer may go on with an id.
 using MockRule = std::function<bool(absl::Span<const TokenId> answer, TokenId id)>;
 // The first id that may follow `answer`, from `id` on and then from 0. Without a rule `id` itself.
@@ -132,6 +137,8 @@ class MockModel {
                   weft::shard::v1::StepResponse* response);
   void RunChunk(const weft::shard::v1::Chunk& chunk, weft::shard::v1::StepResponse* response);
   void BeginSequence(const weft::shard::v1::Chunk& chunk);
+  void Score(const weft::shard::v1::Chunk& chunk, const SlotState& state,
+             weft::shard::v1::StepResponse* response);
   void CheckPenaltyIds(const weft::shard::v1::Chunk& chunk, uint64_t chain_before);
   void Write(Slot slot, SlotState& state, TokenId id);
   void ApplyDelta(const weft::shard::v1::BlockDelta& delta);

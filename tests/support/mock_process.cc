@@ -387,6 +387,7 @@ void MockProcess::RunStep(StepNumber step, Epoch epoch, const StepCall& call) {
     response.clear_ids();
     response.clear_slots();
     response.clear_logprobs();
+    response.clear_scores();
   }
   owner_.AddBusy(std::max<int64_t>(call.arrived_us - last_end_us_, 0), start_us, end_us);
   last_end_us_ = end_us;

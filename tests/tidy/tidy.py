@@ -99,7 +99,8 @@ ROOMS = {
 }
 WORDS = {
     "router": {"admission.h", "answer.h", "answer_parts.h", "chat_prompt.h", "context_length.h", "errors.h",
-               "grammar_spec.h", "range.h", "request.h", "scatter.h", "waker.h", "admission.cc", "answer.cc", "errors.cc",
+               "grammar_spec.h", "prompt_scores.h", "range.h", "request.h", "scatter.h", "waker.h", "admission.cc",
+               "answer.cc", "errors.cc", "prompt_scores.cc",
                # What metrics are labelled with.
                "shards/call.h", "shards/group_state.h",
                # Who a request runs for.

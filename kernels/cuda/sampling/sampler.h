@@ -108,6 +108,9 @@ struct SamplerParams {
   // With kSamplerLogprobs, written in rows that ask: [rows] and twice
   // [rows, kSamplerTopLogprobsMax], best first; places without a token get kNoSampledToken and
   // -infinity.
+  // With `targets` [rows], each below the vocabulary, log-probabilities are those of the targets
+  // and not of the tokens that are drawn.
+  const uint32_t* targets = nullptr;
   float* out_logprobs = nullptr;
   uint32_t* out_top_ids = nullptr;
   float* out_top_logprobs = nullptr;

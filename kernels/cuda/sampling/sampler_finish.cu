@@ -128,7 +128,8 @@ __global__ void __launch_bounds__(kSelectThreads)
   }
   if (threadIdx.x == 0) WriteToken(params, row, r, sample);
   if (WantsLogprobs(row, params)) {
-    WriteLogprobs(params, work, row, r, sample & ~kInvalidSampleBit, scratch);
+    const uint32_t id = params.targets == nullptr ? sample & ~kInvalidSampleBit : params.targets[r];
+    WriteLogprobs(params, work, row, r, id, scratch);
   }
 }
 

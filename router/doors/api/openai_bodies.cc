@@ -48,7 +48,7 @@ ApiFields SharedFields() {
   ApiFields fields = SamplingFields();
   AddFields({Text("model"), Whole("n", 1, kChoicesMax, 1), Flag("stream", false),
              Json("stream_options", ObjectSchema(options)), Flag("return_token_ids", false),
-             ResumeField(), Object("response_format"), Ignored("user"), Ignored("metadata"),
+             ResumeField(), Whole("prompt_logprobs", 0, kTopLogprobsMax), Object("response_format"), Ignored("user"), Ignored("metadata"),
              Ignored("prompt_cache_key"), Ignored("safety_identifier"),
              Whole("min_tokens", 0, kContextTokensMax, 0)},
             &fields);
@@ -73,7 +73,7 @@ ApiFields CompletionFields() {
                                   R"(},"minItems":1,"maxItems":)", kPromptsMax, "}]")))};
   AddFields(SharedFields(), &fields);
   AddFields(
-      {Whole("max_tokens", 1, kContextTokensMax, kCompletionTokensDefault), Flag("echo", false),
+      {Whole("max_tokens", 0, kContextTokensMax, kCompletionTokensDefault), Flag("echo", false),
        Whole("logprobs", 0, kTopLogprobsMax), Whole("best_of", 1, kChoicesMax)},
       &fields);
   AddRefused(RefusedCompletionFields(), &fields);

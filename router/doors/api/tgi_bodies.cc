@@ -16,7 +16,7 @@ ApiFields Parameters() {
                                                        R"("json_schema","regex"])")),
                                      Json("value", R"("type":["object","string","boolean"])")})),
        TokenCountField("truncate"), Flag("details", false), Whole("best_of", 1, kChoicesMax, 1),
-       Flag("return_full_text", false), Whole("top_n_tokens", 0, kTopLogprobsMax, 0),
+       Flag("return_full_text", false), Flag("decoder_input_details", false), Whole("top_n_tokens", 0, kTopLogprobsMax, 0),
        ResumeField()},
       &fields);
   AddRefused(RefusedTgiParameters(), &fields);

@@ -5,7 +5,9 @@
 #include <string>
 #include <utility>
 
+#include "absl/types/span.h"
 #include "router/doors/grpc/request.h"
+#include "router/prompt_scores.h"
 
 namespace weft::router {
 namespace {
@@ -22,6 +24,27 @@ weft::v1::FinishReason WireReason(FinishReason reason) {
       return weft::v1::FINISH_REASON_STOP_TOKEN;
   }
   return weft::v1::FINISH_REASON_UNSPECIFIED;
+}
+
+void FillTop(absl::Span<const TokenLogprob> from,
+             google::protobuf::RepeatedPtrField<weft::v1::TokenLogprob>* out) {
+  for (const TokenLogprob& top : from) {
+    weft::v1::TokenLogprob* one = out->Add();
+    one->set_id(top.id);
+    one->set_logprob(top.logprob);
+  }
+}
+
+void FillPromptDetails(const PromptScores& scores, weft::v1::PromptInfo* info) {
+  for (size_t i = 0; i < scores.tokens(); ++i) {
+    const AnswerToken token = scores.Token(i);
+    weft::v1::PromptToken* out = info->add_prompt_details();
+    out->set_id(token.id);
+    if (!token.has_logprob) continue;
+    out->set_logprob(token.logprob);
+    out->set_rank(scores.Rank(i));
+    FillTop(token.top, out->mutable_top());
+  }
 }
 
 // One piece a run of parts of the same call.
@@ -76,11 +99,7 @@ void GenerateEvents::FillToken(const AnswerToken& token, weft::v1::Output* outpu
   if (!token.has_logprob) return;
   weft::v1::TokenDetail* detail = output->add_details();
   detail->set_logprob(token.logprob);
-  for (const TokenLogprob& top : token.top) {
-    weft::v1::TokenLogprob* one = detail->add_top();
-    one->set_id(top.id);
-    one->set_logprob(top.logprob);
-  }
+  FillTop(token.top, detail->mutable_top());
 }
 
 void GenerateEvents::FillFinish(const AnswerEvent& event, weft::v1::FinishInfo* info) const {
@@ -105,6 +124,7 @@ void GenerateEvents::FillHead(const Answers& answers, const AnswerHead& head,
   info->set_cached_tokens(head.cached_tokens);
   info->set_seed(head.seed);
   info->set_fingerprint(head.fingerprint);
+  if (head.prompt_scores != nullptr) FillPromptDetails(*head.prompt_scores, info);
   if (head.resumed.has_value()) {
     info->set_resume_match(head.resumed->exact ? weft::v1::RESUME_MATCH_EXACT
                                                : weft::v1::RESUME_MATCH_INEXACT);

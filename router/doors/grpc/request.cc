@@ -27,6 +27,7 @@ constexpr FieldPath kPaths[] = {{"max_tokens", "stopping.max_tokens"},
                                 {"stop_token_ids", "stopping.stop_token_ids"},
                                 {"logit_bias", "decoding.logit_bias"},
                                 {"top_logprobs", "response.top_logprobs"},
+                                {"prompt_logprobs", "response.prompt_logprobs"},
                                 {"messages", "chat.messages"},
                                 {"tools", "chat.tools"},
                                 {"continue_final_message", "chat.continue_final_message"},
@@ -259,6 +260,11 @@ absl::Status ReadResponse(const weft::v1::ResponseOptions& from, GenerateInput* 
   if (from.top_logprobs() > 0 && !from.logprobs()) {
     return FieldError("response.top_logprobs", "needs response.logprobs");
   }
+  if (from.has_prompt_logprobs()) {
+    WEFT_RETURN_IF_ERROR(
+        CheckNumber("response.prompt_logprobs", from.prompt_logprobs(), {0, kTopLogprobsMax}));
+    input->prompt_logprobs = from.prompt_logprobs();
+  }
   return absl::OkStatus();
 }
 
@@ -325,6 +331,9 @@ absl::StatusOr<GenerateInput> ReadGenerate(const DoorContext& doors,
   WEFT_RETURN_IF_ERROR(ReadResponse(request.response(), &input));
   WEFT_RETURN_IF_ERROR(ReadParts(model, request.response(), std::move(choice), &input));
   if (request.has_resume()) WEFT_RETURN_IF_ERROR(ReadResume(request.resume(), &input));
+  if (request.has_resume() && input.prompt_logprobs.has_value()) {
+    return FieldError("response.prompt_logprobs", "is not for a request that resumes an answer");
+  }
   if (request.has_resume() && request.sampling().n() > 1) {
     return FieldError("resume", "is for streams of one answer");
   }

@@ -9,10 +9,10 @@
 #include "router/doors/http/json.h"
 #include "router/doors/http/replies.h"
 #include "router/doors/http/sse.h"
-#include "router/doors/openai/logprobs.h"
+#include "router/doors/openai/logprobs_json.h"
 #include "router/doors/openai/parts_json.h"
 #include "router/errors.h"
-#include "router/text/detokenizer.h"
+#include "router/prompt_scores.h"
 
 namespace weft::router {
 namespace {
@@ -22,61 +22,6 @@ constexpr absl::string_view kToolCalls = "tool_calls";
 
 absl::string_view OpenAiFinishReason(FinishReason reason) {
   return reason == FinishReason::kLength ? absl::string_view("length") : kStop;
-}
-
-// Characters (not bytes) of a text.
-uint64_t CharacterCount(absl::string_view text) {
-  uint64_t count = 0;
-  for (const char c : text) count += (static_cast<unsigned char>(c) & 0xc0) != 0x80;
-  return count;
-}
-
-void WriteChatLogprobs(absl::Span<const AnswerToken> tokens, JsonWriter* json) {
-  json->BeginObject().Key("content").BeginArray();
-  for (const AnswerToken& token : tokens) WriteTokenLogprob(token, json);
-  json->EndArray().Key("refusal").Null().EndObject();
-}
-
-// One entry of `top_logprobs`: the most likely tokens and, if it is not among them, the one chosen.
-void WriteTopObject(const AnswerToken& token, std::string* scratch, JsonWriter* json) {
-  const auto member = [&](absl::string_view text, float logprob) {
-    scratch->clear();
-    AppendJsonString(text, scratch);
-    const absl::string_view quoted = *scratch;
-    json->Key(quoted.substr(1, quoted.size() - 2)).Float(FiniteLogprob(logprob));
-  };
-  bool chosen = false;
-  json->BeginObject();
-  for (const TokenLogprob& top : token.top) {
-    chosen |= top.id == token.id;
-    member(LossyText(top.bytes), top.logprob);
-  }
-  if (!chosen) member(LossyText(token.bytes), token.logprob);
-  json->EndObject();
-}
-
-// `offset` is the first token's place in the answer, in characters; moved on past the last.
-void WriteCompletionLogprobs(absl::Span<const AnswerToken> tokens, bool with_top, uint64_t* offset,
-                             JsonWriter* json) {
-  json->BeginObject().Key("text_offset").BeginArray();
-  for (const AnswerToken& token : tokens) {
-    json->Unsigned(*offset);
-    *offset += CharacterCount(LossyText(token.bytes));
-  }
-  json->EndArray().Key("token_logprobs").BeginArray();
-  for (const AnswerToken& token : tokens) json->Float(FiniteLogprob(token.logprob));
-  json->EndArray().Key("tokens").BeginArray();
-  for (const AnswerToken& token : tokens) json->String(LossyText(token.bytes));
-  json->EndArray().Key("top_logprobs");
-  if (with_top) {
-    std::string scratch;
-    json->BeginArray();
-    for (const AnswerToken& token : tokens) WriteTopObject(token, &scratch, json);
-    json->EndArray();
-  } else {
-    json->Null();
-  }
-  json->EndObject();
 }
 
 // What is known of one answer.
@@ -101,7 +46,8 @@ class OpenAiFormatter : public ResponseFormatter {
   explicit OpenAiFormatter(OpenAiFormat format)
       : format_(std::move(format)),
         parts_(format_.parts),
-        choices_(size_t{format_.prompts} * format_.best_of) {}
+        choices_(size_t{format_.prompts} * format_.best_of),
+        scores_(format_.prompts) {}
 
   bool streaming() const override { return format_.stream; }
 
@@ -114,6 +60,7 @@ class OpenAiFormatter : public ResponseFormatter {
       MakePrefix();
       if (format_.stream) MakePlain();
     }
+    if (started.prompt_scores != nullptr) scores_[index / format_.best_of] = started.prompt_scores;
     choice.parts.Begin(parts_, started);
     if (!started.resumed.has_value()) return;
     // Counts and offsets go on where the broken stream stood; the role came with its first token.
@@ -180,10 +127,15 @@ class OpenAiFormatter : public ResponseFormatter {
     for (uint32_t prompt = 0; prompt < format_.prompts; ++prompt) {
       const std::vector<Choice*> best = BestOf(prompt);
       for (uint32_t i = 0; i < best.size(); ++i) {
-        WriteChoice(prompt * format_.choices + i, best[i], &json);
+        WriteChoice(prompt * format_.choices + i, scores_[prompt].get(), best[i], &json);
       }
     }
     json.EndArray();
+    if (format_.chat && format_.prompt_logprobs.has_value() && scores_[0] != nullptr) {
+      reply.body += ",\"prompt_logprobs\":";
+      JsonWriter list(&reply.body);
+      WritePromptLogprobs(*scores_[0], *format_.prompt_logprobs, &list);
+    }
     reply.body += ",\"usage\":";
     WriteUsage(&reply.body);
     reply.body.push_back('}');
@@ -198,6 +150,9 @@ class OpenAiFormatter : public ResponseFormatter {
     const std::string field = ErrorField(status).value_or("");
     if (field == "prompt" && format_.chat) return RenameField(status, "messages");
     if (field == "stop_sequences") return RenameField(status, "stop");
+    if (field == "prompt_logprobs" && !format_.prompt_logprobs.has_value()) {
+      return RenameField(status, "logprobs");
+    }
     return status;
   }
 
@@ -226,7 +181,8 @@ class OpenAiFormatter : public ResponseFormatter {
     return best;
   }
 
-  void WriteChoice(uint32_t index, Choice* choice, JsonWriter* json) {
+  // `scores`: of its prompt, or null.
+  void WriteChoice(uint32_t index, const PromptScores* scores, Choice* choice, JsonWriter* json) {
     json->BeginObject().Key("index").Unsigned(index);
     if (format_.chat) {
       json->Key("message");
@@ -235,7 +191,11 @@ class OpenAiFormatter : public ResponseFormatter {
       json->Key("text").String(choice->parts.content());
     }
     json->Key("logprobs");
-    WriteLogprobs(choice->tokens, choice, json);
+    WriteLogprobs(format_.echo_logprobs ? scores : nullptr, choice->tokens, choice, json);
+    if (!format_.chat && format_.prompt_logprobs.has_value() && scores != nullptr) {
+      json->Key("prompt_logprobs");
+      WritePromptLogprobs(*scores, *format_.prompt_logprobs, json);
+    }
     json->Key("finish_reason").String(choice->finish_reason);
     WriteStopReason(*choice, json);
     WriteIds(choice->ids, json);
@@ -320,7 +280,8 @@ class OpenAiFormatter : public ResponseFormatter {
       json.Key("text").String(parts.empty() ? absl::string_view() : parts.front().text);
     }
     json.Key("logprobs");
-    WriteLogprobs(token == nullptr ? absl::Span<const AnswerToken>()
+    WriteLogprobs(nullptr,
+                  token == nullptr ? absl::Span<const AnswerToken>()
                                    : absl::Span<const AnswerToken>(token, 1),
                   &choice, &json);
     json.Key("finish_reason");
@@ -343,13 +304,14 @@ class OpenAiFormatter : public ResponseFormatter {
     out->push_back('}');
   }
 
-  void WriteLogprobs(absl::Span<const AnswerToken> tokens, Choice* choice, JsonWriter* json) const {
+  void WriteLogprobs(const PromptScores* scores, absl::Span<const AnswerToken> tokens,
+                     Choice* choice, JsonWriter* json) const {
     if (!format_.logprobs || (format_.stream && tokens.empty())) {
       json->Null();
     } else if (format_.chat) {
       WriteChatLogprobs(tokens, json);
     } else {
-      WriteCompletionLogprobs(tokens, format_.top_logprobs > 0, &choice->text_offset, json);
+      WriteCompletionLogprobs(scores, tokens, format_.top_logprobs, &choice->text_offset, json);
     }
   }
 
@@ -399,6 +361,8 @@ class OpenAiFormatter : public ResponseFormatter {
   const PartsContext parts_;
   // The choices of each prompt, one prompt behind the other.
   std::vector<Choice> choices_;
+  // Of each prompt that was scored.
+  std::vector<std::shared_ptr<const PromptScores>> scores_;
   size_t finished_ = 0;
   AnswerHead head_;
   // The same bytes begin every chunk, and more of them stand around the text of a plain one.

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "router/answer_parts.h"
@@ -32,6 +33,10 @@ struct OpenAiFormat {
   bool reasoning = true;
   bool logprobs = false;
   uint32_t top_logprobs = 0;
+  // Of whole answers: `logprobs` begin with the prompt's, as the text does; and vLLM's
+  // prompt_logprobs, with so many of the most likely tokens.
+  bool echo_logprobs = false;
+  std::optional<uint32_t> prompt_logprobs;
   std::string request_id;
   std::string model;
   int64_t created_unix_s = 0;

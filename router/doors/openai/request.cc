@@ -24,7 +24,6 @@ constexpr uint32_t kCompletionTokensDefault = 16;
 // Fields of OpenAI and of vLLM's extensions that no route serves. Those that OpenAI has for chats
 // alone are refused in completions too: whoever sends them there counts on them.
 constexpr RefusedField kRefusedAnywhere[] = {{"service_tier", "\"auto\"|\"default\""},
-                                             {"prompt_logprobs", "false"},
                                              {"guided_decoding_backend", ""},
                                              {"guided_whitespace_pattern", ""},
                                              {"grammar", ""},
@@ -133,6 +132,34 @@ void ReadShared(const DoorContext& doors, FieldReader& fields, OpenAiRequest* re
   for (const char* name : {"user", "metadata", "prompt_cache_key", "safety_identifier"}) {
     fields.Accept(name);
   }
+}
+
+// vLLM's.
+void ReadPromptLogprobs(FieldReader& fields, OpenAiRequest* request) {
+  const std::optional<int64_t> top = fields.Integer("prompt_logprobs", 0, kTopLogprobsMax);
+  if (!top.has_value()) return;
+  if (request->format.stream) fields.Fail("prompt_logprobs", "is for whole answers");
+  request->format.prompt_logprobs = static_cast<uint32_t>(*top);
+  request->inputs.front().prompt_logprobs = request->format.prompt_logprobs;
+}
+
+// The text begins with the prompt, and log-probabilities do too. Behind ReadPromptLogprobs.
+void ReadEcho(FieldReader& fields, OpenAiRequest* request) {
+  GenerateInput& input = request->inputs.front();
+  OpenAiFormat& format = request->format;
+  input.echo_prompt = fields.Bool("echo").value_or(false);
+  format.echo_logprobs = input.echo_prompt && format.logprobs;
+  if (!format.echo_logprobs) return;
+  if (format.stream) fields.Fail("echo", "with logprobs is for whole answers");
+  input.prompt_logprobs = std::max(input.prompt_logprobs.value_or(0), format.top_logprobs);
+}
+
+// With echo a completion may be the prompt alone.
+void ReadCompletionLimits(FieldReader& fields, GenerateInput* input) {
+  const std::optional<int64_t> limit = fields.Integer("max_tokens", 0, kContextTokensMax);
+  if (limit == 0 && !input->echo_prompt) fields.Fail("max_tokens", "may be 0 with echo alone");
+  input->max_tokens = static_cast<uint32_t>(limit.value_or(kCompletionTokensDefault));
+  ReadMinTokens(fields, "min_tokens", input);
 }
 
 void FillFormat(const DoorContext& doors, const std::string& request_id, bool chat,
@@ -244,6 +271,7 @@ absl::StatusOr<OpenAiRequest> ReadChatRequest(const DoorContext& doors,
   ReadShared(doors, fields, &request, &unknown_options);
   ReadChatLimits(fields, &input);
   ReadChatLogprobs(fields, &input.sampling);
+  ReadPromptLogprobs(fields, &request);
   request.format.logprobs = input.sampling.logprobs;
   request.format.top_logprobs = input.sampling.top_logprobs;
   ReadChoices(fields, /*has_best_of=*/false, &request);
@@ -276,16 +304,14 @@ absl::StatusOr<OpenAiRequest> ReadCompletionRequest(const DoorContext& doors,
     fields.Fail("prompt", "is required");
   }
   ReadShared(doors, fields, &request, &request.ignored);
-  input.max_tokens = ReadTokenCount(fields, "max_tokens").value_or(kCompletionTokensDefault);
-  ReadMinTokens(fields, "min_tokens", &input);
-  input.echo_prompt = fields.Bool("echo").value_or(false);
   const std::optional<int64_t> logprobs = fields.Integer("logprobs", 0, kTopLogprobsMax);
   input.sampling.logprobs = request.format.logprobs = logprobs.has_value();
   input.sampling.top_logprobs = static_cast<uint32_t>(logprobs.value_or(0));
   request.format.top_logprobs = input.sampling.top_logprobs;
-  if (input.echo_prompt && logprobs.has_value()) {
-    fields.Fail("echo", "with logprobs is not supported: the prompt's are not computed");
-  }
+  ReadPromptLogprobs(fields, &request);
+  ReadEcho(fields, &request);
+  ReadCompletionLimits(fields, &input);
+  input.prompt_scores_max = kPromptScoresMax / static_cast<uint32_t>(prompts.size());
   request.inputs.resize(prompts.size(), input);
   for (size_t i = 0; i < prompts.size(); ++i) request.inputs[i].prompt = std::move(prompts[i]);
   ReadChoices(fields, /*has_best_of=*/true, &request);

@@ -10,7 +10,7 @@
 #include "router/doors/http/json.h"
 #include "router/doors/http/replies.h"
 #include "router/doors/http/sse.h"
-#include "router/doors/openai/logprobs.h"
+#include "router/doors/openai/logprobs_json.h"
 #include "router/doors/responses/output.h"
 #include "router/errors.h"
 

@@ -29,6 +29,7 @@ constexpr size_t kMetadataValueBytesMax = 512;
 // What needs an answer that was kept, or what OpenAI runs; and fields of chats, which whoever sends
 // them here counts on.
 constexpr RefusedField kRefused[] = {{"previous_response_id", ""},
+                                     {"prompt_logprobs", ""},
                                      {"conversation", ""},
                                      {"background", "false"},
                                      {"prompt", ""},

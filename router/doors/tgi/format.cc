@@ -10,6 +10,7 @@
 #include "router/doors/http/replies.h"
 #include "router/doors/http/sse.h"
 #include "router/errors.h"
+#include "router/prompt_scores.h"
 #include "router/text/detokenizer.h"
 
 namespace weft::router {
@@ -37,6 +38,23 @@ void WriteToken(const AnswerToken& token, absl::string_view text, JsonWriter* js
   json->Key("special").Bool(token.special).EndObject();
 }
 
+// Of the prompt's tokens, the first without a log-probability.
+void WritePrefill(const PromptScores* scores, JsonWriter* json) {
+  json->BeginArray();
+  for (size_t i = 0; scores != nullptr && i < scores->tokens(); ++i) {
+    const AnswerToken token = scores->Token(i);
+    json->BeginObject().Key("id").Unsigned(token.id);
+    json->Key("text").String(LossyText(token.bytes)).Key("logprob");
+    if (token.has_logprob) {
+      json->Float(token.logprob);
+    } else {
+      json->Null();
+    }
+    json->EndObject();
+  }
+  json->EndArray();
+}
+
 void WriteTopTokens(const AnswerToken& token, JsonWriter* json) {
   json->BeginArray();
   for (const TokenLogprob& top : token.top) {
@@ -58,6 +76,7 @@ std::string TgiName(const std::string& field) {
   if (field == "truncate_prompt_tokens") return "parameters.truncate";
   if (field == "stop_sequences") return "parameters.stop";
   if (field == "min_tokens") return "parameters.min_new_tokens";
+  if (field == "prompt_logprobs") return "parameters.decoder_input_details";
   if (field == "top_logprobs") return "parameters.top_n_tokens";
   return absl::StrCat("parameters.", field);
 }
@@ -156,6 +175,7 @@ class TgiFormatter : public ResponseFormatter {
     Choice& choice = choices_[index];
     choice.prompt_tokens = started.prompt_tokens;
     head_ = started;
+    if (started.prompt_scores != nullptr) scores_ = started.prompt_scores;
     if (!started.resumed.has_value()) return;
     // Numbers, and the whole text at the end, go on where the broken stream stood.
     choice.index = started.resumed->tokens;
@@ -197,7 +217,9 @@ class TgiFormatter : public ResponseFormatter {
     json->Key("finish_reason").String(TgiFinishReason(choice.finished.reason));
     json->Key("generated_tokens").Unsigned(choice.finished.output_tokens);
     json->Key("seed").Unsigned(choice.finished.seed);
-    json->Key("prefill").BeginArray().EndArray().Key("tokens").BeginArray();
+    json->Key("prefill");
+    WritePrefill(scores_.get(), json);
+    json->Key("tokens").BeginArray();
     const std::vector<AnswerToken>& tokens = choice.tokens;
     for (size_t i = 0; i < tokens.size(); ++i) {
       // Text that was held back to the end belongs to the last token.
@@ -242,6 +264,8 @@ class TgiFormatter : public ResponseFormatter {
 
   const TgiFormat format_;
   std::vector<Choice> choices_;
+  // Of the prompt; null unless it was scored.
+  std::shared_ptr<const PromptScores> scores_;
   // Until the first event has said what of it a client gives back to go on elsewhere.
   std::optional<AnswerHead> head_;
 };

@@ -15,8 +15,7 @@
 namespace weft::router {
 namespace {
 
-constexpr RefusedField kRefusedParameters[] = {{"decoder_input_details", "false"},
-                                               {"adapter_id", ""},
+constexpr RefusedField kRefusedParameters[] = {{"adapter_id", ""},
                                                {"frequency_penalty_decay", ""},
                                                {"num_beams", "1"},
                                                {"length_penalty", "1|1.0"}};
@@ -69,6 +68,11 @@ void ReadParameters(const DoorContext& doors, FieldReader& fields, const std::st
   ReadTgiGrammar(fields, &input);
   input.truncate_prompt_tokens = ReadTokenCount(fields, "truncate");
   format.details = fields.Bool("details").value_or(false);
+  if (fields.Bool("decoder_input_details").value_or(false)) {
+    if (format.stream) fields.Fail("decoder_input_details", "is for whole answers");
+    format.details = true;
+    input.prompt_logprobs = 0;
+  }
   format.best_of = static_cast<uint32_t>(fields.Integer("best_of", 1, kChoicesMax).value_or(1));
   if (format.best_of > 1 && format.stream) {
     fields.Fail("best_of", "more than 1 is for whole answers: which is best shows at the end");

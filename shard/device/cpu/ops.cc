@@ -25,6 +25,7 @@ CpuOps::CpuOps(const Parts& parts)
       kv_(parts.kv),
       pool_(parts.pool),
       sampler_(parts.sampler),
+      scorer_(parts.scorer),
       activation_(parts.activation),
       query_columns_(int64_t{slice_.heads.size()} * spec_.head_dim),
       kv_columns_(spec_.latent.rank > 0 ? 0 : int64_t{slice_.kv_heads.size()} * spec_.head_dim),
@@ -33,7 +34,8 @@ CpuOps::CpuOps(const Parts& parts)
       aborted_(parts.aborted),
       plan_(MakeCpuPlan(spec_, slice_.world, parts.rules)),
       rows_(parts.limits),
-      routes_(spec_.experts, parts.limits.step_tokens_max) {
+      routes_(spec_.experts, parts.limits.step_tokens_max),
+      slice_rows_(parts.limits.running_max) {
   for (uint32_t kind = 0; kind < ws_.rotary.size(); ++kind) {
     const Workspace::RotaryParts& memory = ws_.rotary[kind];
     rotary_.emplace_back(spec_.attention_kinds[kind].rope, spec_.context_tokens, memory.cosines,
@@ -44,6 +46,7 @@ CpuOps::CpuOps(const Parts& parts)
     slopes_.assign(slopes.begin() + slice_.heads.begin, slopes.begin() + slice_.heads.end);
   }
   sampler_rows_.reserve(parts.limits.running_max);
+  scorer_rows_.reserve(slice_rows_);
   linear_parts_.reserve(3);
   heads_begin_.assign(slice_.kv_heads.size() + 1, 0);
   for (uint32_t head = 0; head < slice_.heads.size(); ++head) {
@@ -72,6 +75,7 @@ void CpuOps::BeginEpoch(const kernels::cpu::Kernels& kernels, HostCommunicator& 
 
 absl::Status CpuOps::BeginStep(const StepBatch& batch) {
   masks_ = batch.masks.get();
+  slice_begin_ = slice_end_ = 0;
   step_weight_tiles_ = 0;
   kv_saturated_.store(0, std::memory_order_relaxed);
   WEFT_RETURN_IF_ERROR(rows_.Build(batch, [this](Slot slot) { return sampler_.last_token(slot); }));
@@ -133,7 +137,7 @@ absl::Status CpuOps::Execute(const PlanOp& op, PlanPart) {
       spec_.latent.rank > 0 ? RotateAndAppendLatent(op) : RotateAndAppend(op);
       break;
     case OpKind::kKeepSampled:
-      KeepSampledRows();
+      KeepRows();
       break;
     case OpKind::kAttend:
       Attend(op);
@@ -313,6 +317,26 @@ void CpuOps::Normalize(const PlanOp& op) {
 
 void CpuOps::Round(const PlanOp& op) {
   PrepareRows(op.out, MatricesOf(op.feeds, op.layer), At(op.in), ColumnsOf(op.in));
+}
+
+uint32_t CpuOps::score_slices() const {
+  return (static_cast<uint32_t>(rows_.scored().size()) + slice_rows_ - 1) / slice_rows_;
+}
+
+absl::Status CpuOps::BeginSlice(uint32_t slice) {
+  const auto scored = static_cast<uint32_t>(rows_.scored().size());
+  slice_begin_ = slice * slice_rows_;
+  slice_end_ = std::min(scored, slice_begin_ + slice_rows_);
+  return absl::OkStatus();
+}
+
+absl::Status CpuOps::ScoreSlice(StepResult* result) {
+  scorer_rows_.clear();
+  for (uint32_t i = slice_begin_; i < slice_end_; ++i) {
+    scorer_rows_.push_back(Scorer::Row{rows_.scored()[i].target, rows_.scored()[i].top});
+  }
+  slice_begin_ = slice_end_ = 0;
+  return scorer_.Score(scorer_rows_, ws_.logits, *kernels_, *communicator_, pool_, &result->scores);
 }
 
 absl::Status CpuOps::Sample(StepResult* result) {

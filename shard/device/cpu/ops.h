@@ -27,6 +27,7 @@
 #include "shard/kv/kv_cache.h"
 #include "shard/model/plan_rules.h"
 #include "shard/sampling/sampler.h"
+#include "shard/sampling/scorer.h"
 
 namespace weft::shard {
 
@@ -40,6 +41,7 @@ class CpuOps : public Ops {
     KvCache& kv;
     ComputePool& pool;
     Sampler& sampler;
+    Scorer& scorer;
     kernels::cpu::ActivationType activation;
     StepRowsLimits limits;
     // Joins of operations that it may make (cpu/planner.h).
@@ -57,6 +59,9 @@ class CpuOps : public Ops {
   absl::Status BeginStep(const StepBatch& batch) override;
   StepPlan plan() const override { return {plan_.body, plan_.tail}; }
   uint32_t sampled_rows() const override { return static_cast<uint32_t>(rows_.sampled().size()); }
+  uint32_t score_slices() const override;
+  absl::Status BeginSlice(uint32_t slice) override;
+  absl::Status ScoreSlice(StepResult* result) override;
   absl::Status Execute(const PlanOp& op, PlanPart part) override;
   absl::Status Sample(StepResult* result) override;
   uint32_t WeightPasses() const override;
@@ -138,7 +143,21 @@ class CpuOps : public Ops {
   void RotateAndAppend(const PlanOp& op);
   // Any compute thread, of what it has put into the KV cache.
   void CountSaturated(int64_t numbers);
-  void KeepSampledRows();
+  // Narrows residual and query to the rows that go on: those of the slice, or those that sample.
+  void KeepRows();
+  // One row's residual and query.
+  struct RowState {
+    float* residual;
+    float* query;
+  };
+  RowState StateOf(uint32_t row) const {
+    return {ws_.residual + int64_t{row} * spec_.hidden, ws_.qkv + row * qkv_columns_};
+  }
+  RowState WaitingState(uint32_t index) const {
+    return {ws_.waiting_residual + int64_t{index} * spec_.hidden,
+            ws_.waiting_query + index * query_columns_};
+  }
+  void Copy(const RowState& from, const RowState& to) const;
   void Attend(const PlanOp& op);
   void Activate(const PlanOp& op);
   // Of latent attention (ops_latent.cc).
@@ -178,6 +197,7 @@ class CpuOps : public Ops {
   KvCache& kv_;
   ComputePool& pool_;
   Sampler& sampler_;
+  Scorer& scorer_;
   const kernels::cpu::ActivationType activation_;
   // Of a row of qkv, and of one of attention.
   const int64_t query_columns_;
@@ -201,6 +221,11 @@ class CpuOps : public Ops {
   // Of this rank's query heads; empty without ALiBi.
   std::vector<float> slopes_;
   std::vector<Sampler::Row> sampler_rows_;
+  // Rows of a slice that is scored; of the one whose tail runs, the range in rows_.scored().
+  const uint32_t slice_rows_;
+  uint32_t slice_begin_ = 0;
+  uint32_t slice_end_ = 0;
+  std::vector<Scorer::Row> scorer_rows_;
   // Of the step; null when no row of it is masked.
   const StepMasks* masks_ = nullptr;
   // Of the product being run.

@@ -110,17 +110,29 @@ void CpuOps::Attend(const PlanOp& op) {
   PrepareRows(op.out, MatricesOf(op.feeds, op.layer), ws_.attention, attention_columns_);
 }
 
-void CpuOps::KeepSampledRows() {
-  // Rows ascend, so moving each one down overwrites nothing that is still needed.
-  uint32_t kept = 0;
-  for (const StepRows::SampledRow& sampled : rows_.sampled()) {
-    if (sampled.row != kept) {
-      std::memcpy(ws_.residual + int64_t{kept} * spec_.hidden,
-                  ws_.residual + int64_t{sampled.row} * spec_.hidden, spec_.hidden * sizeof(float));
-      std::memcpy(ws_.qkv + kept * qkv_columns_, ws_.qkv + sampled.row * qkv_columns_,
-                  static_cast<size_t>(query_columns_) * sizeof(float));
+void CpuOps::Copy(const RowState& from, const RowState& to) const {
+  if (from.residual == to.residual) return;
+  std::memcpy(to.residual, from.residual, spec_.hidden * sizeof(float));
+  std::memcpy(to.query, from.query, static_cast<size_t>(query_columns_) * sizeof(float));
+}
+
+void CpuOps::KeepRows() {
+  // Rows ascend, so moving each one down overwrites nothing that is still needed: not of this
+  // slice, and not of a later one, whose rows lie behind as many as a slice has.
+  const auto& sampled = rows_.sampled();
+  const auto& scored = rows_.scored();
+  if (slice_end_ > 0) {
+    for (uint32_t i = 0; slice_begin_ == 0 && i < sampled.size(); ++i) {
+      Copy(StateOf(sampled[i].row), WaitingState(i));
     }
-    ++kept;
+    for (uint32_t i = slice_begin_; i < slice_end_; ++i) {
+      Copy(StateOf(scored[i].row), StateOf(i - slice_begin_));
+    }
+    rows_.KeepScored(slice_begin_, slice_end_);
+    return;
+  }
+  for (uint32_t i = 0; i < sampled.size(); ++i) {
+    Copy(scored.empty() ? StateOf(sampled[i].row) : WaitingState(i), StateOf(i));
   }
   rows_.KeepSampled();
 }

@@ -86,6 +86,7 @@ class CpuModelRunnerImpl : public CpuModelRunner {
   Workspace workspace_;
   KvCache kv_;
   std::unique_ptr<Sampler> sampler_;
+  std::unique_ptr<Scorer> scorer_;
   // Null: they are not counted.
   std::shared_ptr<ExpertCounts> expert_counts_;
   std::unique_ptr<CpuOps> ops_;
@@ -114,9 +115,12 @@ absl::Status CpuModelRunnerImpl::Load(ModelFiles& files, LoadProgress& progress,
                         WorkspaceLimits{flags.step_tokens_max, flags.running_max, flags.threads}));
   sampler_ = std::make_unique<Sampler>(slice_, spec_.vocab, flags.running_max, pool_.threads(),
                                        workspace_.exchange_mine, workspace_.exchange_all);
+  // It exchanges between the sampler's exchanges, and fewer words.
+  scorer_ = std::make_unique<Scorer>(slice_, flags.running_max, pool_.threads(),
+                                     workspace_.exchange_mine, workspace_.exchange_all);
   const bool wide = plan_.types.activation == NumberType::kFloat32;
   ops_ = std::make_unique<CpuOps>(
-      CpuOps::Parts{spec_, slice_, weights_, workspace_, kv_, pool_, *sampler_,
+      CpuOps::Parts{spec_, slice_, weights_, workspace_, kv_, pool_, *sampler_, *scorer_,
                     wide ? ActivationType::kF32 : ActivationType::kBf16,
                     StepRowsLimits{flags.step_tokens_max, flags.running_max, spec_.vocab,
                                    spec_.context_tokens, plan_.kv_blocks, plan_.kv_groups.count()},

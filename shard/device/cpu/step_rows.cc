@@ -21,6 +21,7 @@ StepRows::StepRows(const StepRowsLimits& limits) : limits_(limits) {
   // Every sequence adds at most one short run.
   runs_.reserve(limits.step_tokens_max / kRunRows + limits.running_max + 1);
   sampled_.reserve(limits.running_max);
+  scored_.reserve(limits.step_tokens_max);
   tables_.reserve(uint64_t{limits.running_max} * limits.kv_groups);
 }
 
@@ -31,6 +32,7 @@ absl::Status StepRows::Build(const StepBatch& batch, absl::FunctionRef<TokenId(S
   positions_.clear();
   runs_.clear();
   sampled_.clear();
+  scored_.clear();
   tables_.clear();
   if (batch.ids.size() > limits_.step_tokens_max || batch.sequences.size() > limits_.running_max) {
     return absl::InternalError(absl::StrCat("step of ", batch.ids.size(), " tokens and ",
@@ -47,6 +49,7 @@ absl::Status StepRows::Build(const StepBatch& batch, absl::FunctionRef<TokenId(S
     WEFT_RETURN_IF_ERROR(AddSequence(batch, i, last_token));
     WEFT_RETURN_IF_ERROR(AddTables(batch, i));
   }
+  WEFT_RETURN_IF_ERROR(AddScorings(batch));
   // Costly items first, so that the last one taken is a short one.
   std::sort(runs_.begin(), runs_.end(), LongerContext);
   return absl::OkStatus();
@@ -107,11 +110,53 @@ absl::Status StepRows::AddSequence(const StepBatch& batch, uint32_t index,
   return absl::OkStatus();
 }
 
+absl::Status StepRows::AddScorings(const StepBatch& batch) {
+  for (const StepScoring& scoring : batch.scorings) {
+    if (scoring.sequence >= batch.sequences.size() ||
+        uint64_t{scoring.begin} + scoring.count > batch.targets.size() ||
+        uint64_t{scoring.first} + scoring.count > batch.sequences[scoring.sequence].token_count) {
+      return absl::InternalError("scored rows outside the step");
+    }
+    const StepSequence& sequence = batch.sequences[scoring.sequence];
+    const uint32_t first_row = sequence.token_begin + scoring.first;
+    if (!scored_.empty() && scored_.back().row >= first_row) {
+      return absl::InternalError("scored rows do not ascend");
+    }
+    for (uint32_t i = 0; i < scoring.count; ++i) {
+      const TokenId target = batch.targets[scoring.begin + i];
+      if (target >= limits_.vocab) return absl::InternalError("target outside the vocabulary");
+      scored_.push_back(ScoredRow{first_row + i, sequence.start + scoring.first + i,
+                                  scoring.sequence, target, scoring.top});
+    }
+  }
+  return absl::OkStatus();
+}
+
+void StepRows::Keep(uint32_t row, Position position, uint32_t sequence) {
+  if (!runs_.empty()) {
+    Run& last = runs_.back();
+    if (last.sequence == sequence && last.start + last.rows == position && last.rows < kRunRows) {
+      ++last.rows;
+      return;
+    }
+  }
+  runs_.push_back(Run{row, 1, position, sequence});
+}
+
 void StepRows::KeepSampled() {
   rows_ = static_cast<uint32_t>(sampled_.size());
   runs_.clear();
   for (uint32_t i = 0; i < rows_; ++i) {
-    runs_.push_back(Run{i, 1, sampled_[i].position - 1, sampled_[i].sequence});
+    Keep(i, sampled_[i].position - 1, sampled_[i].sequence);
+  }
+  std::sort(runs_.begin(), runs_.end(), LongerContext);
+}
+
+void StepRows::KeepScored(uint32_t begin, uint32_t end) {
+  rows_ = end - begin;
+  runs_.clear();
+  for (uint32_t i = begin; i < end; ++i) {
+    Keep(i - begin, scored_[i].position, scored_[i].sequence);
   }
   std::sort(runs_.begin(), runs_.end(), LongerContext);
 }

@@ -46,6 +46,15 @@ class StepRows {
     uint32_t sequence = 0;
     bool masked = false;
   };
+  // A row of which it is known which token comes behind it.
+  struct ScoredRow {
+    uint32_t row = 0;
+    Position position = 0;
+    uint32_t sequence = 0;
+    TokenId target = 0;
+    // Most likely tokens that are wanted.
+    uint32_t top = 0;
+  };
   static constexpr uint32_t kRunRows = 32;
 
   explicit StepRows(const StepRowsLimits& limits);
@@ -58,6 +67,8 @@ class StepRows {
   }
   // Narrows rows and runs to the sampled rows; row i is then the i-th sampled one.
   void KeepSampled();
+  // The same with scored rows [begin, end).
+  void KeepScored(uint32_t begin, uint32_t end);
 
   uint32_t rows() const { return rows_; }
   // Largest position + 1 of the step.
@@ -67,10 +78,15 @@ class StepRows {
   // Longest context first.
   const std::vector<Run>& runs() const { return runs_; }
   const std::vector<SampledRow>& sampled() const { return sampled_; }
+  // Ascending.
+  const std::vector<ScoredRow>& scored() const { return scored_; }
 
  private:
   absl::Status AddSequence(const StepBatch& batch, uint32_t index,
                            absl::FunctionRef<TokenId(Slot)> last_token);
+  absl::Status AddScorings(const StepBatch& batch);
+  // Row `row` is from now on that one; rows come in order.
+  void Keep(uint32_t row, Position position, uint32_t sequence);
   absl::Status AddTables(const StepBatch& batch, uint32_t index);
 
   const StepRowsLimits limits_;
@@ -80,6 +96,7 @@ class StepRows {
   std::vector<Position> positions_;
   std::vector<Run> runs_;
   std::vector<SampledRow> sampled_;
+  std::vector<ScoredRow> scored_;
   // Of each sequence, by group.
   std::vector<Table> tables_;
 };

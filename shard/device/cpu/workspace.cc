@@ -59,6 +59,8 @@ uint64_t Workspace::AssignParts(uint8_t* base, const DecoderSpec& spec, const Sl
   partial = parts.Take<float>(rows * spec.hidden);
   if (spec.embedding_dim > 0) embedded = parts.Take<float>(rows * spec.embedding_dim);
   qkv = parts.Take<float>(rows * (query + 2 * key));
+  waiting_residual = parts.Take<float>(uint64_t{limits.running_max} * spec.hidden);
+  waiting_query = parts.Take<float>(uint64_t{limits.running_max} * query);
   attention = parts.Take<float>(rows * heads * spec.attention_dim());
   const uint64_t mlp = std::max(slice.mlp.size(), slice.shared.size());
   gate = parts.Take<float>(rows * mlp);

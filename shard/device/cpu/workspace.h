@@ -45,6 +45,10 @@ class Workspace {
   float* up = nullptr;
   // [rows, hidden]: partial sums in a group of one.
   float* partial = nullptr;
+  // [running_max, hidden] and [running_max, query columns]: rows that sample, while others that are
+  // scored take their places.
+  float* waiting_residual = nullptr;
+  float* waiting_query = nullptr;
   // [running_max, vocabulary slice]
   float* logits = nullptr;
   // The sampler's exchange: own records, and those of all ranks. Null in a group of one.

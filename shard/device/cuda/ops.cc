@@ -16,6 +16,7 @@
 #include "kernels/cuda/elementwise/embedding.h"
 #include "kernels/cuda/elementwise/rotary_table.h"
 #include "kernels/cuda/elementwise/rows.h"
+#include "kernels/cuda/sampling/rank_targets.h"
 #include "shard/device/cuda/runtime/status.h"
 
 namespace weft::shard {
@@ -204,6 +205,8 @@ absl::Status CudaOps::BeginStep(const StepBatch& batch, uint32_t decode_rows) {
   inputs_ = upload_.Parts(step_, ws_.inputs);
   body_ = {step_.rows, ws_.residual, ws_.attention};
   tail_ = step_.decode_only() ? body_ : Rows{step_.sampled, ws_.residual_kept, ws_.attention_kept};
+  kept_rows_ = inputs_.sampled_rows;
+  attended_ = false;
   return CudaStatus(
       cudaMemcpyAsync(ws_.inputs, upload_.data(), upload_.bytes(), cudaMemcpyHostToDevice, stream_),
       "copy of step inputs");
@@ -216,6 +219,38 @@ void CudaOps::WantedLogprobs(const StepBatch& batch, std::vector<uint32_t>* want
     const kernels::cuda::SamplingRow row = slots_.Row(sequence.slot, 0);
     wanted->push_back(row.logprobs != 0 ? 1 + row.top_logprobs : 0);
   }
+}
+
+absl::Status CudaOps::BeginSlice(uint32_t slice) {
+  slice_begin_ = slice * limits_.running_max;
+  tail_.count = std::min(limits_.running_max, step_.scored - slice_begin_);
+  kept_rows_ = inputs_.scored_rows + slice_begin_;
+  return absl::OkStatus();
+}
+
+absl::Status CudaOps::ScoreSlice(StepResult*) {
+  const ScoreBuffers scores = ScoreBuffers::At(ws_.scores, step_.scored);
+  kernels::cuda::SamplerParams params = SamplerOfTail();
+  params.features = kernels::cuda::kSamplerLogprobs;
+  params.row_params = inputs_.scoring + slice_begin_;
+  params.targets = inputs_.targets + slice_begin_;
+  params.out_ids = scores.ids + slice_begin_;
+  params.out_logprobs = scores.logprobs + slice_begin_;
+  const size_t first_top = size_t{slice_begin_} * kernels::cuda::kSamplerTopLogprobsMax;
+  params.out_top_ids = scores.top_ids + first_top;
+  params.out_top_logprobs = scores.top_logprobs + first_top;
+  WEFT_RETURN_IF_ERROR(CudaStatus(kernels::cuda::Sample(params, stream_), "scores"));
+  kernels::cuda::RankTargetsParams ranks;
+  ranks.logits = params.logits;
+  ranks.row_stride = params.row_stride;
+  ranks.rows = params.rows;
+  ranks.vocabulary = params.vocabulary;
+  ranks.targets = params.targets;
+  ranks.out_ranks = scores.ranks + slice_begin_;
+  WEFT_RETURN_IF_ERROR(CudaStatus(kernels::cuda::RankTargets(ranks, stream_), "ranks"));
+  tail_.count = step_.sampled;
+  kept_rows_ = inputs_.sampled_rows;
+  return absl::OkStatus();
 }
 
 StepPlan CudaOps::plan() const {
@@ -346,13 +381,19 @@ absl::Status CudaOps::SampleMasked(const StepBatch& batch, uint8_t* staging) {
   return LaunchSamplerNow(/*after_graph=*/true);
 }
 
-absl::Status CudaOps::LaunchSamplerNow(bool after_graph) {
+kernels::cuda::SamplerParams CudaOps::SamplerOfTail() const {
   const bool alone = slice_.world == 1;
   kernels::cuda::SamplerParams params;
   params.logits = alone ? ws_.logits : ws_.joined;
   params.row_stride = alone ? shape_.vocab : CudaWorkspace::VocabStride(limits_);
-  params.rows = step_.sampled;
+  params.rows = tail_.count;
   params.vocabulary = limits_.vocab;
+  params.workspace = ws_.sampler;
+  return params;
+}
+
+absl::Status CudaOps::LaunchSamplerNow(bool after_graph) {
+  kernels::cuda::SamplerParams params = SamplerOfTail();
   params.features = step_.features;
   params.row_params = inputs_.sampling;
   params.biases = ws_.biases;
@@ -365,10 +406,9 @@ absl::Status CudaOps::LaunchSamplerNow(bool after_graph) {
   params.out_logprobs = ws_.out_logprobs;
   params.out_top_ids = ws_.out_top_ids;
   params.out_top_logprobs = ws_.out_top_logprobs;
-  params.workspace = ws_.sampler;
   // What stands in front of it is a graph, or the kernel that joins the ranks' logits behind NCCL's
   // gathering.
-  params.dependent = alone && !after_graph;
+  params.dependent = slice_.world == 1 && !after_graph;
   return CudaStatus(kernels::cuda::Sample(params, stream_), "sampler");
 }
 

@@ -78,6 +78,13 @@ class CudaOps : public Ops {
 
   StepPlan plan() const override;
   uint32_t sampled_rows() const override { return step_.sampled; }
+  uint32_t score_slices() const override {
+    return (step_.scored + limits_.running_max - 1) / limits_.running_max;
+  }
+  absl::Status BeginSlice(uint32_t slice) override;
+  // Launches the scoring; scores stay on the device (CudaWorkspace::scores). `result` is left as it
+  // is.
+  absl::Status ScoreSlice(StepResult* result) override;
   absl::Status Execute(const PlanOp& op, PlanPart part) override;
   // Launches the sampler; results stay on the device (CudaWorkspace::out_ids and what follows).
   // `result` is left as it is.
@@ -136,6 +143,8 @@ class CudaOps : public Ops {
     return buffer == Buffer::kEmbedded ? shape_.embedding : shape_.hidden;
   }
 
+  // Rows of the whole vocabulary, of the rows of the tail.
+  kernels::cuda::SamplerParams SamplerOfTail() const;
   absl::Status LaunchSampler(bool after_graph);
   absl::Status LaunchSamplerNow(bool after_graph);
   absl::Status Embed(const PlanOp& op);
@@ -199,8 +208,8 @@ class CudaOps : public Ops {
                                              uint32_t sequences) const;
   absl::Status AttendDecode(const PlanOp& op);
   absl::Status AttendChunks(const PlanOp& op);
-  // Residual and attention of the sampled rows alone.
-  absl::Status KeepSampled();
+  // Residual and attention of the tail's rows alone.
+  absl::Status KeepRows();
 
   const DecoderSpec& spec_;
   const SlicePlan& slice_;
@@ -233,6 +242,12 @@ class CudaOps : public Ops {
   bool masked_ = false;
   Rows body_;
   Rows tail_;
+  // Which rows of the body the tail works on.
+  const uint32_t* kept_rows_ = nullptr;
+  // The first of the slice's rows among those that are scored.
+  uint32_t slice_begin_ = 0;
+  // Attention in front of the rows that are kept has been computed for all of them.
+  bool attended_ = false;
 };
 
 }  // namespace weft::shard

@@ -165,28 +165,31 @@ absl::Status CudaOps::AttendChunks(const PlanOp& op) {
 }
 
 absl::Status CudaOps::Attend(const PlanOp& op) {
-  if (shape_.latent) {
-    WEFT_RETURN_IF_ERROR(AttendLatent(op));
-  } else {
-    if (step_.decode_rows > 0) WEFT_RETURN_IF_ERROR(AttendDecode(op));
-    if (step_.chunks > 0) WEFT_RETURN_IF_ERROR(AttendChunks(op));
+  if (!attended_) {
+    if (shape_.latent) {
+      WEFT_RETURN_IF_ERROR(AttendLatent(op));
+    } else {
+      if (step_.decode_rows > 0) WEFT_RETURN_IF_ERROR(AttendDecode(op));
+      if (step_.chunks > 0) WEFT_RETURN_IF_ERROR(AttendChunks(op));
+    }
   }
-  return op.keeps_sampled && !step_.decode_only() ? KeepSampled() : absl::OkStatus();
+  if (!op.keeps_sampled || step_.decode_only()) return absl::OkStatus();
+  attended_ = true;
+  return KeepRows();
 }
 
-absl::Status CudaOps::KeepSampled() {
+absl::Status CudaOps::KeepRows() {
   const uint64_t hidden_bytes = uint64_t{shape_.hidden} * sizeof(float);
   const uint32_t attention_bytes = shape_.attention_columns() * BytesOf(shape_.type);
   WEFT_RETURN_IF_ERROR(CudaStatus(
-      kernels::cuda::GatherRows({body_.residual, hidden_bytes, inputs_.sampled_rows, tail_.residual,
+      kernels::cuda::GatherRows({body_.residual, hidden_bytes, kept_rows_, tail_.residual,
                                  tail_.count, static_cast<uint32_t>(hidden_bytes)},
                                 stream_),
-      "sampled rows"));
-  return CudaStatus(
-      kernels::cuda::GatherRows({body_.attention, attention_bytes, inputs_.sampled_rows,
-                                 tail_.attention, tail_.count, attention_bytes},
-                                stream_),
-      "sampled rows");
+      "rows that are kept"));
+  return CudaStatus(kernels::cuda::GatherRows({body_.attention, attention_bytes, kept_rows_,
+                                               tail_.attention, tail_.count, attention_bytes},
+                                              stream_),
+                    "rows that are kept");
 }
 
 }  // namespace weft::shard

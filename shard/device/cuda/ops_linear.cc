@@ -240,7 +240,7 @@ absl::Status CudaOps::NormalizePartial(const PlanOp& op, const Rows& rows) {
 absl::Status CudaOps::CapLogits() {
   return CudaStatus(
       kernels::cuda::CapLogits(
-          {ws_.logits, uint64_t{step_.sampled} * shape_.vocab, spec_.logit_soft_cap}, stream_),
+          {ws_.logits, uint64_t{tail_.count} * shape_.vocab, spec_.logit_soft_cap}, stream_),
       "cap of logits");
 }
 
@@ -352,7 +352,7 @@ absl::Status CudaOps::SumRanks(const PlanOp& op, const Rows& rows) {
 }
 
 absl::Status CudaOps::GatherLogits() {
-  const uint32_t rows = step_.sampled;
+  const uint32_t rows = tail_.count;
   WEFT_RETURN_IF_ERROR(
       communicator_->AllGather(ws_.logits, uint64_t{rows} * shape_.vocab, ws_.gathered, stream_));
   return CudaStatus(

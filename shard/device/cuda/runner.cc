@@ -1,6 +1,7 @@
 #include "shard/device/cuda/runner.h"
 
 #include <algorithm>
+#include <limits>
 #include <thread>
 #include <utility>
 
@@ -133,6 +134,8 @@ absl::Status CudaModelRunnerImpl::Load(ModelFiles& files, LoadProgress& progress
     WEFT_ASSIGN_OR_RETURN(buffers.begin, MakeEvent());
     WEFT_ASSIGN_OR_RETURN(buffers.end, MakeEvent());
     WEFT_ASSIGN_OR_RETURN(buffers.results, AllocatePinned(result_bytes, "results"));
+    WEFT_ASSIGN_OR_RETURN(buffers.scores,
+                          AllocatePinned(ScoreBuffers::Bytes(limits_.step_tokens_max), "scores"));
     WEFT_ASSIGN_OR_RETURN(buffers.masks, AllocatePinned(CudaOps::MaskBytes(limits_), "masks"));
   }
   return CudaStatus(cudaDeviceSynchronize(), "loading");
@@ -263,9 +266,15 @@ absl::Status CudaModelRunnerImpl::CopyResults(const InFlight& step) {
         reinterpret_cast<uint8_t*>(workspace_.out_ids + ops_->shape().sampled) -
         reinterpret_cast<uint8_t*>(workspace_.sum_status));
   }
-  return CudaStatus(cudaMemcpyAsync(buffers.results.data(), workspace_.sum_status, bytes,
-                                    cudaMemcpyDeviceToHost, stream_.get()),
-                    "copy of results");
+  WEFT_RETURN_IF_ERROR(CudaStatus(cudaMemcpyAsync(buffers.results.data(), workspace_.sum_status,
+                                                  bytes, cudaMemcpyDeviceToHost, stream_.get()),
+                                  "copy of results"));
+  const size_t scored = step.batch->targets.size();
+  if (scored == 0) return absl::OkStatus();
+  return CudaStatus(
+      cudaMemcpyAsync(buffers.scores.data(), workspace_.scores, ScoreBuffers::Bytes(scored),
+                      cudaMemcpyDeviceToHost, stream_.get()),
+      "copy of scores");
 }
 
 absl::Status CudaModelRunnerImpl::Launch(const StepBatch& batch) {
@@ -387,6 +396,27 @@ void CudaModelRunnerImpl::ReadResults(const InFlight& step, StepResult* result) 
     result->ids.push_back(ids[row] & ~kernels::cuda::kInvalidSampleBit);
     if (step.logprobs) ReadLogprobs(step, row, result);
     ++row;
+  }
+  if (!step.batch->targets.empty()) ReadScores(step, &result->scores);
+}
+
+void CudaModelRunnerImpl::ReadScores(const InFlight& step, StepScores* scores) const {
+  const size_t rows = step.batch->targets.size();
+  const ScoreBuffers from = ScoreBuffers::At(step_buffers_[step.buffers].scores.data(), rows);
+  scores->logprobs.assign(from.logprobs, from.logprobs + rows);
+  scores->ranks.assign(from.ranks, from.ranks + rows);
+  for (size_t row = 0; row < rows; ++row) {
+    if ((from.ids[row] & kernels::cuda::kInvalidSampleBit) != 0) {
+      scores->logprobs[row] = std::numeric_limits<float>::quiet_NaN();
+    }
+  }
+  for (const StepScoring& scoring : step.batch->scorings) {
+    for (uint32_t i = 0; i < scoring.count * scoring.top; ++i) {
+      const size_t row = size_t{scoring.begin} + i / scoring.top;
+      const size_t at = row * kSamplerTopLogprobsMax + i % scoring.top;
+      const bool none = from.top_ids[at] == kernels::cuda::kNoSampledToken;
+      scores->top.emplace_back(none ? 0 : from.top_ids[at], from.top_logprobs[at]);
+    }
   }
 }
 

@@ -74,6 +74,7 @@ class CudaModelRunnerImpl : public CudaModelRunner {
     CudaEvent end;
     PinnedBuffer results;
     PinnedBuffer masks;
+    PinnedBuffer scores;
     // Of each sampled row: 1 + top_logprobs where log-probabilities are wanted, else 0. (Its slot
     // may have another sequence when the step is taken.)
     std::vector<uint32_t> wanted_logprobs;
@@ -111,6 +112,7 @@ class CudaModelRunnerImpl : public CudaModelRunner {
     return reinterpret_cast<const T*>(step_buffers_[step.buffers].results.data() + offset);
   }
   void ReadResults(const InFlight& step, StepResult* result) const;
+  void ReadScores(const InFlight& step, StepScores* scores) const;
   void ReadLogprobs(const InFlight& step, uint32_t row, StepResult* result) const;
   // `rows` sequences in slots 0 .. rows - 1, each with `tokens` new tokens from `start` on.
   StepBatch MakeBatch(uint32_t rows, uint32_t tokens, uint32_t start, bool decode) const;

@@ -33,6 +33,9 @@ StepInputsOnDevice TakeParts(const StepShape& shape, uint32_t kv_groups, MemoryP
   parts.sampled_rows = memory->Take<uint32_t>(shape.sampled);
   parts.table_begin = memory->Take<uint32_t>(tables + 1);
   parts.sampling = memory->Take<SamplingRow>(shape.sampled);
+  parts.scored_rows = memory->Take<uint32_t>(shape.scored);
+  parts.targets = memory->Take<uint32_t>(shape.scored);
+  parts.scoring = memory->Take<SamplingRow>(shape.scored);
   parts.block_ids = memory->Take<uint32_t>(0);
   return parts;
 }
@@ -54,6 +57,22 @@ bool TablesCover(const StepBatch& batch, size_t sequence, uint64_t end, const Cu
     }
   }
   return true;
+}
+
+absl::Status CheckScorings(const StepBatch& batch, const CudaLimits& limits) {
+  uint64_t targets = 0;
+  for (const StepScoring& scoring : batch.scorings) {
+    if (scoring.sequence >= batch.sequences.size() || scoring.begin != targets ||
+        uint64_t{scoring.first} + scoring.count > batch.sequences[scoring.sequence].token_count) {
+      return absl::InvalidArgumentError("scored rows outside the step");
+    }
+    targets += scoring.count;
+  }
+  if (targets != batch.targets.size() || targets > limits.step_tokens_max) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("step of ", targets, " scored rows and ", batch.targets.size(), " targets"));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckLimits(const StepBatch& batch, const CudaLimits& limits) {
@@ -81,7 +100,7 @@ absl::Status CheckLimits(const StepBatch& batch, const CudaLimits& limits) {
           absl::StrCat("sequence ", sequence.sequence, ": rows or blocks out of range"));
     }
   }
-  return absl::OkStatus();
+  return CheckScorings(batch, limits);
 }
 
 // A prompt's rows go through one kind of attention, decode rows through another; with
@@ -94,6 +113,7 @@ absl::StatusOr<StepShape> ShapeOf(const StepBatch& batch, const SlotTable& slots
                                   bool deterministic) {
   StepShape shape;
   shape.rows = static_cast<uint32_t>(batch.ids.size());
+  shape.scored = static_cast<uint32_t>(batch.targets.size());
   for (const StepSequence& sequence : batch.sequences) {
     if (IsChunk(sequence, deterministic)) {
       ++shape.chunks;
@@ -135,6 +155,7 @@ uint64_t StepUpload::Bytes(const CudaLimits& limits) {
   largest.rows = limits.step_tokens_max;
   largest.chunks = limits.running_max;
   largest.sampled = limits.running_max;
+  largest.scored = limits.step_tokens_max;
   MemoryParts memory(nullptr, kPartAlignment);
   TakeParts(largest, limits.kv_groups, &memory);
   memory.Take<uint32_t>(limits.block_ids_max());
@@ -179,6 +200,21 @@ void StepUpload::PackTables(const StepBatch& batch, const StepShape& shape,
   memory->Take<uint32_t>(blocks);
 }
 
+void StepUpload::PackScorings(const StepBatch& batch, const StepInputsOnDevice& parts) {
+  uint32_t row = 0;
+  for (const StepScoring& scoring : batch.scorings) {
+    const uint32_t first = batch.sequences[scoring.sequence].token_begin + scoring.first;
+    SamplingRow sampling;
+    sampling.logprobs = 1;
+    sampling.top_logprobs = scoring.top;
+    for (uint32_t i = 0; i < scoring.count; ++i, ++row) {
+      Writable(parts.scored_rows)[row] = first + i;
+      Writable(parts.targets)[row] = batch.targets[row];
+      Writable(parts.scoring)[row] = sampling;
+    }
+  }
+}
+
 absl::StatusOr<StepShape> StepUpload::Pack(const StepBatch& batch, uint32_t decode_rows,
                                            const SlotTable& slots) {
   WEFT_RETURN_IF_ERROR(CheckLimits(batch, limits_));
@@ -214,6 +250,7 @@ absl::StatusOr<StepShape> StepUpload::Pack(const StepBatch& batch, uint32_t deco
     if (sequence.masked) sampling.mask_row = masked++;
   }
   Writable(parts.chunk_row_begin)[chunk] = row;
+  PackScorings(batch, parts);
   Pad(used, shape, parts);
   PackTables(batch, shape, parts, &memory);
   bytes_ = memory.used();

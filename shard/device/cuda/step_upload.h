@@ -30,6 +30,8 @@ struct StepShape {
   uint32_t chunks = 0;
   // Rows of which a token is sampled.
   uint32_t sampled = 0;
+  // Rows of which it is known which token comes behind them.
+  uint32_t scored = 0;
   // kernels::cuda::SamplerFeature bits of all sampled rows.
   uint32_t features = 0;
 
@@ -49,6 +51,9 @@ struct StepInputsOnDevice {
   const uint32_t* sampled_rows = nullptr;                // [sampled]
   const uint32_t* table_begin = nullptr;                 // [KV groups * sequences + 1]
   const kernels::cuda::SamplingRow* sampling = nullptr;  // [sampled]
+  const uint32_t* scored_rows = nullptr;                 // [scored]
+  const uint32_t* targets = nullptr;                     // [scored]
+  const kernels::cuda::SamplingRow* scoring = nullptr;   // [scored]
   const uint32_t* block_ids = nullptr;
 };
 
@@ -72,6 +77,7 @@ class StepUpload {
   StepInputsOnDevice Parts(const StepShape& shape, const uint8_t* base) const;
 
  private:
+  static void PackScorings(const StepBatch& batch, const StepInputsOnDevice& parts);
   // Block tables, those of a group side by side, and where the next part of memory begins.
   void PackTables(const StepBatch& batch, const StepShape& shape, const StepInputsOnDevice& parts,
                   MemoryParts* memory) const;

@@ -23,6 +23,24 @@ uint64_t CudaLimits::block_ids_max() const {
   return uint64_t{running_max} * blocks_per_sequence() * kv_groups;
 }
 
+ScoreBuffers ScoreBuffers::At(uint8_t* base, uint64_t rows, uint64_t* bytes) {
+  MemoryParts parts(base, kDeviceAlignment);
+  ScoreBuffers scores;
+  scores.ids = parts.Take<uint32_t>(rows);
+  scores.logprobs = parts.Take<float>(rows);
+  scores.ranks = parts.Take<uint32_t>(rows);
+  scores.top_ids = parts.Take<uint32_t>(rows * kSamplerTopLogprobsMax);
+  scores.top_logprobs = parts.Take<float>(rows * kSamplerTopLogprobsMax);
+  if (bytes != nullptr) *bytes = parts.used();
+  return scores;
+}
+
+uint64_t ScoreBuffers::Bytes(uint64_t rows) {
+  uint64_t bytes = 0;
+  At(nullptr, rows, &bytes);
+  return bytes;
+}
+
 void CudaWorkspace::AssignExperts(const CudaShape& shape, uint64_t rows, MemoryParts* parts) {
   const uint64_t element = kernels::cuda::BytesOf(shape.type);
   const uint32_t per_token = shape.experts_per_token;
@@ -124,6 +142,8 @@ void CudaWorkspace::AssignParts(const CudaShape& shape, const CudaLimits& limits
   out_logprobs = parts->Take<float>(out_rows);
   out_top_ids = parts->Take<uint32_t>(out_rows * kSamplerTopLogprobsMax);
   out_top_logprobs = parts->Take<float>(out_rows * kSamplerTopLogprobsMax);
+
+  scores = parts->Take(ScoreBuffers::Bytes(rows));
 
   gemm = parts->Take(kGemmBytes);
   gemv = parts->Take(kernels::cuda::kGemvWorkspaceBytes);

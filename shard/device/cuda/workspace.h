@@ -47,11 +47,25 @@ struct CudaLimits {
   uint64_t block_ids_max() const;
 };
 
+// What a step says of its scored rows, on the device and, laid out alike, where it comes back to.
+struct ScoreBuffers {
+  // What would have been drawn, for kInvalidSampleBit.
+  uint32_t* ids = nullptr;        // [rows]
+  float* logprobs = nullptr;      // [rows]
+  uint32_t* ranks = nullptr;      // [rows]
+  uint32_t* top_ids = nullptr;    // [rows, kSamplerTopLogprobsMax]
+  float* top_logprobs = nullptr;  // [rows, kSamplerTopLogprobsMax]
+
+  // Those of `rows` rows at `base`, and the bytes that they take, unless null.
+  static ScoreBuffers At(uint8_t* base, uint64_t rows, uint64_t* bytes = nullptr);
+  static uint64_t Bytes(uint64_t rows);
+};
+
 struct CudaWorkspace {
   // Device pointers; element types where they are not T = CudaShape::type. R = running_max,
   // S = step_tokens_max.
   float* residual = nullptr;       // [S, hidden]
-  float* residual_kept = nullptr;  // [R, hidden]: of the rows that sample
+  float* residual_kept = nullptr;  // [R, hidden]: of the rows that sample, or of a scored slice
   float* embedded = nullptr;       // [S, embedding]; null where the residual is as wide
   void* normed = nullptr;          // [S, hidden] or [S, embedding] T
   void* qkv = nullptr;             // [S, qkv_columns] T
@@ -113,6 +127,8 @@ struct CudaWorkspace {
   float* out_logprobs = nullptr;      // [R]
   uint32_t* out_top_ids = nullptr;    // [R, kSamplerTopLogprobsMax]
   float* out_top_logprobs = nullptr;  // [R, kSamplerTopLogprobsMax]
+
+  uint8_t* scores = nullptr;  // ScoreBuffers of the step's scored rows, at most S
 
   uint8_t* gemm = nullptr;
   uint8_t* gemv = nullptr;

@@ -101,7 +101,7 @@ TEST_CASE("TGI's own fields are refused by name when they are wrong", "[router][
                              {"top_n_tokens", "21"},
                              {"top_n_tokens", "-1"},
                              {"watermark", "1"},
-                             {"decoder_input_details", "true"},
+                             {"decoder_input_details", "1"},
                              {"num_beams", "4"},
                              {"min_new_tokens", "-1"}};
   for (const Case& wrong : kWrong) {
@@ -140,7 +140,9 @@ TEST_CASE("OpenAI's fields are refused by name when they are wrong or not served
                             {"store", "true"},
                             {"service_tier", "\"flex\""},
                             {"min_tokens", "-1"},
-                            {"prompt_logprobs", "1"},
+                            {"prompt_logprobs", "-1"},
+                            {"prompt_logprobs", "21"},
+                            {"prompt_logprobs", "true"},
                             {"guided_json", "5"},
                             {"guided_regex", "\"\""},
                             {"guided_choice", "[]"},
@@ -200,8 +202,13 @@ TEST_CASE("OpenAI's fields are refused by name when they are wrong or not served
     CheckRefused(fixture, Body::kCompletion, wrong.field,
                  With(Body::kCompletion, absl::StrCat("\"", wrong.field, "\":", wrong.value)));
   }
+  // They are told apart from the answer's in whole answers alone.
   CheckRefused(fixture, Body::kCompletion, "echo",
-               With(Body::kCompletion, R"("echo":true,"logprobs":0)"));
+               With(Body::kCompletion, R"("echo":true,"logprobs":0,"stream":true)"));
+  for (const Body body : {Body::kChat, Body::kCompletion}) {
+    CheckRefused(fixture, body, "prompt_logprobs",
+                 With(body, R"("prompt_logprobs":0,"stream":true)"));
+  }
   for (const char* text :
        {"{}", R"({"prompt":null})", R"({"prompt":""})", R"({"prompt":5})", R"({"prompt":[]})",
         R"({"prompt":[[]]})", R"({"prompt":[[[1]]]})", R"({"prompt":[-5]})", R"({"prompt":[""]})",

@@ -130,6 +130,9 @@ weft::v1::GenerateRequest Write(const GenerateInput& input) {
   stopping->set_include_stop_sequence(input.include_stop_sequence);
   stopping->set_ignore_eos(input.ignore_eos);
   request.mutable_response()->set_echo_prompt(input.echo_prompt);
+  if (input.prompt_logprobs.has_value()) {
+    request.mutable_response()->set_prompt_logprobs(*input.prompt_logprobs);
+  }
   request.set_add_special_tokens(input.add_special_tokens);
   if (input.truncate_prompt_tokens.has_value()) {
     request.set_truncate_prompt_tokens(*input.truncate_prompt_tokens);

@@ -212,6 +212,7 @@ TEST_CASE("Every parameter of Generate reaches the engine", "[router][grpc]") {
   request.mutable_response()->set_top_logprobs(1);
   request.mutable_response()->set_omit_token_ids(true);
   request.mutable_response()->set_echo_prompt(true);
+  request.mutable_response()->set_prompt_logprobs(20);
   request.set_truncate_prompt_tokens(6);
   request.set_priority(-3);
   request.set_add_special_tokens(false);
@@ -236,6 +237,7 @@ TEST_CASE("Every parameter of Generate reaches the engine", "[router][grpc]") {
   CHECK(input.include_stop_sequence);
   CHECK(input.ignore_eos);
   CHECK(input.echo_prompt);
+  CHECK(input.prompt_logprobs == 20u);
   CHECK(input.truncate_prompt_tokens == 6u);
   CHECK(input.priority == -3);
   CHECK_FALSE(input.add_special_tokens);
@@ -285,6 +287,12 @@ TEST_CASE("Bad fields of Generate are INVALID_ARGUMENT with the field's path", "
   CHECK(violation([](R r) { r->mutable_stopping()->set_max_tokens(0); }) == "stopping.max_tokens");
   CHECK(violation([](R r) { r->mutable_stopping()->add_stop_sequences(""); }) ==
         "stopping.stop_sequences");
+  CHECK(violation([](R r) { r->mutable_response()->set_prompt_logprobs(21); }) ==
+        "response.prompt_logprobs");
+  CHECK(violation([](R r) {
+          r->mutable_response()->set_prompt_logprobs(0);
+          r->mutable_resume();
+        }) == "response.prompt_logprobs");
   CHECK(violation([](R r) { r->mutable_response()->set_top_logprobs(21); }) ==
         "response.top_logprobs");
   CHECK(violation([](R r) { r->mutable_response()->set_top_logprobs(1); }) ==

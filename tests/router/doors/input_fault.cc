@@ -142,7 +142,11 @@ std::string InputFault(const GenerateInput& input) {
   const uint32_t truncate = input.truncate_prompt_tokens.value_or(1);
   if (truncate == 0 || truncate > kContextTokensMax) return "truncate_prompt_tokens";
   const uint32_t tokens = input.max_tokens.value_or(1);
-  if (tokens == 0 || tokens > kContextTokensMax) return "max_tokens";
+  if (tokens > kContextTokensMax || (tokens == 0 && !input.echo_prompt)) return "max_tokens";
+  if (input.prompt_logprobs.value_or(0) > kTopLogprobsMax) return "prompt_logprobs";
+  if (input.prompt_scores_max == 0 || input.prompt_scores_max > kPromptScoresMax) {
+    return "what scores it may have";
+  }
   if (input.stop_sequences.size() > kStopSequencesMax) return "stop_sequences: too many";
   for (const std::string& stop : input.stop_sequences) {
     if (stop.empty() || stop.size() > kStopSequenceBytesMax) return "stop_sequences: a size";
@@ -173,7 +177,8 @@ std::string InputText(const GenerateInput& input) {
                                   absl::StrAppend(out, absl::CHexEscape(stop));
                                 }),
                   "] ", input.include_stop_sequence, " ", input.ignore_eos, " ", input.echo_prompt,
-                  " priority ", Optional(input.priority), " deadline ", input.deadline_us, " id ",
+                  " scores ", Optional(input.prompt_logprobs), " priority ",
+                  Optional(input.priority), " deadline ", input.deadline_us, " id ",
                   input.correlation_id);
   absl::StrAppend(&text, " t ", sampling.temperature, " k ", sampling.top_k, " p ", sampling.top_p,
                   " min ", sampling.min_p, " typical ", sampling.typical_p);

@@ -55,7 +55,7 @@ struct OneSequence {
   wire::PrefillRequest Prefill(const StepPlan& plan) {
     REQUIRE(StepMessage::CallOf(plan.kind) == ShardCall::kPrefill);
     const SharedBytes bytes = message.Build(kEpoch, plan, scheduler, [this](SequenceId) {
-      return ChunkSource{&sampling, kSeed, /*prompt_tokens=*/10};
+      return ChunkSource{&sampling, kSeed, /*prompt_tokens=*/10, /*masked=*/false, scores};
     });
     wire::PrefillRequest request;
     REQUIRE(request.ParseFromString(*bytes));
@@ -74,6 +74,7 @@ struct OneSequence {
   Scheduler scheduler;
   StepMessage message;
   SamplingParams sampling;
+  const PromptScores* scores = nullptr;
   std::vector<Emitted> emitted;
   std::vector<Ended> ended;
 };
@@ -123,6 +124,27 @@ TEST_CASE("A sequence's first chunk tells the shards every sampling parameter",
   std::vector<const google::protobuf::FieldDescriptor*> set;
   expected.GetReflection()->ListFields(expected, &set);
   CHECK(static_cast<int>(set.size()) == expected.GetDescriptor()->field_count());
+}
+
+TEST_CASE("A chunk of a prompt that is scored says the tokens behind its rows",
+          "[router][engine]") {
+  OneSequence one;
+  std::vector<TokenId> prompt(10);
+  std::iota(prompt.begin(), prompt.end(), 20u);
+  PromptScores scores(prompt, 3, nullptr);
+  one.scores = &scores;
+  const StepPlan plan = one.Plan();
+  const wire::PrefillRequest whole = one.Prefill(plan);
+  const wire::PromptScoring& scoring = whole.chunks(0).scoring();
+  CHECK(scoring.start() == 0);
+  CHECK(scoring.top() == 3);
+  CHECK(std::vector<TokenId>(scoring.targets().begin(), scoring.targets().end()) ==
+        std::vector<TokenId>(prompt.begin() + 1, prompt.end()));
+  for (int i = 0; i < 4; ++i) scores.Add(-1, 1, {});
+  CHECK(one.Prefill(plan).chunks(0).scoring().start() == 4);
+  CHECK(one.Prefill(plan).chunks(0).scoring().targets_size() == 5);
+  for (int i = 0; i < 5; ++i) scores.Add(-1, 1, {});
+  CHECK_FALSE(one.Prefill(plan).chunks(0).has_scoring());
 }
 
 TEST_CASE("A step's header and chunk say where they belong", "[router][engine]") {

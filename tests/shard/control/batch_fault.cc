@@ -1,6 +1,7 @@
 #include "tests/shard/control/batch_fault.h"
 
 #include "absl/strings/str_cat.h"
+#include "common/limits.h"
 
 namespace weft::shard {
 namespace {
@@ -50,6 +51,24 @@ std::string StartFault(const StepLimits& limits, const SequenceStart& start) {
   return "";
 }
 
+std::string ScoringFault(const StepLimits& limits, const StepBatch& batch) {
+  uint64_t targets = 0;
+  for (const StepScoring& scoring : batch.scorings) {
+    if (scoring.sequence >= batch.sequences.size()) return "a scoring of no sequence";
+    if (scoring.begin != targets || scoring.count == 0) return "where its targets begin";
+    const StepSequence& rows = batch.sequences[scoring.sequence];
+    if (rows.from_last_sample) return "a decode row that is scored";
+    if (uint64_t{scoring.first} + scoring.count > rows.token_count) return "more rows than it has";
+    if (scoring.top > kTopLogprobsMax || scoring.top > limits.vocab_size) return "its top";
+    targets += scoring.count;
+  }
+  if (targets != batch.targets.size()) return "targets of no row";
+  for (const TokenId id : batch.targets) {
+    if (id >= limits.vocab_size) return "a target";
+  }
+  return "";
+}
+
 }  // namespace
 
 std::string BatchFault(const StepLimits& limits, const StepBatch& batch) {
@@ -71,6 +90,7 @@ std::string BatchFault(const StepLimits& limits, const StepBatch& batch) {
   for (const BlockId block : batch.block_ids) {
     if (block >= limits.kv_blocks) return "a block outside the pool";
   }
+  if (std::string fault = ScoringFault(limits, batch); !fault.empty()) return fault;
   for (const SequenceStart& start : batch.starts) {
     const std::string fault = StartFault(limits, start);
     if (!fault.empty()) return absl::StrCat("start of slot ", start.slot, ": ", fault);

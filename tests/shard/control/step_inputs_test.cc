@@ -299,6 +299,29 @@ TEST_CASE("Bad Prefill steps are refused by field", "[shard][step_inputs]") {
          }
          for (int i = 0; i < 11; ++i) first(r)->add_ids(1);
        }},
+      {".scoring.targets: empty", [&](auto* r) { first(r)->mutable_scoring(); }},
+      {".scoring.targets: 100 is not below",
+       [&](auto* r) { first(r)->mutable_scoring()->add_targets(100); }},
+      {".scoring.start: rows 2 to 4 are not in the chunk's 0 to 3",
+       [&](auto* r) {
+         first(r)->mutable_scoring()->set_start(2);
+         for (const uint32_t id : {1, 2}) first(r)->mutable_scoring()->add_targets(id);
+       }},
+      {".scoring.start: rows 4294967295",
+       [&](auto* r) {
+         first(r)->mutable_scoring()->set_start(~0u);
+         first(r)->mutable_scoring()->add_targets(1);
+       }},
+      {"chunks[0].scoring.start: rows 2 to 3 are not in the chunk's 3 to 9",
+       [](auto* r) {
+         r->mutable_chunks(0)->mutable_scoring()->set_start(2);
+         r->mutable_chunks(0)->mutable_scoring()->add_targets(1);
+       }},
+      {".scoring.top: 21",
+       [&](auto* r) {
+         first(r)->mutable_scoring()->add_targets(1);
+         first(r)->mutable_scoring()->set_top(21);
+       }},
       {".sampling.temperature", [&](auto* r) { sampling(r)->set_temperature(-0.1f); }},
       {".sampling.temperature", [&](auto* r) { sampling(r)->set_temperature(nan); }},
       {".sampling.temperature", [&](auto* r) { sampling(r)->set_temperature(inf); }},
@@ -335,6 +358,39 @@ TEST_CASE("Bad Prefill steps are refused by field", "[shard][step_inputs]") {
     CHECK(absl::IsInvalidArgument(status));
     CHECK(absl::StrContains(status.message(), cases[i].field));
   }
+}
+
+TEST_CASE("Chunks say which of their rows are scored", "[shard][step_inputs]") {
+  StepInputs inputs(SmallLimits());
+  Arrange(&inputs);
+  v1::PrefillRequest request = GoodPrefill();
+  v1::PromptScoring* const later = request.mutable_chunks(0)->mutable_scoring();
+  later->set_start(5);
+  for (const uint32_t id : {11, 12, 13}) later->add_targets(id);
+  v1::PromptScoring* const whole = request.mutable_chunks(1)->mutable_scoring();
+  for (const uint32_t id : {51, 52}) whole->add_targets(id);
+  whole->set_top(20);
+  StepBatch batch;
+  REQUIRE(inputs.Prepare(request, &batch).ok());
+  CHECK(batch.targets == std::vector<TokenId>{11, 12, 13, 51, 52});
+  REQUIRE(batch.scorings.size() == 2);
+  // Behind the row that decodes.
+  CHECK(batch.scorings[0].sequence == 1);
+  CHECK(batch.scorings[0].first == 2);
+  CHECK(batch.scorings[0].begin == 0);
+  CHECK(batch.scorings[0].count == 3);
+  CHECK(batch.scorings[0].top == 0);
+  CHECK(batch.scorings[1].sequence == 2);
+  CHECK(batch.scorings[1].first == 0);
+  CHECK(batch.scorings[1].begin == 3);
+  CHECK(batch.scorings[1].count == 2);
+  CHECK(batch.scorings[1].top == 20);
+  // The next step has none of them.
+  v1::DecodeRequest decode;
+  SetHeader(decode.mutable_header(), 1, 3);
+  REQUIRE(inputs.Prepare(decode, &batch).ok());
+  CHECK(batch.scorings.empty());
+  CHECK(batch.targets.empty());
 }
 
 TEST_CASE("Bad Decode and FilterBatch steps are refused by field", "[shard][step_inputs]") {

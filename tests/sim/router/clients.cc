@@ -6,6 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "router/prompt_scores.h"
 #include "router/text/detokenizer.h"
 #include "tests/sim/router/fake_tokenizer.h"
 
@@ -126,6 +127,7 @@ GenerateInput Client::MakeInput() const {
     input.sampling.logprobs = true;
     input.sampling.top_logprobs = static_cast<uint32_t>(action_.logprobs - 1);
   }
+  if (action_.scores > 0) input.prompt_logprobs = static_cast<uint32_t>(action_.scores - 1);
   if (action_.bad == kBadBias) input.sampling.logit_bias = {{kVocabulary + 7, 1.0f}};
   if (action_.seed != 0) input.seed = static_cast<uint64_t>(action_.seed);
   if (action_.max_tokens != 0) input.max_tokens = static_cast<uint32_t>(action_.max_tokens);
@@ -231,6 +233,7 @@ void Client::TakeHead(const AnswerHead& head) {
           absl::StrCat("has ", head.prompt_tokens, " prompt tokens, not ", prompt_.size()));
   }
   CheckResumed(head);
+  CheckScores(head.prompt_scores.get());
   // A step that was lost may have begun it, with another hit.
   if (head.cached_tokens != std::min<size_t>(cached_, prompt_.size()) &&
       groups_lost_before_ == watch_->counts().groups_lost) {
@@ -238,6 +241,32 @@ void Client::TakeHead(const AnswerHead& head) {
                                     " tokens from the prefix cache, the shards had ", cached_));
   }
   if (head.cached_tokens > 0) ++watch_->counts().prefix_hits;
+}
+
+void Client::CheckScores(const PromptScores* scores) {
+  if ((scores != nullptr) != (action_.scores > 0)) {
+    Wrong("state.log", absl::StrCat("asked for scores: ", action_.scores, ", and had ",
+                                    scores == nullptr ? "none" : "some"));
+  }
+  if (scores == nullptr) return;
+  const bool whole = scores->tokens() == prompt_.size() && scores->rows() + 1 == prompt_.size();
+  if (!whole) Wrong("state.log", absl::StrCat("has scores of ", scores->rows(), " rows"));
+  uint64_t chain = 0;
+  for (size_t i = 0; i < prompt_.size(); ++i) {
+    const AnswerToken token = scores->Token(i);
+    bool good = token.id == prompt_[i] && token.has_logprob == (i > 0);
+    if (i > 0) {
+      const auto top = static_cast<size_t>(action_.scores - 1);
+      good = good && token.logprob == testing::MockScore(chain, token.id) &&
+             scores->Rank(i) == 1 + token.id && token.top.size() == top;
+      for (uint32_t rank = 0; good && rank < top; ++rank) {
+        good = token.top[rank].id == testing::MockBest(vocabulary_, chain, rank);
+      }
+    }
+    if (!good) Wrong("state.log", absl::StrCat("has another score of its prompt's token ", i));
+    chain = testing::MockChain(chain, token.id);
+    ++watch_->counts().scored;
+  }
 }
 
 void Client::CheckResumed(const AnswerHead& head) {

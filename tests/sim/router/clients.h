@@ -85,6 +85,8 @@ class Client : public AnswerSink, public Waker, public Happening {
   void CheckResumed(const AnswerHead& head);
   void Read();
   void TakeHead(const AnswerHead& head);
+  // Each token of the prompt is scored once, behind those before it.
+  void CheckScores(const PromptScores* scores);
   void TakeToken(const AnswerToken& token);
   void TakeEnd(const AnswerEnd& end);
   // What the answer's text must be so far; looks for stop strings in it.

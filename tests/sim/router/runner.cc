@@ -190,7 +190,7 @@ class Shrinker {
         &Action::penalty,   &Action::logprobs,  &Action::priority,     &Action::deadline_us,
         &Action::bad,       &Action::pause_us,  &Action::leave_tokens, &Action::leave_us,
         &Action::prefix_of, &Action::untold,    &Action::blocks,       &Action::skip,
-        &Action::resume,    &Action::allow,     &Action::ban};
+        &Action::resume,    &Action::allow,     &Action::ban,          &Action::scores};
     for (size_t i = 0; i < best_.actions.size(); ++i) {
       for (int64_t Action::*const field : kFields) {
         if (best_.actions[i].*field == 0) continue;

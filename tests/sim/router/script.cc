@@ -19,6 +19,7 @@ constexpr uint64_t kResumeDraws = uint64_t{1} << 40;
 constexpr uint64_t kConstraintDraws = uint64_t{1} << 41;
 constexpr uint64_t kMaskFaultDraws = uint64_t{1} << 42;
 constexpr uint64_t kFlushDraws = uint64_t{1} << 43;
+constexpr uint64_t kScoreDraws = uint64_t{1} << 44;
 constexpr int64_t kWithMaskRows = static_cast<int64_t>(ShardCall::kMaskRows) + 1;
 
 class Maker {
@@ -136,6 +137,8 @@ class Maker {
     if (Chance(8)) a.leave_us = draws_.Between(0, Chance(50) ? 500 : 300'000);
     Draws resume(static_cast<uint64_t>(s.seed), kResumeDraws + static_cast<uint64_t>(id));
     if (a.seed != 0 && resume.Below(100) < 15) a.resume = resume.Between(1, 24);
+    Draws scores(static_cast<uint64_t>(s.seed), kScoreDraws + static_cast<uint64_t>(id));
+    if (a.resume == 0 && scores.Chance(15)) a.scores = scores.Between(1, 4);
     Draws constraint(static_cast<uint64_t>(s.seed), kConstraintDraws + static_cast<uint64_t>(id));
     if (constraint.Chance(25)) {
       (constraint.Chance(50) ? a.allow : a.ban) = constraint.Between(1, 1'000'000);

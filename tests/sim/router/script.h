@@ -119,6 +119,8 @@ struct Action {
   int64_t min_p = 0;
   int64_t penalty = 0;
   int64_t logprobs = 0;
+  // 1 + the most likely tokens wanted of each of the prompt's; 0 = it is not scored.
+  int64_t scores = 0;
   int64_t priority = 0;
   int64_t deadline_us = 0;
   int64_t bad = 0;

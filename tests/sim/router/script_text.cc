@@ -72,6 +72,7 @@ constexpr Field<Action> kFields[] = {
     {"min_p", &Action::min_p},
     {"penalty", &Action::penalty},
     {"logprobs", &Action::logprobs},
+    {"scores", &Action::scores},
     {"priority", &Action::priority},
     {"deadline_us", &Action::deadline_us},
     {"bad", &Action::bad},

@@ -108,6 +108,7 @@ TEST_CASE("The simulated router breaks no invariant", "[sim][router]") {
   CHECK(counts.prefilled_again > 100);
   CHECK(counts.prefix_hits > 100);
   CHECK(counts.resumed > 100);
+  CHECK(counts.scored > 1000);
   CHECK(counts.constrained_tokens > 5000);
   CHECK(counts.masks > 5000);
   CHECK(counts.mask_waits > 100);

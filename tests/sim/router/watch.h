@@ -41,6 +41,8 @@ struct Counts {
   uint64_t prefix_hits = 0;
   // Streams that went on behind tokens from elsewhere.
   uint64_t resumed = 0;
+  // Tokens of prompts that were scored.
+  uint64_t scored = 0;
   uint64_t preemptions = 0;
   uint64_t epochs = 0;
   uint64_t groups_lost = 0;

@@ -342,6 +342,10 @@ SeenChunk World::OnGroupChunk(uint32_t group, const weft::shard::v1::Chunk& chun
                                        chunk.prompt_len(), " tokens, not ", prompt));
   }
   CheckSampling(client, chunk);
+  if (action.scores > 0 && chunk.start() > 0) {
+    Violated("state.log", absl::StrCat("request ", action.id, ", whose prompt is scored, begins ",
+                                       "behind ", chunk.start(), " cached tokens"));
+  }
   if (!client.SetStarted(chunk.start())) ++counts_->prefilled_again;
   return seen;
 }

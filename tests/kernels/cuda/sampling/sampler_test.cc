@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "kernels/cuda/sampling/rank_targets.h"
 #include "tests/kernels/cuda/sampling/sampler_rig.h"
 
 namespace weft::kernels::cuda::testing {
@@ -94,6 +95,64 @@ TEST_CASE("Sampler: rows with NaN or infinity are reported, their neighbours dra
   for (uint32_t r = 0; r < batch.rows.size(); ++r) {
     CAPTURE(r);
     CHECK((result.ids[r] == kInvalidSampleBit) == (r >= 8));
+  }
+}
+
+// log(sum of exp) of a row of logits.
+double LogSumExp(const float* logits, uint32_t vocabulary) {
+  const double best = *std::max_element(logits, logits + vocabulary);
+  double sum = 0;
+  for (uint32_t id = 0; id < vocabulary; ++id) sum += std::exp(logits[id] - best);
+  return best + std::log(sum);
+}
+
+TEST_CASE("Sampler: log-probabilities and ranks of given tokens", "[cuda][sampler]") {
+  std::mt19937_64 random(Seed());
+  const uint32_t vocabulary = GENERATE(1, 5, 1000, 4097, 128256);
+  CAPTURE(vocabulary);
+  constexpr uint32_t kRows = 36;
+  Batch batch = MakeBatch(vocabulary, kRows, random);
+  batch.features = kSamplerLogprobs;
+  std::vector<uint32_t> targets(kRows);
+  for (uint32_t r = 0; r < kRows; ++r) {
+    constexpr Shape kNumbers[] = {Shape::kWide, Shape::kNarrow, Shape::kEqual, Shape::kTies};
+    FillLogits(&batch, r, kNumbers[r % 4], random);
+    batch.rows[r] = SamplingRow();
+    batch.rows[r].logprobs = 1;
+    batch.rows[r].top_logprobs = r % 3 * 10;
+    targets[r] = static_cast<uint32_t>(random() % vocabulary);
+  }
+  batch.logits[7 * batch.stride() + vocabulary / 2] = NAN;
+  DeviceBatch device(batch);
+  const DeviceArray<uint32_t> given(targets);
+  DeviceArray<uint32_t> ranks(kRows);
+  device.params.targets = given.data();
+  device.params.last_sampled = nullptr;
+  REQUIRE(Sample(device.params, nullptr) == cudaSuccess);
+  RankTargetsParams rank;
+  rank.logits = device.params.logits;
+  rank.row_stride = batch.stride();
+  rank.rows = kRows;
+  rank.vocabulary = vocabulary;
+  rank.targets = given.data();
+  rank.out_ranks = ranks.data();
+  REQUIRE(RankTargets(rank, nullptr) == cudaSuccess);
+  const Result result = device.Read();
+  const std::vector<uint32_t> found = ranks.Host();
+  for (uint32_t r = 0; r < kRows; ++r) {
+    CAPTURE(r);
+    CHECK(((result.ids[r] & kInvalidSampleBit) != 0) == (r == 7));
+    if (r == 7) continue;
+    const float* const logits = batch.logits.data() + r * batch.stride();
+    const double sum = LogSumExp(logits, vocabulary);
+    CHECK(result.logprobs[r] == Approx(logits[targets[r]] - sum).margin(1e-4));
+    const std::vector<Token> sorted = SortedTokens(std::vector<float>(logits, logits + vocabulary));
+    CHECK(sorted[found[r] - 1].id == targets[r]);
+    for (uint32_t i = 0; i < std::min(batch.rows[r].top_logprobs, vocabulary); ++i) {
+      CHECK(result.top_ids[r * kSamplerTopLogprobsMax + i] == sorted[i].id);
+      CHECK(result.top_logprobs[r * kSamplerTopLogprobsMax + i] ==
+            Approx(sorted[i].score - sum).margin(1e-4));
+    }
   }
 }
 

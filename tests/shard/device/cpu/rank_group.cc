@@ -104,6 +104,10 @@ StepResult RankGroup::Run(const StepBatch& batch) {
   });
   for (const StepResult& result : results) {
     if (result.ids != results[0].ids) throw std::runtime_error("ranks sampled different ids");
+    const bool same = result.scores.ranks == results[0].scores.ranks &&
+                      result.scores.logprobs == results[0].scores.logprobs &&
+                      result.scores.top == results[0].scores.top;
+    if (!same) throw std::runtime_error("ranks scored differently");
   }
   return std::move(results[0]);
 }
@@ -171,6 +175,13 @@ StepSequence& StepMaker::AddRows(Slot slot, uint32_t count) {
 void StepMaker::Chunk(Slot slot, const std::vector<TokenId>& ids, bool sample) {
   AddRows(slot, static_cast<uint32_t>(ids.size())).sample = sample;
   batch_.ids.insert(batch_.ids.end(), ids.begin(), ids.end());
+}
+
+void StepMaker::Score(uint32_t first, const std::vector<TokenId>& targets, uint32_t top) {
+  batch_.scorings.push_back({static_cast<uint32_t>(batch_.sequences.size() - 1), first,
+                             static_cast<uint32_t>(batch_.targets.size()),
+                             static_cast<uint32_t>(targets.size()), top});
+  batch_.targets.insert(batch_.targets.end(), targets.begin(), targets.end());
 }
 
 void StepMaker::Decode(Slot slot) {

@@ -80,6 +80,8 @@ class StepMaker {
              std::vector<TokenId> penalty_ids = {});
   // Its next tokens; samples one after the last of them when `sample`.
   void Chunk(Slot slot, const std::vector<TokenId>& ids, bool sample);
+  // Of the chunk made last, rows from `first` on are scored: the tokens behind them are `targets`.
+  void Score(uint32_t first, const std::vector<TokenId>& targets, uint32_t top);
   // One row with the token that the slot sampled last.
   void Decode(Slot slot);
   // The sequence leaves; its blocks are used again.
