@@ -355,7 +355,7 @@ RESPONSES = (
         ("image", "{}"), ("prompt_cache_options", "{}"), ("truncation", '"disabled"'),
         ("messages",), ("max_tokens",), ("max_completion_tokens",), ("reasoning_effort",),
         ("response_format", '{"type":"text"}'), ("logprobs", "false"), ("n", "1"),
-        ("return_token_ids", "false"), ("resume",), ("documents", "[]"))),
+        ("return_token_ids", "false"), ("resume",), ("prompt_logprobs",), ("documents", "[]"))),
 )
 
 # (the input, the part of it that is named).

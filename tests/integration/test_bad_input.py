@@ -357,7 +357,8 @@ class BadInputTest(unittest.TestCase):
                 *((f'[{{"role":"user","content":"a","{name}":{value}}}]', f"messages[0].{name}")
                   for name, value in (("name", "1"), ("tool_calls", "{}"),
                                       ("tool_call_id", '"x"'), ("function_call", "{}"),
-                                      ("refusal", '"x"'), ("audio", "{}")))):
+                                      ("refusal", '"x"'), ("audio", "{}"), ("images", '["x"]'),
+                                      ("tool_name", "1"), ("thinking", "1")))):
             for door in (DOORS[4], DOORS[5]):
                 self.assert_refused(door.path, door.body(prompt=value), field)
             self.assert_refused("/chat_tokenize", f'{{"messages":{value}}}', field)
