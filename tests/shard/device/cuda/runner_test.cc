@@ -57,6 +57,7 @@ TEST_CASE("The KV pool is there when the load has ended", "[cuda][runner]") {
 TEST_CASE("Steps queued behind long ones are not late", "[cuda][runner]") {
   const auto runner = MakeLoneRunner();
   const auto warm = runner->Warmup();
+  INFO(warm.status().ToString());
   REQUIRE(warm.ok());
   // Far from the start, where a chunk takes many times what the warm-up measured.
   const StepBatch batch =
@@ -79,6 +80,7 @@ TEST_CASE("Steps queued behind long ones are not late", "[cuda][runner]") {
 TEST_CASE("A step that breaks its limits costs itself, and not the device", "[cuda][runner]") {
   const auto runner = MakeLoneRunner();
   const auto warm = runner->Warmup();
+  INFO(warm.status().ToString());
   REQUIRE(warm.ok());
   const StepBatch good = MakeWarmupBatch({1, 64, 0, false}, {64, warm->kv_blocks, 1});
   StepBatch bad = good;
