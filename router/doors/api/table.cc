@@ -74,7 +74,6 @@ constexpr ApiRoute kRoutes[] = {
     {kGet, "/config", "Effective flags", "", kJson, kTgi, false, kAdmin},
     {kPost, "/flush_cache", "Forgets cached prefixes that no request uses", "", kJson, kTgi, false,
      kAdmin},
-    {kGet, "/flush_cache", "The same", "", kJson, kTgi, false, kAdmin},
     {kPost, "/reset_prefix_cache", "The same", "", kJson, kTgi, false, kAdmin},
     {kGet, "/debug/trace", "A timeline of the next seconds (1 to 60: `seconds`)", "", kJson, kTgi,
      false, kAdmin},

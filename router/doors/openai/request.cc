@@ -157,7 +157,10 @@ void ReadEcho(FieldReader& fields, OpenAiRequest* request) {
 // With echo a completion may be the prompt alone.
 void ReadCompletionLimits(FieldReader& fields, GenerateInput* input) {
   const std::optional<int64_t> limit = fields.Integer("max_tokens", 0, kContextTokensMax);
-  if (limit == 0 && !input->echo_prompt) fields.Fail("max_tokens", "may be 0 with echo alone");
+  if (limit == 0 && !input->echo_prompt) {
+    fields.Fail("max_tokens", absl::StrCat("must be an integer between 1 and ", kContextTokensMax,
+                                           ", not 0: that needs echo"));
+  }
   input->max_tokens = static_cast<uint32_t>(limit.value_or(kCompletionTokensDefault));
   ReadMinTokens(fields, "min_tokens", input);
 }

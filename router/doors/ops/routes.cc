@@ -108,7 +108,6 @@ void AddFlushRoutes(std::function<absl::Status()> flush, HttpRouter* router) {
     return std::shared_ptr<HttpExchange>();
   };
   router->Add(HttpMethod::kPost, "/flush_cache", handle);
-  router->Add(HttpMethod::kGet, "/flush_cache", handle);
   router->Add(HttpMethod::kPost, "/reset_prefix_cache", handle);
 }
 

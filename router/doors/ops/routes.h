@@ -16,7 +16,7 @@ void AddOpsRoutes(DoorContext* doors, HttpRouter* router);
 // GET /config: for the admin port alone, it shows how the server was started. 421 under a host name
 // other than localhost.
 void AddConfigRoute(DoorContext* doors, HttpRouter* router);
-// POST and GET /flush_cache, POST /reset_prefix_cache: for the admin port alone, since they take
+// POST /flush_cache and /reset_prefix_cache: for the admin port alone, since they take
 // what other requests would have found. 421 under a host name other than localhost. `flush` (any
 // thread, never blocks) does it or says why not.
 void AddFlushRoutes(std::function<absl::Status()> flush, HttpRouter* router);

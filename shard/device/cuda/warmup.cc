@@ -18,6 +18,8 @@ namespace weft::shard {
 namespace {
 
 constexpr uint32_t kShortPrompt = 512;
+// What a warm-up waits for at least, also where steps get no time beyond their allowance.
+constexpr int64_t kWaitUsMin = 1'000'000;
 
 }  // namespace
 
@@ -82,9 +84,10 @@ absl::StatusOr<bool> CudaModelRunnerImpl::AnyRankIsWarm() {
 absl::Status CudaModelRunnerImpl::WaitForStream() {
   WEFT_ASSIGN_OR_RETURN(
       const cudaError_t state,
-      communicator_->AwaitDevice([this] { return cudaStreamQuery(stream_.get()); },
-                                 absl::Now() + absl::Microseconds(options_.step_timeout_us),
-                                 "not all ranks came to the warm-up"));
+      communicator_->AwaitDevice(
+          [this] { return cudaStreamQuery(stream_.get()); },
+          absl::Now() + absl::Microseconds(std::max<int64_t>(options_.step_timeout_us, kWaitUsMin)),
+          "not all ranks came to the warm-up"));
   return Lost(CudaStatus(state, "warm-up"));
 }
 

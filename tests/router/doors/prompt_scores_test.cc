@@ -60,16 +60,16 @@ TEST_CASE("Completions with an echo begin with the prompt's log-probabilities",
   const auto body = boost::json::parse(
       Answer(fixture, "/v1/completions", R"({"prompt":"ade","echo":true,"logprobs":2})"));
   const boost::json::value& logprobs = body.at("choices").at(0).at("logprobs");
-  CHECK(Text(logprobs.at("token_logprobs")) == "[null,-5E-1,-8E0,-1E0]");
+  CHECK(Text(logprobs.at("token_logprobs")) == "[null,-5E-1,-8,-1]");
   CHECK(logprobs.at("tokens").as_array().size() == 4);
   CHECK(logprobs.at("tokens").at(1) == "d");
   CHECK(Text(logprobs.at("text_offset")) == "[0,1,2,3]");
   const boost::json::array& top = logprobs.at("top_logprobs").as_array();
   REQUIRE(top.size() == 4);
   CHECK(top[0].is_null());
-  CHECK(Text(top[1]) == R"({"d":-5E-1,"g":-2E0})");
+  CHECK(Text(top[1]) == R"({"d":-5E-1,"g":-2})");
   // The prompt's own token, too.
-  CHECK(Text(top[2]) == R"({"b":-2.5E-1,"c":-4E0,"e":-8E0})");
+  CHECK(Text(top[2]) == R"({"b":-2.5E-1,"c":-4,"e":-8})");
   const GenerateInput& input = fixture.intake.WaitRequest(0)->input();
   CHECK(input.prompt_logprobs == 2u);
   CHECK(input.prompt_scores_max == kPromptScoresMax);
@@ -83,7 +83,7 @@ TEST_CASE("A completion may be its prompt alone", "[router][prompt_scores]") {
   const boost::json::value& choice = body.at("choices").at(0);
   CHECK(choice.at("text") == "ade");
   CHECK(choice.at("finish_reason") == "length");
-  CHECK(Text(choice.at("logprobs").at("token_logprobs")) == "[null,-5E-1,-8E0]");
+  CHECK(Text(choice.at("logprobs").at("token_logprobs")) == "[null,-5E-1,-8]");
   CHECK(choice.at("logprobs").at("top_logprobs").is_null());
   CHECK(body.at("usage").at("completion_tokens") == 0);
   CHECK(fixture.intake.WaitRequest(0)->input().max_tokens == 0u);
@@ -115,10 +115,10 @@ TEST_CASE("prompt_logprobs are those of vLLM", "[router][prompt_scores]") {
   DoorsFixture fixture;
   fixture.intake.SetScript({{Scored(2), Token(5, "x"), Finished(FinishReason::kLength, 1)}});
   const std::string expected = R"([null,{"3":{"logprob":-5E-1,"rank":1,"decoded_token":"d"},)"
-                               R"("6":{"logprob":-2E0,"rank":2,"decoded_token":"g"}},)"
-                               R"({"4":{"logprob":-8E0,"rank":5,"decoded_token":"e"},)"
+                               R"("6":{"logprob":-2,"rank":2,"decoded_token":"g"}},)"
+                               R"({"4":{"logprob":-8,"rank":5,"decoded_token":"e"},)"
                                R"("1":{"logprob":-2.5E-1,"rank":1,"decoded_token":"b"},)"
-                               R"("2":{"logprob":-4E0,"rank":2,"decoded_token":"c"}}])";
+                               R"("2":{"logprob":-4,"rank":2,"decoded_token":"c"}}])";
   const auto completion = boost::json::parse(
       Answer(fixture, "/v1/completions", R"({"prompt":"ade","prompt_logprobs":2})"));
   CHECK(Text(completion.at("choices").at(0).at("prompt_logprobs")) == expected);
@@ -142,7 +142,7 @@ TEST_CASE("decoder_input_details are TGI's prefill", "[router][prompt_scores]") 
       fixture, "/generate", R"({"inputs":"ade","parameters":{"decoder_input_details":true}})"));
   CHECK(Text(body.at("details").at("prefill")) ==
         R"([{"id":0,"text":"a","logprob":null},{"id":3,"text":"d","logprob":-5E-1},)"
-        R"({"id":4,"text":"e","logprob":-8E0}])");
+        R"({"id":4,"text":"e","logprob":-8}])");
   CHECK(body.at("details").at("tokens").as_array().size() == 1);
   const GenerateInput& input = fixture.intake.WaitRequest(0)->input();
   CHECK(input.prompt_logprobs == 0u);
