@@ -105,7 +105,7 @@ TEST_CASE("All rows of a step are worked out, in a few pieces", "[router][engine
     }
     maker.Make(3, count, kVocab, std::move(jobs), made.Sink());
     const std::vector<MadeMasks> parts = made.Await(count);
-    CHECK(parts.size() == std::min<size_t>(std::max<size_t>(count / 4, 1), 3));
+    CHECK(parts.size() == std::min<size_t>(std::max<size_t>(count / 2, 1), 3));
     std::vector<SequenceId> sequences;
     for (const MadeMasks& part : parts) {
       CHECK(part.epoch == 3);

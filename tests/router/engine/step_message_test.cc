@@ -93,6 +93,7 @@ TEST_CASE("A sequence's first chunk tells the shards every sampling parameter",
   one.sampling.logit_bias = {{4, -2.0f}, {8, 2.0f}};
   one.sampling.min_tokens = 9;
   one.sampling.held_ids = {2, 5};
+  one.sampling.mask_penalty = 1.75f;
   one.sampling.logprobs = true;
   one.sampling.top_logprobs = 6;
   const wire::PrefillRequest request = one.Prefill(one.Plan());
@@ -116,6 +117,7 @@ TEST_CASE("A sequence's first chunk tells the shards every sampling parameter",
   expected.set_min_tokens(9);
   expected.add_held_ids(2);
   expected.add_held_ids(5);
+  expected.set_mask_penalty(1.75f);
   expected.set_logprobs(true);
   expected.set_top_logprobs(6);
   INFO(chunk.sampling().ShortDebugString());
