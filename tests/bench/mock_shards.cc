@@ -2,7 +2,7 @@
 // answers a step after a set time with ids out of a hash. tests/bench/router_streams.py starts it
 // with a real router behind it.
 //
-//   weft_mock_shards FOLDER COUNT STEP_US VOCAB_SIZE
+//   weft_mock_shards FOLDER COUNT STEP_US VOCAB_SIZE CONTEXT_TOKENS
 //
 // Listens on FOLDER/shard-0, FOLDER/shard-1 ..., each a group of its own, prints "ready" and serves
 // until its input ends.
@@ -23,7 +23,8 @@ namespace {
 // Of a shard's KV pool: enough for all of its rows.
 constexpr uint32_t kRowTokens = 512;
 
-int Serve(const char* folder, uint32_t count, uint32_t step_us, uint32_t vocab_size) {
+int Serve(const char* folder, uint32_t count, uint32_t step_us, uint32_t vocab_size,
+          uint32_t context_tokens) {
   std::vector<std::unique_ptr<MockShard>> shards;
   for (uint32_t i = 0; i < count; ++i) {
     MockShardOptions options;
@@ -33,7 +34,7 @@ int Serve(const char* folder, uint32_t count, uint32_t step_us, uint32_t vocab_s
     MockShape& shape = options.shape;
     shape.running_max = kRunningMax;
     shape.step_tokens_max = 4 * kRunningMax;
-    shape.context_tokens = kRowTokens;
+    shape.context_tokens = context_tokens;
     shape.kv_blocks = kRunningMax * (kRowTokens / shape.block_tokens);
     shape.vocabulary.size = vocab_size;
     shape.vocabulary.eos = vocab_size - 1;
@@ -56,11 +57,12 @@ int Serve(const char* folder, uint32_t count, uint32_t step_us, uint32_t vocab_s
 }  // namespace weft::testing
 
 int main(int argc, char** argv) {
-  uint32_t count = 0, step_us = 0, vocab_size = 0;
-  if (argc != 5 || !absl::SimpleAtoi(argv[2], &count) || !absl::SimpleAtoi(argv[3], &step_us) ||
-      !absl::SimpleAtoi(argv[4], &vocab_size)) {
-    std::fprintf(stderr, "usage: weft_mock_shards FOLDER COUNT STEP_US VOCAB_SIZE\n");
+  uint32_t count = 0, step_us = 0, vocab_size = 0, context_tokens = 0;
+  if (argc != 6 || !absl::SimpleAtoi(argv[2], &count) || !absl::SimpleAtoi(argv[3], &step_us) ||
+      !absl::SimpleAtoi(argv[4], &vocab_size) || !absl::SimpleAtoi(argv[5], &context_tokens)) {
+    std::fprintf(stderr,
+                 "usage: weft_mock_shards FOLDER COUNT STEP_US VOCAB_SIZE CONTEXT_TOKENS\n");
     return 2;
   }
-  return weft::testing::Serve(argv[1], count, step_us, vocab_size);
+  return weft::testing::Serve(argv[1], count, step_us, vocab_size, context_tokens);
 }
