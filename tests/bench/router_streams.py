@@ -4,7 +4,7 @@ that answer each step after a set time, and `weft bench load` as the client.
 
   tests/bench/router_streams.py [STREAMS [STEP_MS]]     default 4000 streams, steps of 200 ms
   WEFT_BIN_DIR   binaries (default build/release/bin); WEFT_DEMO_MODEL, VOCAB and CONTEXT choose
-                 another model's tokenizer than the demo's
+                 another model's tokenizer than the demo's; TOKENS of each stream (100)
 Prints the router's CPU a token, what failed, and the gaps between tokens.
 """
 
@@ -20,7 +20,8 @@ from measure import cpu_times_s  # also sets WEFT_BIN_DIR's default and the path
 from weft_server import BIN, DEMO_MODEL, wait_until
 
 ROWS_MAX = 1024
-TOKENS = 100
+# Of each stream; a row of the mock shards has room for 512.
+TOKENS = int(os.environ.get("TOKENS", 100))
 # Of the model whose tokenizer the router has.
 VOCAB, CONTEXT = (int(os.environ.get(name, otherwise))
                   for name, otherwise in (("VOCAB", 49152), ("CONTEXT", 8192)))
