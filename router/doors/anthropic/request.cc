@@ -54,7 +54,7 @@ absl::StatusOr<AnthropicRequest> ReadMessagesRequest(const DoorContext& doors, M
   ToolChoice choice;
   ReadMessagesPrompt(fields, &prompt, &choice, &request.ignored);
   ReadThinking(fields, &prompt, &request.ignored);
-  ReadCommonParameters(doors, fields, &input);
+  ReadCommonParameters(doors.entrance().Model().sampling_defaults, fields, &input);
   input.sampling.temperature =
       fields.Float("temperature", {0, kTemperatureMax}).value_or(input.sampling.temperature);
   ReadStop(fields, "stop_sequences", &input);

@@ -9,9 +9,6 @@
 namespace weft::router::api {
 namespace {
 
-// OpenAI's default of /v1/completions.
-constexpr int64_t kCompletionTokensDefault = 16;
-
 constexpr char kTextParts[] =
     R"({"type":"array","items":{"type":"object","properties":{"type":{"const":"text"},)"
     R"("text":{"type":"string"}},"required":["type","text"]}})";

@@ -80,9 +80,10 @@ void ReadBadWords(FieldReader& fields, GenerateInput* input) {
 
 }  // namespace
 
-void ReadCommonParameters(const DoorContext& doors, FieldReader& fields, GenerateInput* input) {
+void ReadCommonParameters(const SamplingParams& defaults, FieldReader& fields,
+                          GenerateInput* input) {
   SamplingParams& sampling = input->sampling;
-  sampling = doors.entrance().Model().sampling_defaults;
+  sampling = defaults;
   if (const std::optional<int64_t> top_k = fields.Integer("top_k", -1, kVocabMax)) {
     sampling.top_k = static_cast<uint32_t>(std::max<int64_t>(0, *top_k));
   }

@@ -19,9 +19,10 @@ namespace weft::router {
 // top_k, top_p, min_p, typical_p, repetition_penalty, presence_penalty, frequency_penalty,
 // logit_bias, seed, ignore_eos, stop_token_ids, allowed_token_ids, bad_words, watermark, priority,
 // add_special_tokens, skip_special_tokens, cache_salt, deadline_ms (which begins here). Temperature
-// and the limit on tokens differ by door: `input` has the server's default of the first afterwards.
+// and the limit on tokens differ by door: `input` has the default of the first afterwards.
 // top_k = -1 also means off, as in vLLM.
-void ReadCommonParameters(const DoorContext& doors, FieldReader& fields, GenerateInput* input);
+void ReadCommonParameters(const SamplingParams& defaults, FieldReader& fields,
+                          GenerateInput* input);
 
 // `name` (stop): a string or a list of strings.
 void ReadStop(FieldReader& fields, absl::string_view name, GenerateInput* input);

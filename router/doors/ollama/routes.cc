@@ -39,7 +39,7 @@ constexpr absl::string_view kLoadOptions[] = {"numa",     "num_ctx",   "num_batc
                                               "num_keep", "num_thread"};
 
 void ReadOptions(const DoorContext& doors, FieldReader& options, GenerateInput* input) {
-  ReadCommonParameters(doors, options, input);
+  ReadCommonParameters(doors.entrance().Model().sampling_defaults, options, input);
   input->sampling.temperature =
       options.Float("temperature", {0, kTemperatureMax}).value_or(input->sampling.temperature);
   if (const auto penalty = options.Float("repeat_penalty", kRepetitionPenaltyRange)) {

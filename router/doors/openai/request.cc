@@ -18,9 +18,6 @@
 namespace weft::router {
 namespace {
 
-// OpenAI's default of /v1/completions.
-constexpr uint32_t kCompletionTokensDefault = 16;
-
 // Fields of OpenAI and of vLLM's extensions that no route serves. Those that OpenAI has for chats
 // alone are refused in completions too: whoever sends them there counts on them.
 constexpr RefusedField kRefusedAnywhere[] = {{"service_tier", "\"auto\"|\"default\""},
@@ -244,7 +241,7 @@ absl::StatusOr<std::vector<AnyPrompt>> ReadPrompts(const boost::json::value& val
 }  // namespace
 
 void ReadSamplingFields(const DoorContext& doors, FieldReader& fields, GenerateInput* input) {
-  ReadCommonParameters(doors, fields, input);
+  ReadCommonParameters(doors.entrance().Model().sampling_defaults, fields, input);
   input->sampling.temperature =
       fields.Float("temperature", {0, kTemperatureMax}).value_or(input->sampling.temperature);
   ReadStop(fields, "stop", input);

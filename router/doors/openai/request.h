@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,9 @@
 #include "router/request.h"
 
 namespace weft::router {
+
+// OpenAI's default limit on new tokens of /v1/completions.
+inline constexpr uint32_t kCompletionTokensDefault = 16;
 
 struct OpenAiRequest {
   // One a prompt, at least one.

@@ -60,8 +60,9 @@ void ReadParameters(const DoorContext& doors, FieldReader& fields, const std::st
                     TgiRequest* request) {
   GenerateInput& input = request->input;
   TgiFormat& format = request->format;
-  ReadCommonParameters(doors, fields, &input);
-  ReadTemperature(fields, doors.entrance().Model().sampling_defaults, &input.sampling);
+  const SamplingParams defaults = doors.entrance().Model().sampling_defaults;
+  ReadCommonParameters(defaults, fields, &input);
+  ReadTemperature(fields, defaults, &input.sampling);
   ReadStop(fields, "stop", &input);
   input.max_tokens = ReadTokenCount(fields, "max_new_tokens");
   ReadMinTokens(fields, "min_new_tokens", &input);

@@ -12,21 +12,6 @@
 namespace weft::shard {
 namespace {
 
-SequenceStart StartOf(Slot slot, const SamplingParams& params) {
-  SequenceStart start;
-  start.slot = slot;
-  start.sampling = params;
-  return start;
-}
-
-std::vector<float> RandomLogits(uint32_t vocab, uint32_t seed) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal(0.0f, 2.0f);
-  std::vector<float> logits(vocab);
-  for (float& logit : logits) logit = normal(random);
-  return logits;
-}
-
 RowMask MaskOf(uint32_t vocab, const std::vector<TokenId>& ids) {
   RowMask mask;
   mask.words.resize((vocab + 31) / 32);

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <random>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -16,6 +17,23 @@
 #include "shard/sampling/sampler.h"
 
 namespace weft::shard {
+
+// A sequence in `slot`, with nothing known of its prompt.
+inline SequenceStart StartOf(Slot slot, const SamplingParams& params) {
+  SequenceStart start;
+  start.slot = slot;
+  start.sampling = params;
+  return start;
+}
+
+// Normally distributed; the same for the same seed.
+inline std::vector<float> RandomLogits(uint32_t vocab, uint32_t seed, float spread = 2.0f) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal(0.0f, spread);
+  std::vector<float> logits(vocab);
+  for (float& logit : logits) logit = normal(random);
+  return logits;
+}
 
 class SamplerRig {
  public:

@@ -14,21 +14,6 @@
 namespace weft::shard {
 namespace {
 
-SequenceStart StartOf(Slot slot, const SamplingParams& params) {
-  SequenceStart start;
-  start.slot = slot;
-  start.sampling = params;
-  return start;
-}
-
-std::vector<float> RandomLogits(uint32_t vocab, uint32_t seed, float spread = 2.0f) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal(0.0f, spread);
-  std::vector<float> logits(vocab);
-  for (float& logit : logits) logit = normal(random);
-  return logits;
-}
-
 // Every way a row can be sampled.
 std::vector<SamplingParams> ManyParams() {
   std::vector<SamplingParams> all(9);
